@@ -1,0 +1,41 @@
+"""The statistics: arrays in, probabilities and measurements out. It knows nothing of text.
+
+What stands here needs numpy only. The rest is imported from its module, because it is heavy:
+`calibration.calibrators` (scikit-learn), `calibration.plots` (matplotlib), `calibration.tracking`
+(MLflow). `thresholds` imports SciPy when first called.
+"""
+
+from calibration.maps import (
+    CalibrationMap,
+    IsotonicMap,
+    LogisticMap,
+    TwoStageMap,
+    map_from_dict,
+)
+from calibration.reliability import Comparison, Reliability, comparison, measure
+from calibration.selection import Choice, choose, cross_fit, grouped_folds
+from calibration.store import StoreError, read_manifest, verify_folder, write_file, write_folder
+from calibration.thresholds import lower_bound, upper_bound
+
+__all__ = [
+    "CalibrationMap",
+    "Choice",
+    "Comparison",
+    "IsotonicMap",
+    "LogisticMap",
+    "Reliability",
+    "StoreError",
+    "TwoStageMap",
+    "choose",
+    "comparison",
+    "cross_fit",
+    "grouped_folds",
+    "lower_bound",
+    "map_from_dict",
+    "measure",
+    "read_manifest",
+    "upper_bound",
+    "verify_folder",
+    "write_file",
+    "write_folder",
+]

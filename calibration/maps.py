@@ -1,0 +1,249 @@
+"""The maps that production evaluates: numbers in, probabilities out, numpy only.
+
+A map is what a calibrator leaves behind: a frozen value that goes to plain JSON and comes back
+bit for bit. This file knows nothing of fitting (`calibrators`), of files (`store`) or of text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def sigmoid(z: ArrayLike) -> Floats:
+    """Return `1 / (1 + exp(-z))` element by element, without overflow for any finite z."""
+    z = np.asarray(z, dtype=np.float64)
+    small = np.exp(-np.abs(z))
+    return np.asarray(np.where(z >= 0, 1.0, small) / (1.0 + small), dtype=np.float64)
+
+
+def logit(p: ArrayLike) -> Floats:
+    """Return `log(p / (1 - p))`, the inverse of `sigmoid`; 0 and 1 give minus and plus infinity."""
+    p = np.asarray(p, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(p) - np.log1p(-p), dtype=np.float64)
+
+
+def as_scores(scores: ArrayLike) -> Floats:
+    """Return one score a row as (n,) floats; (n,) and (n, 1) are taken.
+
+    Raises:
+        ValueError: another shape, or a value that is not finite.
+    """
+    s = np.asarray(scores, dtype=np.float64)
+    if s.ndim == 2 and s.shape[1] == 1:
+        s = s[:, 0]
+    if s.ndim != 1:
+        raise ValueError(f"expected one score a row, shape (n,), got an array of shape {s.shape}")
+    _refuse_non_finite(s)
+    return s
+
+
+def as_features(X: ArrayLike, width: int) -> Floats:
+    """Return features as (n, width) floats; (n,) is taken where width is 1.
+
+    Raises:
+        ValueError: another width, or a value that is not finite.
+    """
+    x = np.asarray(X, dtype=np.float64)
+    if x.ndim == 1 and width == 1:
+        x = x[:, None]
+    if x.ndim != 2 or x.shape[1] != width:
+        raise ValueError(
+            f"expected features of shape (n, {width}), got an array of shape {x.shape}"
+        )
+    _refuse_non_finite(x)
+    return x
+
+
+def _refuse_non_finite(x: Floats) -> None:
+    if not np.isfinite(x).all():
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
+        count = int((~np.isfinite(x)).sum())
+        raise ValueError(
+            f"expected finite numbers, got {x[first]} at position {first} ({count} such in all)"
+        )
+
+
+def _numbers(name: str, values: Sequence[float]) -> tuple[float, ...]:
+    """Return the values as a tuple of finite floats, or say which field is wrong."""
+    try:
+        result = tuple(float(v) for v in values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a list of numbers, got {values!r}") from error
+    if not result:
+        raise ValueError(f"{name} must have at least one number, got none")
+    if not np.isfinite(result).all():
+        raise ValueError(f"{name} must have finite numbers only, got {result!r}")
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticMap:
+    """`sigmoid(intercept + sum(coef * (x - mean) / scale))` over d features.
+
+    Raises:
+        ValueError: lengths that differ, a number that is not finite, a scale that is not positive.
+    """
+
+    coef: tuple[float, ...]
+    intercept: float
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("coef", "mean", "scale"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        object.__setattr__(self, "intercept", _numbers("intercept", [self.intercept])[0])
+        lengths = (len(self.coef), len(self.mean), len(self.scale))
+        if len(set(lengths)) != 1:
+            raise ValueError(
+                "coef, mean and scale must have one number a feature each, "
+                f"got {lengths[0]}, {lengths[1]} and {lengths[2]}"
+            )
+        if min(self.scale) <= 0:
+            raise ValueError(f"scale must be positive, got {min(self.scale)}")
+
+    def contributions(self, X: ArrayLike) -> Floats:
+        """Return (n, d): what each feature adds to the logit; a row's sum is `logit - intercept`.
+
+        Raises:
+            ValueError: X is not (n, d), or not finite.
+        """
+        x = as_features(X, len(self.coef))
+        return np.asarray(
+            np.array(self.coef) * ((x - np.array(self.mean)) / np.array(self.scale)),
+            dtype=np.float64,
+        )
+
+    def logit(self, X: ArrayLike) -> Floats:
+        """Return (n,): the log odds of each row of X (n, d), or of X (n,) where d is 1.
+
+        A row's logit does not depend on the rows beside it. Raises as `contributions`.
+        """
+        return np.asarray(self.contributions(X).sum(axis=1) + self.intercept, dtype=np.float64)
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Return (n,) probabilities in [0, 1]. Raises as `contributions`."""
+        return sigmoid(self.logit(X))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as plain JSON values, with `"kind": "logistic"`."""
+        return {
+            "kind": "logistic",
+            "coef": list(self.coef),
+            "intercept": self.intercept,
+            "mean": list(self.mean),
+            "scale": list(self.scale),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class IsotonicMap:
+    """Straight lines between knots (x, y), flat beyond the first and the last.
+
+    Raises:
+        ValueError: lengths that differ, x not strictly rising, y falling or outside [0, 1].
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        if len(self.x) != len(self.y):
+            raise ValueError(f"x and y must be as long, got {len(self.x)} and {len(self.y)} knots")
+        if (np.diff(self.x) <= 0).any():
+            raise ValueError("the knots x must rise strictly")
+        if (np.diff(self.y) < 0).any() or self.y[0] < 0 or self.y[-1] > 1:
+            raise ValueError("the knots y must never fall and must lie in [0, 1]")
+
+    def predict(self, scores: ArrayLike) -> Floats:
+        """Return (n,) probabilities for scores (n,).
+
+        Raises:
+            ValueError: scores of another shape, or not finite.
+        """
+        return np.asarray(np.interp(as_scores(scores), self.x, self.y), dtype=np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as plain JSON values, with `"kind": "isotonic"`."""
+        return {"kind": "isotonic", "x": list(self.x), "y": list(self.y)}
+
+
+@dataclass(frozen=True, slots=True)
+class TwoStageMap:
+    """Several features to one logit (`first`), and that logit to a probability (`then`).
+
+    Raises:
+        ValueError: `then` takes more than one input.
+    """
+
+    first: LogisticMap
+    then: LogisticMap | IsotonicMap
+
+    def __post_init__(self) -> None:
+        if isinstance(self.then, LogisticMap) and len(self.then.coef) != 1:
+            raise ValueError(
+                f"the second stage takes one logit, got a map of {len(self.then.coef)} features"
+            )
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Return (n,) probabilities for X (n, d). Raises as `LogisticMap.contributions`."""
+        return self.then.predict(self.first.logit(X))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as plain JSON values, with `"kind": "two-stage"`."""
+        return {"kind": "two-stage", "first": self.first.to_dict(), "then": self.then.to_dict()}
+
+
+CalibrationMap = LogisticMap | IsotonicMap | TwoStageMap
+
+_KINDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "logistic": (LogisticMap, ("coef", "intercept", "mean", "scale")),
+    "isotonic": (IsotonicMap, ("x", "y")),
+    "two-stage": (
+        lambda first, then: TwoStageMap(
+            _stage("first", first, ("logistic",)), _stage("then", then, ("logistic", "isotonic"))
+        ),
+        ("first", "then"),
+    ),
+}
+
+
+def _stage(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
+    result = map_from_dict(value)
+    if value["kind"] not in allowed:
+        raise ValueError(
+            f"{name} of a two-stage map must be {' or '.join(allowed)}, got {value['kind']}"
+        )
+    return result
+
+
+def map_from_dict(d: Mapping[str, Any]) -> CalibrationMap:
+    """Return the map that `to_dict` wrote; its numbers are the same to the last bit.
+
+    Raises:
+        ValueError: an unknown kind, a missing or unknown key, numbers that are not finite or whose
+            lengths differ. The sentence says which.
+    """
+    if not isinstance(d, Mapping):
+        raise ValueError(f"expected a map as an object with a kind, got {d!r}")
+    kind = d.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(f"unknown kind of map {kind!r}; this version knows {', '.join(_KINDS)}")
+    make, keys = _KINDS[kind]
+    missing, extra = set(keys) - set(d), set(d) - set(keys) - {"kind"}
+    if missing or extra:
+        wrong = [f"lacks {', '.join(sorted(missing))}"] if missing else []
+        wrong += [f"has the unknown {', '.join(sorted(extra))}"] if extra else []
+        raise ValueError(f"a {kind} map {' and '.join(wrong)}; its keys are {', '.join(keys)}")
+    result: CalibrationMap = make(**{key: d[key] for key in keys})
+    return result

@@ -1,0 +1,226 @@
+"""Two pictures, each with how to read it: the reliability diagram and the risk-coverage curve.
+
+Arrays in, a matplotlib `Figure` out; `figure.savefig(path)` writes it. No pyplot and no global
+state, so they are drawn anywhere, on any thread. It knows nothing of what the numbers are about.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import ArrayLike, NDArray
+
+from calibration import metrics
+from calibration.maps import Floats
+from calibration.thresholds import lower_bound, upper_bound
+
+INK, SOFT, LINE = "#1f2933", "#66727f", "#c8d0d8"
+BLUE, BAND, AMBER = "#1f5f99", "#dbe7f2", "#c9731a"
+COLOURS = ("#1f5f99", "#c9731a", "#2f8f6b", "#a23b72", "#7a5cc0", "#8c6d1f", "#3f3f46")
+LEFT, WIDE = 0.11, 0.85
+STYLES = ("-", "--", "-.", ":")
+
+
+def reliability_diagram(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    title: str = "Reliability",
+    threshold: float = 0.7,
+    draws: int = 500,
+    random_state: int = 0,
+) -> Figure:
+    """Return the reliability diagram of confidences p (n,) against labels y (n,) of 0 and 1.
+
+    Dots are bins of about as many rows, ties kept together, with exact 95 % binomial bars. The band
+    is where 95 % of the dots fall when p is exactly calibrated, from `draws` samples of labels.
+
+    Raises:
+        ValueError: as `metrics.checked`.
+    """
+    labels, values = metrics.checked(y, p)
+    number = bins(values)
+    count = np.bincount(number)
+    centre = np.bincount(number, values) / count
+    hits = np.bincount(number, labels)
+    rng = np.random.default_rng(random_state)
+    null = np.array(
+        [np.bincount(number, rng.random(len(values)) < values) / count for _ in range(draws)]
+    )
+    low, high = np.quantile(null, [0.025, 0.975], axis=0)
+
+    figure = Figure(figsize=(6.4, 8.2), facecolor="white")
+    main = figure.add_axes((LEFT, 0.315, WIDE, 0.555))
+    strip = figure.add_axes((LEFT, 0.185, WIDE, 0.105), sharex=main)
+    _heading(figure, title, f"{len(values):,} queries · {_summary(labels, values)}")
+    for axes in (main, strip):
+        _tidy(axes)
+        axes.axvline(threshold, color=AMBER, lw=1.1, ls=(0, (4, 3)), zorder=1)
+    main.plot([0, 1], [0, 1], color=SOFT, lw=1.0, zorder=2)
+    if len(centre) > 1:
+        main.fill_between(centre, low, high, color=BAND, lw=0, zorder=1)
+    else:
+        main.plot([centre[0]] * 2, [low[0], high[0]], color=BAND, lw=14, solid_capstyle="butt")
+    rate = hits / count
+    bounds = [
+        (lower_bound(int(h), int(c), level=0.975), upper_bound(int(h), int(c), level=0.975))
+        for h, c in zip(hits, count, strict=True)
+    ]
+    main.vlines(centre, *zip(*bounds, strict=True), color=BLUE, lw=1.3, alpha=0.55, zorder=3)
+    main.plot(centre, rate, "o", color=BLUE, ms=6.5, mec="white", mew=0.9, zorder=4)
+    main.set(xlim=(0, 1), ylim=(-0.015, 1.015))
+    main.set_ylabel("share that is right", color=INK)
+    main.tick_params(labelbottom=False)
+    strip.hist(values, bins=np.linspace(0, 1, 41).tolist(), color=BLUE, alpha=0.75, rwidth=0.88)
+    strip.set_xlabel("confidence", color=INK)
+    strip.set_ylabel("queries", color=INK)
+    strip.locator_params(axis="y", nbins=3)
+    for axes in (main, strip):
+        axes.yaxis.set_label_coords(-0.085, 0.5)
+    figure.legend(
+        handles=[
+            Line2D([], [], marker="o", color=BLUE, mec="white", ms=7, lw=1.3, label="measured, 95 %"),
+            Line2D([], [], color=SOFT, lw=1.0, label="exact"),
+            Line2D([], [], color=BAND, lw=8, label="chance alone"),
+            Line2D([], [], color=AMBER, lw=1.1, ls=(0, (4, 3)), label=f"threshold {threshold:g}"),
+        ],
+        loc="center left",
+        bbox_to_anchor=(0.095, 0.892),
+        ncols=4,
+        frameon=False,
+        fontsize=8.5,
+        labelcolor=INK,
+        handlelength=1.8,
+        columnspacing=1.6,
+    )
+    _caption(
+        figure,
+        "How to read it: each dot is a group of queries with similar confidence. On the diagonal, "
+        "confidence is the share that is right; below it, too much is promised. Dots within the "
+        "band cannot be told from exact calibration. Below: how often each confidence is given.",
+    )
+    return figure
+
+
+def risk_coverage_curve(
+    y: ArrayLike, curves: Mapping[str, ArrayLike], *, threshold: float = 0.7
+) -> Figure:
+    """Return selective accuracy against coverage for each way (name to p (n,)) on labels y (n,).
+
+    A dot marks where p >= threshold puts a way. Curves start at 10 accepted rows (1 where n < 20);
+    ties are averaged over, so a run of equal p is a bend and not a jump.
+
+    Raises:
+        ValueError: as `metrics.checked`; no curve at all.
+    """
+    if not curves:
+        raise ValueError("expected at least one way of being confident, got none")
+    checked = {name: metrics.checked(y, p) for name, p in curves.items()}
+    labels = next(iter(checked.values()))[0]
+    n, base = len(labels), float(labels.mean())
+    start = 10 if n >= 20 else 1
+    share = np.arange(1, n + 1) / n
+
+    rows = len(checked) + 3
+    foot = 1.35 + 0.22 * ((rows + 1) // 2)
+    height = 5.2 + foot
+    figure = Figure(figsize=(7.2, height), facecolor="white")
+    axes = figure.add_axes((LEFT, foot / height, WIDE, (height - foot - 0.85) / height))
+    _heading(figure, "Accuracy against coverage", f"{n:,} queries · {base:.1%} right in all")
+    _tidy(axes)
+    oracle = np.minimum(1.0, labels.sum() / np.arange(1, n + 1))
+    handles = [*axes.plot(share, oracle, color=LINE, lw=2.2, label="oracle: knows every answer")]
+    handles += [axes.axhline(base, color=SOFT, lw=1.0, ls=":", label="base rate: no selection")]
+    promise = f"threshold {threshold:g}: a dot below it breaks the promise"
+    handles += [axes.axhline(threshold, color=AMBER, lw=1.1, ls=(0, (4, 3)), label=promise)]
+    lowest = min(base, threshold)
+    for i, (name, (_, values)) in enumerate(checked.items()):
+        colour, style = COLOURS[i % len(COLOURS)], STYLES[i // len(COLOURS) % len(STYLES)]
+        accuracy = 1 - metrics.expected_errors(labels, values) / np.arange(1, n + 1)
+        axes.plot(
+            share[start - 1 :],
+            accuracy[start - 1 :],
+            color=colour,
+            ls=style,
+            lw=1.6 + 0.9 * min(i, 4),  # ways with the same order lie on each other: all stay seen
+            alpha=1.0 if i == 0 else 0.75,
+            zorder=4 - 0.2 * i,
+        )
+        lowest = min(lowest, float(accuracy[start - 1 :].min()))
+        taken = values >= threshold
+        marker = "o" if taken.any() else ""
+        if taken.any():
+            x, right = float(taken.mean()), float(labels[taken].mean())
+            axes.plot(x, right, "o", color=colour, ms=8.5, mec="white", mew=1.2, zorder=5)
+            lowest = min(lowest, right)
+        short = textwrap.shorten(name, 44, placeholder="…") if " " in name else name[:44]
+        label = short if taken.any() else f"{short} (never reaches {threshold:g})"
+        handles.append(
+            Line2D([], [], color=colour, ls=style, lw=1.7, marker=marker, ms=7, mec="white", label=label)
+        )
+    axes.set(xlim=(0, 1.0), ylim=(max(-0.015, lowest - 0.05), 1.015))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_xlabel("coverage: share of the queries accepted", color=INK)
+    axes.set_ylabel("share of the accepted that is right", color=INK)
+    figure.legend(
+        handles=handles[3:] + handles[:3],
+        loc="upper left",
+        bbox_to_anchor=(0.095, (foot - 0.52) / height),
+        ncols=2,
+        frameon=False,
+        fontsize=8.5,
+        labelcolor=INK,
+        columnspacing=2.0,
+        borderaxespad=0.0,
+    )
+    _caption(
+        figure,
+        "How to read it: accept the most confident queries first, and follow a curve from left to "
+        "right. Higher is a better order. The dot is where the threshold itself puts you: a true "
+        "confidence lands at or above the dashed line, and the further right, the more it accepts.",
+    )
+    return figure
+
+
+def bins(values: Floats) -> NDArray[np.int64]:
+    """Return (n,) bin numbers: 4 to 15 bins of about as many rows, equal values kept together."""
+    wanted = int(np.clip(len(values) // 40, 4, 15))
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, wanted + 1)[1:-1], method="lower"))
+    found = np.searchsorted(edges, values, side="left")
+    return np.unique(found, return_inverse=True)[1].astype(np.int64)
+
+
+def _summary(labels: Floats, values: Floats) -> str:
+    return (
+        f"smECE {metrics.smece(labels, values):.3f} · "
+        f"Brier {metrics.brier(labels, values):.3f} · AUROC {metrics.auroc(labels, values):.3f}"
+    )
+
+
+def _tidy(axes: Axes) -> None:
+    axes.grid(color="#edf0f3", lw=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(LINE)
+    axes.tick_params(colors=SOFT, labelsize=9, length=0, pad=5)
+
+
+def _heading(figure: Figure, title: str, below: str) -> None:
+    height = figure.get_size_inches()[1]
+    figure.text(LEFT, 1 - 0.36 / height, title, fontsize=14, fontweight="bold", color=INK)
+    figure.text(LEFT, 1 - 0.62 / height, below, fontsize=9.5, color=SOFT)
+
+
+def _caption(figure: Figure, text: str) -> None:
+    width, height = figure.get_size_inches()
+    lines = "\n".join(textwrap.wrap(text, int(width * 13.6)))
+    figure.text(LEFT, 0.16 / height, lines, fontsize=8.5, color=SOFT, va="bottom", linespacing=1.35)

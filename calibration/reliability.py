@@ -1,0 +1,231 @@
+"""Measure all of it at once: one frozen result for a confidence, and a table to compare several.
+
+Labels and confidences in, numbers and plain text out. It knows nothing of how a confidence was
+made, of files and of pictures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration import metrics
+from calibration.thresholds import lower_bound
+
+Groups = Sequence[Hashable] | NDArray[Any] | None
+Interval = tuple[float, float]
+
+DASH = "-"
+WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """What n labelled queries say of a confidence. Every field is a measurement of the same rows.
+
+    Intervals are 95 % bootstrap intervals by query group. `*_of_base_rate` is what the constant
+    `base_accuracy` would score. `smece_floor` and `smece_floor95` are the mean and the 95 % point
+    of smECE where these confidences are exactly calibrated. `accuracy_accepted` and its exact
+    lower bound are None where no row reaches the threshold; a number without a value (AUROC of
+    one class) is NaN here and null in JSON.
+    """
+
+    n: int
+    base_accuracy: float
+    auroc: float
+    auroc_interval: Interval
+    brier: float
+    brier_interval: Interval
+    brier_of_base_rate: float
+    log_loss: float
+    log_loss_of_base_rate: float
+    smece: float
+    smece_interval: Interval
+    smece_floor: float
+    smece_floor95: float
+    ece_debiased: float
+    aurc: float
+    augrc: float
+    naurc: float
+    threshold: float
+    accepted: int
+    right_accepted: int
+    accuracy_accepted: float | None
+    accuracy_accepted_lower95: float | None
+    coverage: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values: intervals as lists, NaN as None."""
+        return {key: _plain(value) for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Reliability:
+        """Return what `to_dict` wrote.
+
+        Raises:
+            ValueError: a missing or an unknown key.
+        """
+        names = {field.name: str(field.type) for field in fields(cls)}
+        if set(d) != set(names):
+            wrong = sorted(set(d) ^ set(names))
+            raise ValueError(f"not a reliability of this version: missing or unknown {wrong}")
+        return cls(**{key: _typed(kind, d[key]) for key, kind in names.items()})
+
+    def table(self, name: str = "confidence") -> str:
+        """Return the plain text table of `Comparison.table` with one row."""
+        return Comparison(((name, self),)).table()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _typed(kind: str, value: Any) -> Any:
+    if kind == "Interval":
+        low, high = (_typed("float", v) for v in value)
+        return low, high
+    if kind == "float":
+        return float("nan") if value is None else float(value)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Several ways of being confident, measured on the same rows: (name, Reliability) each."""
+
+    rows: tuple[tuple[str, Reliability], ...]
+
+    def __getitem__(self, name: str) -> Reliability:
+        """Return the reliability of that name; KeyError where there is none."""
+        return dict(self.rows)[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values: name to `Reliability.to_dict`, in order."""
+        return {name: result.to_dict() for name, result in self.rows}
+
+    def table(self) -> str:
+        """Return a plain text table, one row a way, at most 100 columns wide.
+
+        `at >= t` is the number of queries that reach the threshold, `right` those of them whose
+        top passage is right, `lower bound` the exact 95 % lower bound of that share. A dash stands
+        where there is nothing. A name that is too long is cut.
+        """
+        threshold = self.rows[0][1].threshold if self.rows else 0.7
+        head = ("", "AUROC", "Brier", "smECE [95 %]", f"at >= {threshold:g}", "right", "lower bound")
+        body = [(name, *_cells(result)) for name, result in self.rows]
+        widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
+        widths[0] = min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(head) - 1))
+        lines = []
+        for row in (head, *body):
+            name = row[0] if len(row[0]) <= widths[0] else row[0][: widths[0] - 1] + "…"
+            cells = [f"{cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True)]
+            lines.append("  ".join([f"{name:<{widths[0]}}", *cells]).rstrip())
+        return "\n".join(lines)
+
+
+def _cells(r: Reliability) -> tuple[str, ...]:
+    low, high = r.smece_interval
+    right, bound = DASH, DASH
+    if r.accuracy_accepted is not None:
+        right = f"{r.right_accepted} ({100 * r.accuracy_accepted:.1f} %)"
+    if r.accuracy_accepted_lower95 is not None:
+        bound = f"{100 * r.accuracy_accepted_lower95:.1f} %"
+    return (
+        DASH if math.isnan(r.auroc) else f"{r.auroc:.3f}",
+        f"{r.brier:.4f}",
+        f"{r.smece:.3f} [{low:.3f}, {high:.3f}]",
+        str(r.accepted) if r.accepted else DASH,
+        right,
+        bound,
+    )
+
+
+def measure(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    groups: Groups = None,
+    threshold: float = 0.7,
+    draws: int = 500,
+    random_state: int = 0,
+) -> Reliability:
+    """Return every measurement of confidences p (n,) in [0, 1] against labels y (n,) of 0 and 1.
+
+    `groups` (n,) are resampled whole; None: every row by itself. `draws` is the number of bootstrap
+    resamples; the floors take 200 draws of labels.
+
+    Raises:
+        ValueError: as `metrics.checked`.
+    """
+    labels, values = metrics.checked(y, p)
+    accepted = values >= threshold
+    right, n = int(labels[accepted].sum()), int(accepted.sum())
+    base = np.full(len(labels), labels.mean())
+    floor, floor95 = metrics.smece_floor(values, random_state=random_state)
+
+    def interval(metric: Any) -> Interval:
+        return metrics.bootstrap_interval(
+            metric, labels, values, groups, draws=draws, random_state=random_state
+        )
+
+    low, high = interval(metrics.smece)
+    return Reliability(
+        n=len(labels),
+        base_accuracy=float(labels.mean()),
+        auroc=metrics.auroc(labels, values),
+        auroc_interval=interval(metrics.auroc),
+        brier=metrics.brier(labels, values),
+        brier_interval=interval(metrics.brier),
+        brier_of_base_rate=metrics.brier(labels, base),
+        log_loss=metrics.log_loss(labels, values),
+        log_loss_of_base_rate=metrics.log_loss(labels, base),
+        smece=metrics.smece(labels, values),
+        smece_interval=(max(0.0, low), high),
+        smece_floor=floor,
+        smece_floor95=floor95,
+        ece_debiased=metrics.ece_debiased(labels, values, random_state=random_state),
+        aurc=metrics.aurc(labels, values),
+        augrc=metrics.augrc(labels, values),
+        naurc=metrics.naurc(labels, values),
+        threshold=float(threshold),
+        accepted=n,
+        right_accepted=right,
+        accuracy_accepted=right / n if n else None,
+        accuracy_accepted_lower95=lower_bound(right, n) if n else None,
+        coverage=n / len(labels),
+    )
+
+
+def comparison(
+    rows: Mapping[str, ArrayLike],
+    y: ArrayLike,
+    *,
+    groups: Groups = None,
+    threshold: float = 0.7,
+    draws: int = 500,
+    random_state: int = 0,
+) -> Comparison:
+    """Return `measure` of each way of being confident (name to p (n,)) on the same labels y (n,).
+
+    Every way sees the same resamples.
+
+    Raises:
+        ValueError: as `measure`, with the name of the way in front.
+    """
+    results = []
+    for name, p in rows.items():
+        try:
+            result = measure(
+                y, p, groups=groups, threshold=threshold, draws=draws, random_state=random_state
+            )
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+        results.append((name, result))
+    return Comparison(tuple(results))

@@ -1,0 +1,1 @@
+"""calibrated-rerank: retrieval that knows when it is right."""

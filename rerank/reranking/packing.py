@@ -1,0 +1,91 @@
+"""Weights small enough to commit: int8 rows of what fine-tuning changed, the rest from the base.
+
+A packed cross-encoder keeps each matrix as int8 with one scale a row (symmetric, round to
+nearest), vectors in fp32, and takes the word embeddings, which fine-tuning leaves frozen, from
+its base model. Unpacking gives an ordinary fp32 model folder; those fp32 values are the model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from calibration.store import sha256_file
+from rerank.types import InputError
+
+EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
+BASE_EMBEDDINGS = "embeddings.word_embeddings.weight"
+SCALE = ".scale"
+COPIED = ("config.json",)
+FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+
+
+def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(int8 values, fp32 scale a row) with `values * scale` within half a step of `matrix`."""
+    scale = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-12) / 127.0
+    return np.rint(matrix / scale).astype(np.int8), scale.astype(np.float32)
+
+
+def pack(folder: Path, out: Path, manifest: dict[str, object]) -> None:
+    """Pack the cross-encoder in `folder` into `out`, with `manifest` and the weights' hash."""
+    from safetensors.numpy import load_file, save_file
+
+    kept: dict[str, np.ndarray] = {}
+    for name, tensor in load_file(folder / "model.safetensors").items():
+        if name == EMBEDDINGS or tensor.dtype.kind != "f":
+            continue
+        if tensor.ndim == 2:
+            kept[name], kept[name + SCALE] = quantise(tensor)
+        else:
+            kept[name] = tensor
+    out.mkdir(parents=True, exist_ok=True)
+    save_file(kept, out / "weights.safetensors")
+    for name in COPIED:
+        shutil.copyfile(folder / name, out / name)
+    whole = manifest | {"weights_sha256": sha256_file(out / "weights.safetensors")}
+    (out / "manifest.json").write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
+
+
+def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
+    """The folder under `cache` with the ordinary fp32 model; made once, atomically.
+
+    Raises:
+        InputError: the packed weights are not those of the manifest.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    expected = json.loads((packed / "manifest.json").read_text(encoding="utf-8"))["weights_sha256"]
+    home = cache / f"{packed.name}-{expected[:16]}"
+    if home.is_dir():
+        return home
+    got = sha256_file(packed / "weights.safetensors")
+    if got != expected:
+        raise InputError(f"{packed}: weights have sha256 {got}, the manifest says {expected}")
+    kept = load_file(packed / "weights.safetensors")
+    tensors = {EMBEDDINGS: load_file(base / "model.safetensors")[BASE_EMBEDDINGS]}
+    for name, tensor in kept.items():
+        if name.endswith(SCALE):
+            continue
+        scale = kept.get(name + SCALE)
+        tensors[name] = tensor if scale is None else tensor.astype(np.float32) * scale
+    cache.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=cache))
+    try:
+        save_file(tensors, part / "model.safetensors", metadata={"format": "pt"})
+        for name in COPIED:
+            shutil.copyfile(packed / name, part / name)
+        for name in FROM_BASE:
+            if (base / name).exists():
+                shutil.copyfile(base / name, part / name)
+        os.replace(part, home)
+    except OSError:
+        if not home.is_dir():  # another process unpacked it meanwhile
+            raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return home

@@ -1,0 +1,20 @@
+"""Words of a text as BM25 and the coverage features see them; nothing of models or scores."""
+
+from __future__ import annotations
+
+import re
+
+import Stemmer
+
+WORD = re.compile(r"[^\W_]+")
+
+
+def words(text: str, *, language: str = "english") -> list[str]:
+    """Stemmed lower-case words in order; underscores and punctuation separate.
+
+    Stems are Snowball's (Porter 2001). `language` is a Snowball name, or "none" for no stemming.
+    """
+    found = WORD.findall(text.lower())
+    if language == "none":
+        return found
+    return list(Stemmer.Stemmer(language).stemWords(found))

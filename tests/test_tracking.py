@@ -1,0 +1,123 @@
+"""Tracking is read back from a real SQLite store, through MLflow's own client."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+mlflow = pytest.importorskip("mlflow")
+pd = pytest.importorskip("pandas")
+
+from matplotlib.figure import Figure  # noqa: E402
+
+from calibration.tracking import RunRecord, TrackedRun, log_run  # noqa: E402
+
+Log = Callable[..., TrackedRun]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tracking")
+
+
+@pytest.fixture
+def log(place: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def call(record: RunRecord, **options: str) -> TrackedRun:
+        given = {"tracking_uri": f"sqlite:///{place}/runs.db", "experiment": "calibrate"}
+        return log_run(
+            record,
+            **{"run_name": "first", "artifact_location": str(place / "artifacts"), **given, **options},
+        )
+
+    return call
+
+
+def test_everything_of_a_record_is_read_back(
+    log: Log, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a record holds stands in the store, and its folder is a registered version."""
+    folder = place / "folder"
+    folder.mkdir()
+    (folder / "calibrators.json").write_text("{}")
+    figure = Figure()
+    figure.add_subplot().plot([0, 1])
+    record = RunRecord(
+        params={"C": 0.1, "long": "x" * 9000},
+        metrics={"brier": 0.2, "auroc": float("nan"), "smece": float(np.float64(0.01))},
+        tags={"set": "pydata"},
+        figures={"reliability": figure},
+        tables={"comparison": pd.DataFrame({"name": ["raw"], "brier": [0.25]})},
+        folder=folder,
+        registered_name="assessor",
+    )
+    uri_before, level_before = mlflow.get_tracking_uri(), logging.getLogger("alembic").level
+
+    run = log(record)
+
+    assert "alembic" not in capfd.readouterr().err
+    assert mlflow.get_tracking_uri() == uri_before
+    assert mlflow.active_run() is None
+    assert logging.getLogger("alembic").level == level_before
+    client = mlflow.MlflowClient(tracking_uri=run.tracking_uri)
+    data, info = client.get_run(run.run_id).data, client.get_run(run.run_id).info
+    assert (info.status, info.run_name) == ("FINISHED", "first")
+    assert data.params["C"] == "0.1"
+    assert len(data.params["long"]) == 6000
+    assert data.metrics["brier"] == 0.2
+    assert data.tags["set"] == "pydata"
+    kept = {item.path for item in client.list_artifacts(run.run_id)}
+    assert {"reliability.png", "comparison.json", "params.json", "model"} <= kept
+    files = Path(info.artifact_uri.removeprefix("file://"))
+    assert (files / "reliability.png").read_bytes()[:4] == b"\x89PNG"
+    assert '"raw"' in (files / "comparison.json").read_text()
+    assert (files / "model" / "calibrators.json").read_text() == "{}"
+    version = client.get_model_version("assessor", run.model_version)
+    assert (run.model_version, version.run_id) == ("1", run.run_id)
+    assert version.source.endswith("/model")
+
+    again = log(record)
+
+    assert again.model_version == "2"
+    assert again.experiment_id == run.experiment_id
+
+
+def test_a_run_that_breaks_is_marked_failed(log: Log) -> None:
+    """A record that cannot be written raises, and its run does not stay RUNNING for ever."""
+    with pytest.raises((TypeError, ValueError)):
+        log(RunRecord(metrics={"brier": "much"}), experiment="broken")  # type: ignore[dict-item]
+    run = log(RunRecord(), experiment="broken")
+    client = mlflow.MlflowClient(tracking_uri=run.tracking_uri)
+    states = sorted(r.info.status for r in client.search_runs([run.experiment_id]))
+    assert states == ["FAILED", "FINISHED"]
+    assert run.model_version is None
+
+
+def test_the_environment_wins_over_the_default(
+    log: Log, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLFLOW_TRACKING_URI decides where a run is written, whatever the caller's default is."""
+    uri = f"sqlite:///{place}/runs.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    run = log(RunRecord(), tracking_uri="sqlite:////nowhere/at/all.db")
+    assert run.tracking_uri == uri
+
+
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        (RunRecord(registered_name="assessor"), "a folder is needed"),
+        (RunRecord(folder=Path("no such folder")), "is not a folder"),
+    ],
+)
+def test_a_record_that_cannot_be_registered_is_refused(
+    log: Log, record: RunRecord, sentence: str
+) -> None:
+    """The mistake is named before a run is opened."""
+    with pytest.raises(ValueError, match=sentence):
+        log(record)
