@@ -1,8 +1,8 @@
 """The statistics: arrays in, probabilities and measurements out. It knows nothing of text.
 
 What stands here needs numpy only. The rest is imported from its module, because it is heavy:
-`calibration.calibrators` (scikit-learn), `calibration.plots` (matplotlib), `calibration.tracking`
-(MLflow). `thresholds` imports SciPy when first called.
+`calibrators` and `fitting` (scikit-learn), `plots` (matplotlib), `tracking` (MLflow).
+`thresholds` imports SciPy when first called.
 """
 
 from calibration.maps import (

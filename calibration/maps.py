@@ -51,7 +51,7 @@ def as_features(X: ArrayLike, width: int) -> Floats:
     Raises:
         ValueError: another width, or a value that is not finite.
     """
-    x = np.asarray(X, dtype=np.float64)
+    x = np.asarray(X, dtype=np.float64, order="C")  # so that sums run the same way for any caller
     if x.ndim == 1 and width == 1:
         x = x[:, None]
     if x.ndim != 2 or x.shape[1] != width:

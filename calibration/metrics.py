@@ -225,7 +225,8 @@ def bootstrap_interval(
 
     The percentiles of the draws, moved so that their mean is the estimate: a resample is a little
     less calibrated than the sample it came from, which alone would lift an interval of `smece` off
-    its own estimate. (For a true model that interval does not reach 0: see `smece_floor`.) Draws where the metric is NaN are left out; NaN twice where all are.
+    its own estimate. (For a true model that interval does not reach 0: see `smece_floor`.)
+    Draws where the metric is NaN are left out; NaN twice where all are.
     """
     labels, values = checked(y, p)
     number, rng = codes(groups, len(labels)), np.random.default_rng(random_state)

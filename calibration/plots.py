@@ -85,7 +85,7 @@ def reliability_diagram(
         axes.yaxis.set_label_coords(-0.085, 0.5)
     figure.legend(
         handles=[
-            Line2D([], [], marker="o", color=BLUE, mec="white", ms=7, lw=1.3, label="measured, 95 %"),
+            Line2D([], [], marker="o", color=BLUE, mec="white", ms=7, label="measured, 95 %"),
             Line2D([], [], color=SOFT, lw=1.0, label="exact"),
             Line2D([], [], color=BAND, lw=8, label="chance alone"),
             Line2D([], [], color=AMBER, lw=1.1, ls=(0, (4, 3)), label=f"threshold {threshold:g}"),
@@ -137,7 +137,7 @@ def risk_coverage_curve(
     oracle = np.minimum(1.0, labels.sum() / np.arange(1, n + 1))
     handles = [*axes.plot(share, oracle, color=LINE, lw=2.2, label="oracle: knows every answer")]
     handles += [axes.axhline(base, color=SOFT, lw=1.0, ls=":", label="base rate: no selection")]
-    promise = f"threshold {threshold:g}: a dot below it breaks the promise"
+    promise = f"threshold {threshold:g}: no dot should lie below"
     handles += [axes.axhline(threshold, color=AMBER, lw=1.1, ls=(0, (4, 3)), label=promise)]
     lowest = min(base, threshold)
     for i, (name, (_, values)) in enumerate(checked.items()):
@@ -148,7 +148,7 @@ def risk_coverage_curve(
             accuracy[start - 1 :],
             color=colour,
             ls=style,
-            lw=1.6 + 0.9 * min(i, 4),  # ways with the same order lie on each other: all stay seen
+            lw=1.6 + 0.7 * min(i, 4),  # ways with the same order lie on each other: all stay seen
             alpha=1.0 if i == 0 else 0.75,
             zorder=4 - 0.2 * i,
         )
@@ -159,11 +159,10 @@ def risk_coverage_curve(
             x, right = float(taken.mean()), float(labels[taken].mean())
             axes.plot(x, right, "o", color=colour, ms=8.5, mec="white", mew=1.2, zorder=5)
             lowest = min(lowest, right)
-        short = textwrap.shorten(name, 44, placeholder="…") if " " in name else name[:44]
+        short = name if len(name) <= 40 else name[:39].rstrip() + "…"
         label = short if taken.any() else f"{short} (never reaches {threshold:g})"
-        handles.append(
-            Line2D([], [], color=colour, ls=style, lw=1.7, marker=marker, ms=7, mec="white", label=label)
-        )
+        handles.append(Line2D([], [], color=colour, ls=style, lw=1.7, label=label))
+        handles[-1].set(marker=marker, markersize=7, markeredgecolor="white")
     axes.set(xlim=(0, 1.0), ylim=(max(-0.015, lowest - 0.05), 1.015))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

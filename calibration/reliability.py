@@ -118,7 +118,8 @@ class Comparison:
         where there is nothing. A name that is too long is cut.
         """
         threshold = self.rows[0][1].threshold if self.rows else 0.7
-        head = ("", "AUROC", "Brier", "smECE [95 %]", f"at >= {threshold:g}", "right", "lower bound")
+        at = f"at >= {threshold:g}"
+        head = ("", "AUROC", "Brier", "smECE [95 %]", at, "right", "lower bound")
         body = [(name, *_cells(result)) for name, result in self.rows]
         widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
         widths[0] = min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(head) - 1))

@@ -136,7 +136,8 @@ def grouped_standard_error(values: ArrayLike, groups: ArrayLike) -> float:
     over n, times sqrt(G / (G - 1)). With one row a group it is the usual s / sqrt(n). One group
     gives infinity: nothing is known of the spread.
     """
-    v, number = np.asarray(values, dtype=np.float64), codes(np.asarray(groups), len(np.asarray(groups)))
+    v = np.asarray(values, dtype=np.float64)
+    number = codes(np.asarray(groups), len(v))
     sums = np.bincount(number, weights=v - v.mean())
     if len(sums) < 2:
         return float("inf")
@@ -200,7 +201,9 @@ def choose(
     )
     means = rows.mean(axis=1)
     best, taken = int(np.argmin(means)), one_standard_error(rows, number)
-    gaps = {n: grouped_standard_error(r - rows[best], number) for n, r in zip(names, rows, strict=True)}
+    gaps = {
+        n: grouped_standard_error(r - rows[best], number) for n, r in zip(names, rows, strict=True)
+    }
     reason = f"{names[taken]} has the lowest grouped cross-validated log loss, {means[taken]:.4f}"
     if taken != best:
         reason = (

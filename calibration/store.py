@@ -27,7 +27,7 @@ class StoreError(ValueError):
 
 def sha256_file(path: str | Path) -> str:
     """Return the sha256 of a file's bytes as 64 hexadecimal digits."""
-    with open(path, "rb") as file:
+    with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -40,7 +40,7 @@ def write_file(path: str | Path, data: bytes | str) -> None:
             file.write(data.encode() if isinstance(data, str) else data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
+        Path(name).chmod(0o666 & ~_umask())
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -67,7 +67,7 @@ def write_folder(
             manifest of ours; `fill` returned `files` or `format_version`, or made a link.
     """
     path = Path(path)
-    _refuse_to_replace(path, overwrite=overwrite)
+    refuse_to_replace(path, overwrite=overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
     try:
@@ -85,20 +85,12 @@ def write_folder(
         write_file(new / MANIFEST, json.dumps(manifest, indent=2, allow_nan=False) + "\n")
         for folder in [p for p in new.rglob("*") if p.is_dir()]:
             _sync(folder)
-        os.chmod(new, 0o777 & ~_umask())
-        _refuse_to_replace(path, overwrite=overwrite)
+        new.chmod(0o777 & ~_umask())
+        refuse_to_replace(path, overwrite=overwrite)
         if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
-            os.rename(path, old)
-            try:
-                os.rename(new, path)
-            except BaseException:
-                os.rename(old, path)
-                raise
-            _sync(path.parent)
-            shutil.rmtree(old)
+            _swap(new, path)
         else:
-            os.rename(new, path)
+            new.rename(path)
             _sync(path.parent)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
@@ -171,7 +163,24 @@ def _files(folder: Path) -> dict[str, Path]:
     return result
 
 
-def _refuse_to_replace(path: Path, *, overwrite: bool) -> None:
+def _swap(new: Path, path: Path) -> None:
+    """Rename path away and new to path, then remove the old one; undo where that fails."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+    old = aside / path.name
+    try:
+        path.rename(old)
+        new.rename(path)
+        _sync(path.parent)
+    except BaseException:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        if not old.exists():
+            aside.rmdir()
+        raise
+    shutil.rmtree(aside)
+
+
+def refuse_to_replace(path: Path, *, overwrite: bool) -> None:
     if not path.exists() and not path.is_symlink():
         return
     if not overwrite:

@@ -18,7 +18,7 @@ def lower_bound(hits: int, n: int, *, level: float = 0.95) -> float:
     _check(hits, n, level)
     if hits == 0:
         return 0.0
-    from scipy.special import betaincinv  # type: ignore[import-untyped,unused-ignore]
+    from scipy.special import betaincinv
 
     return float(betaincinv(hits, n - hits + 1, 1 - level))
 

@@ -85,7 +85,8 @@ def log_run(
     uri = named or tracking_uri
     with _quiet(), _tracking_uri(uri):
         client = MlflowClient(tracking_uri=uri)
-        place = artifact_location if uri == tracking_uri else None
+        local = uri == tracking_uri or uri.startswith(("sqlite:", "file:"))
+        place = artifact_location if local else None
         experiment_id = _experiment(client, experiment, place)
         run = client.create_run(experiment_id, run_name=run_name)
         run_id = run.info.run_id

@@ -1,4 +1,4 @@
-"""The one configuration of a calibrated model: logged, saved in the model folder, compared at load."""
+"""The one configuration of a calibrated model: logged, saved with it, compared at load."""
 
 from __future__ import annotations
 

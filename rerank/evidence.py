@@ -106,7 +106,7 @@ def logit(seen: View) -> Floats:
 
 @evidence
 def logit_below_best(seen: View) -> Floats:
-    """logit - max logit of this query; 0 for the best."""
+    """Logit - max logit of this query; 0 for the best."""
     return seen.logits - seen.logits.max(initial=-np.inf)
 
 
@@ -124,7 +124,7 @@ def cosine(seen: View) -> Floats:
 
 @evidence
 def cosine_below_best(seen: View) -> Floats:
-    """cosine - max cosine of this query."""
+    """Cosine - max cosine of this query."""
     return seen.candidates.dense - seen.candidates.dense.max(initial=-1.0)
 
 
@@ -143,19 +143,19 @@ def bm25_a_word(seen: View) -> Floats:
 
 @evidence
 def bm25_log_rank(seen: View) -> Floats:
-    """log of the rank in BM25."""
+    """Log of the rank in BM25."""
     return np.log(seen.candidates.bm25_rank.astype(np.float64))
 
 
 @evidence
 def dense_log_rank(seen: View) -> Floats:
-    """log of the rank by cosine."""
+    """Log of the rank by cosine."""
     return np.log(seen.candidates.dense_rank.astype(np.float64))
 
 
 @evidence
 def fused_log_rank(seen: View) -> Floats:
-    """log of the rank after fusion."""
+    """Log of the rank after fusion."""
     order = np.argsort(np.argsort(-seen.candidates.fused, kind="stable"), kind="stable")
     return np.log1p(order.astype(np.float64))
 

@@ -225,7 +225,7 @@ def bm25_nqc(r: Ranking) -> float:
 
 @feature
 def bm25_wig(r: Ranking) -> float:
-    """Gain of BM25's top: WIG, (mean of the top 5 - mean of all) / sqrt(words) (Zhou, Croft 2007)."""
+    """Gain of BM25's top: WIG, (mean of top 5 - mean) / sqrt(words) (Zhou & Croft 2007)."""
     scores = np.sort(r.candidates.bm25)[::-1]
     return float((scores[:TOP].mean() - scores.mean()) / np.sqrt(_length(r.query.text)))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,11 @@ class LabelledSet:
 
     def digest(self) -> str:
         """sha256 over all content in a fixed order: the same set, the same digest."""
-        state = hashlib.sha256()
-        for line in _lines(self):
-            state.update(line.encode())
-            state.update(b"\n")
-        return state.hexdigest()
+        return _sha256([*_corpus_lines(self), *_label_lines(self)])
+
+    def corpus_digest(self) -> str:
+        """sha256 over the passages alone: the same corpus, the same index."""
+        return _sha256(_corpus_lines(self))
 
     def counts(self) -> dict[str, int]:
         """Passages, queries, and per split the queries and how many have a right passage."""
@@ -68,9 +68,20 @@ class LabelledSet:
         return found
 
 
-def _lines(labelled: LabelledSet) -> Iterator[str]:
+def _sha256(lines: Iterable[str]) -> str:
+    state = hashlib.sha256()
+    for line in lines:
+        state.update(line.encode())
+        state.update(b"\n")
+    return state.hexdigest()
+
+
+def _corpus_lines(labelled: LabelledSet) -> Iterator[str]:
     for passage in sorted(labelled.corpus.values(), key=lambda p: p.doc_id):
         yield _json(_passage_row(passage))
+
+
+def _label_lines(labelled: LabelledSet) -> Iterator[str]:
     for query in sorted(labelled.queries.values(), key=lambda q: q.query_id):
         yield _json(_query_row(query))
     for split in sorted(labelled.splits):
@@ -295,8 +306,12 @@ def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:
     """Write the BEIR layout; reading it back gives an equal set."""
     for part in (folder / "qrels", folder / "splits"):
         part.mkdir(parents=True, exist_ok=True)
-    _write_lines(folder / "corpus.jsonl", [_json(_passage_row(p)) for p in labelled.corpus.values()])
-    _write_lines(folder / "queries.jsonl", [_json(_query_row(q)) for q in labelled.queries.values()])
+    _write_lines(
+        folder / "corpus.jsonl", [_json(_passage_row(p)) for p in labelled.corpus.values()]
+    )
+    _write_lines(
+        folder / "queries.jsonl", [_json(_query_row(q)) for q in labelled.queries.values()]
+    )
     for split, ids in labelled.splits.items():
         rows = ["\t".join(QRELS_HEADER)]
         for query_id in ids:

@@ -17,6 +17,7 @@ from rerank.types import InputError
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 BUNDLED = Path(__file__).resolve().parent.parent / "models"
+TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash a line
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 
 
@@ -62,6 +63,12 @@ def resolve(name: str) -> ModelFiles:
         f"no model {name!r}; expected a bundled name ({bundled}), a local folder, "
         "or a hub id such as cross-encoder/ms-marco-MiniLM-L6-v2@revision"
     )
+
+
+def trained_on(files: ModelFiles) -> frozenset[str]:
+    """`query_hash` of every query that the model says it was trained on; empty if it says none."""
+    path = files.folder / TRAINED_ON
+    return frozenset(path.read_text(encoding="utf-8").split()) if path.is_file() else frozenset()
 
 
 def _minilm() -> ModelFiles:

@@ -31,7 +31,9 @@ LEAST_WORDS = 4  # in a query
 LEAST_DOCSTRING = 10  # words; shorter ones only point elsewhere
 UNANSWERABLE = 0.18  # share of the described objects whose passages leave the corpus
 SPLITS = {"train": 0.30, "dev": 0.35, "test": 0.35}  # by described object
-SKIPPED = re.compile(r"\.(_|(tests?|testing|conftest|f2py|distutils|compat|externals|core|cython_\w+|estimator_checks)(\.|$))")
+SKIPPED = re.compile(
+    r"\.(_|(tests?|testing|conftest|f2py|distutils|compat|externals|core|cython_\w+|estimator_checks)(\.|$))"
+)
 SECTION = re.compile(r"^[ \t]*([A-Z][A-Za-z ]+)\n[ \t]*-{3,}[ \t]*$", re.MULTILINE)
 NAME = r"(?::\w+:)?`?~?\.?[\w.]+`?(?:\(\))?"
 ENTRY = re.compile(rf"^({NAME}(?:\s*,\s*{NAME})*)\s*(?::\s+(.*))?$")
@@ -137,20 +139,19 @@ def _passage(item: _Object) -> Passage:
 
 
 def _public_objects() -> dict[str, _Object]:
-    """Every documented public object by its shortest public name, inherited copies dropped."""
-    names: dict[str, str] = {}  # docstring -> shortest name
-    for name, docstring in _documented():
-        best = names.get(docstring)
-        if best is None or (name.count("."), len(name), name) < (best.count("."), len(best), best):
-            names[docstring] = name
-    found = {name: _parse(name, docstring) for docstring, name in names.items()}
+    """Every documented public object by its shortest public name, copies of a docstring dropped."""
+    names: dict[str, tuple[bool, int, str]] = {}  # docstring -> its best name, least first
+    for name, docstring, inherited in _documented():
+        key = (inherited, name.count("."), name)
+        names[docstring] = min(key, names.get(docstring, key))
+    found = {name: _parse(name, docstring) for docstring, (_, _, name) in names.items()}
     return {name: found[name] for name in sorted(found) if found[name].body}
 
 
-def _documented() -> Iterator[tuple[str, str]]:
-    """(qualified name, cleaned docstring) of public functions, classes and their own members."""
+def _documented() -> Iterator[tuple[str, str, bool]]:
+    """(qualified name, cleaned docstring, inherited) of public functions, classes and members."""
     for module_name, module in _modules():
-        for name in getattr(module, "__all__", ()):  # a module's own list of what is public
+        for name in _public_names(module_name, module):
             value = getattr(module, name, None)
             if name.startswith("_") or isinstance(value, types.ModuleType) or value is None:
                 continue
@@ -158,19 +159,33 @@ def _documented() -> Iterator[tuple[str, str]]:
             if not callable(value) or origin.split(".")[0] not in LIBRARIES:
                 continue
             qualified = f"{module_name}.{name}"
-            yield from _docstring(qualified, value)
-            if isinstance(value, type):
-                for member_name, member in sorted(vars(value).items()):
-                    if not member_name.startswith("_"):
-                        yield from _docstring(f"{qualified}.{member_name}", member)
+            for docstring in _docstring(value):
+                yield qualified, docstring, False
+            for member in dir(value) if isinstance(value, type) else ():
+                owner = next((c for c in value.__mro__ if member in vars(c)), object)
+                if member.startswith("_") or owner.__module__.split(".")[0] not in LIBRARIES:
+                    continue
+                for docstring in _docstring(vars(owner)[member]):
+                    yield f"{qualified}.{member}", docstring, owner is not value
 
 
-def _docstring(name: str, value: Any) -> Iterator[tuple[str, str]]:
+def _public_names(module_name: str, module: types.ModuleType) -> list[str]:
+    """The module's own list of what is public, else what a first-level module defines itself."""
+    listed = getattr(module, "__all__", None)
+    if listed is not None:
+        return [name for name in listed if isinstance(name, str)]
+    if module_name.count(".") > 1:
+        return []
+    return [n for n in dir(module) if getattr(getattr(module, n), "__module__", "") == module_name]
+
+
+def _docstring(value: Any) -> Iterator[str]:
+    """The cleaned docstring, if it says more than a pointer elsewhere."""
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
     docstring = value.__doc__
     if isinstance(docstring, str) and len(docstring.split()) >= LEAST_DOCSTRING:
-        yield name, inspect.cleandoc(docstring)
+        yield inspect.cleandoc(docstring)
 
 
 def _modules() -> Iterator[tuple[str, types.ModuleType]]:
@@ -181,7 +196,9 @@ def _modules() -> Iterator[tuple[str, types.ModuleType]]:
             package = importlib.import_module(library)
             yield library, package
             walk = pkgutil.walk_packages(package.__path__, f"{library}.", onerror=lambda _: None)
-            for info in sorted((i for i in walk if not SKIPPED.search(i.name)), key=lambda i: i.name):
+            for info in sorted(
+                (i for i in walk if not SKIPPED.search(i.name)), key=lambda i: i.name
+            ):
                 try:
                     yield info.name, importlib.import_module(info.name)
                 except Exception:  # an optional dependency that is not installed

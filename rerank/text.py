@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 import Stemmer
@@ -18,3 +19,8 @@ def words(text: str, *, language: str = "english") -> list[str]:
     if language == "none":
         return found
     return list(Stemmer.Stemmer(language).stemWords(found))
+
+
+def query_hash(text: str) -> str:
+    """16 hex digits of the sha256, case and spaces aside: names a query without showing it."""
+    return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The carriers that every other file passes on: passages, queries, candidates, rankings, assessments.
+"""The carriers that every other file passes on: passages, queries, candidates, rankings.
 
 They hold values and say what they mean; they know nothing of files, models or statistics.
 """

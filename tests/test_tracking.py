@@ -30,10 +30,8 @@ def log(place: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
 
     def call(record: RunRecord, **options: str) -> TrackedRun:
         given = {"tracking_uri": f"sqlite:///{place}/runs.db", "experiment": "calibrate"}
-        return log_run(
-            record,
-            **{"run_name": "first", "artifact_location": str(place / "artifacts"), **given, **options},
-        )
+        given |= {"run_name": "first", "artifact_location": str(place / "artifacts")}
+        return log_run(record, **{**given, **options})
 
     return call
 

@@ -52,7 +52,7 @@ class CrossEncoder:
             )
             if model.num_labels != 1:
                 raise InputError(
-                    f"{self.files.name} has {model.num_labels} outputs; expected a reranker with one"
+                    f"{self.files.name} has {model.num_labels} outputs; expected one, as rerankers have"
                 )
             self._model = model
         return self._model

@@ -7,7 +7,6 @@ at random. It knows nothing of calibration.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -17,9 +16,10 @@ from typing import Any
 
 from calibration.store import write_file
 from rerank.labelled_set import LabelledSet
-from rerank.models import ModelFiles, resolve
+from rerank.models import TRAINED_ON, ModelFiles, resolve
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index, build_index
+from rerank.text import query_hash
 from rerank.types import InputError
 
 NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" is the answer again
@@ -50,11 +50,6 @@ class Example:
     query: str
     passages: tuple[str, ...]
     labels: tuple[int, ...]
-
-
-def query_hash(text: str) -> str:
-    """16 hex digits of the query's sha256: says that a query was trained on without showing it."""
-    return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]
 
 
 def mine(
@@ -161,7 +156,9 @@ def finetune(
     trainer = CrossEncoderTrainer(
         model=model, args=arguments, train_dataset=data, loss=ListwiseOrNoneLoss(model)
     )
-    checkpoint = get_last_checkpoint(str(out / "checkpoints")) if (out / "checkpoints").is_dir() else None
+    checkpoint = (
+        get_last_checkpoint(str(out / "checkpoints")) if (out / "checkpoints").is_dir() else None
+    )
     trainer.train(resume_from_checkpoint=checkpoint)
     model.save_pretrained(str(out / "model"))
     losses = {row["step"]: row["loss"] for row in trainer.state.log_history if "loss" in row}
@@ -180,8 +177,9 @@ class Source:
 def run(sources: Sequence[Source], out: Path, config: FinetuneConfig) -> Mapping[str, Any]:
     """The whole job: index each set, mine, train, write `out/model` and `out/finetune.json`.
 
-    The report names each set with its digest, and holds a hash of every query trained on, so
-    that calibration can leave these queries out: on them the logits flatter themselves.
+    The report names each set with its digest. `out/model/trained_on.txt` holds a hash of every
+    query trained on, so that calibration can leave these out: on them the logits flatter
+    themselves.
     """
     encoder = Encoder(resolve(config.encoder), max_length=128)
     examples: list[Example] = []
@@ -203,6 +201,7 @@ def run(sources: Sequence[Source], out: Path, config: FinetuneConfig) -> Mapping
         )
     report = finetune(examples, resolve(config.base), out, config)
     seen = sorted({query_hash(e.query) for e in examples})
-    whole = {**report, "sets": sets, "trained_on": seen}
+    write_file(out / "model" / TRAINED_ON, "\n".join(seen) + "\n")
+    whole = {**report, "sets": sets}
     write_file(out / "finetune.json", json.dumps(whole, indent=2) + "\n")
     return whole

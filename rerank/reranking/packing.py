@@ -21,7 +21,7 @@ from rerank.types import InputError
 EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 BASE_EMBEDDINGS = "embeddings.word_embeddings.weight"
 SCALE = ".scale"
-COPIED = ("config.json",)
+COPIED = ("config.json", "trained_on.txt")
 FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
@@ -89,3 +89,23 @@ def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return home
+
+
+def pack_finetuned(out: Path, packed: Path) -> None:
+    """Pack what `finetune.run` left in `out`; the manifest says how the weights came to be."""
+    from importlib.metadata import version
+
+    report = json.loads((out / "finetune.json").read_text(encoding="utf-8"))
+    libraries = ("sentence-transformers", "transformers", "torch")
+    pack(
+        out / "model",
+        packed,
+        {
+            "name": packed.name,
+            "sets": report["sets"],
+            "config": report["config"],
+            "examples": report["examples"],
+            "last_loss": list(report["loss"].values())[-1:],
+            "packages": {name: version(name) for name in libraries},
+        },
+    )

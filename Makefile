@@ -1,0 +1,44 @@
+# `make help` lists the targets. Python 3.11 and make are all that is needed beforehand.
+PYTHON ?= python3
+BIN := .venv/bin
+DATA := datasets/pydata
+MODEL := work/model
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types format bench clean
+
+help: ## what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt -e '.[dev]'
+	touch $@
+
+install: .venv/installed ## .venv with everything, pinned by constraints.txt
+
+demo: .venv/installed ## the bundled labelled set to a calibrated model, and three questions
+	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
+	@test -f $(MODEL)/manifest.json || $(BIN)/rerank calibrate $(DATA) --out $(MODEL)
+	@$(BIN)/rerank evaluate $(MODEL) $(DATA) --split test
+	@$(BIN)/rerank search $(MODEL) \
+	  "evenly spaced numbers over an interval" \
+	  "how do I fill gaps in a time series with the last known value" \
+	  "train a convolutional neural network on a GPU"
+
+test: .venv/installed lint types ## lint, types and tests
+	$(BIN)/python -m pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed
+	$(BIN)/mypy
+
+format: .venv/installed ## put the code into its standard form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove what was built, but not .venv
+	rm -rf work $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits

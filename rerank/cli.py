@@ -1,0 +1,370 @@
+"""The command `rerank`: argument parsing and printing only. Heavy imports wait."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rerank.config import Config, Thresholds
+from rerank.types import InputError
+
+if TYPE_CHECKING:
+    from rerank.types import Assessment
+
+SHOWN = 3  # passages that `search` prints
+
+OPTIONS = {
+    "encoder": "bi-encoder: minilm, a folder, or a hub id",
+    "encoder_max_length": "tokens of a passage that the bi-encoder reads",
+    "reranker": "cross-encoder: minilm-reranker, a folder, or a hub id",
+    "max_length": "tokens of query and passage that the cross-encoder reads",
+    "language": "Snowball stemmer of BM25, or none",
+    "pool": "passages each first stage brings back",
+    "candidates": "fused passages that are ordered by relevance",
+    "rerank_depth": "how many of them the cross-encoder reads",
+    "rank_by": "relevance, logit (raw cross-encoder order) or fused",
+    "calibrator": "auto, logistic or isotonic",
+    "sufficiency_k": "sufficiency is P(one of the first k passages is right)",
+    "seed": "seed of folds and draws",
+}
+BANDS = {
+    "high": "confidence from here is HIGH",
+    "medium": "confidence from here is MEDIUM and accepted",
+    "low": "confidence from here is LOW",
+    "sufficient": "sufficiency from here is SUFFICIENT",
+    "partial": "sufficiency from here is PARTIAL",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, or 2 after a message about bad input."""
+    _quiet_libraries()
+    options = _parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], None] = options.run
+    try:
+        run(options)
+    except (InputError, OSError) as error:
+        return _refuse(str(error))
+    except ValueError as error:
+        from calibration.store import StoreError
+
+        if not isinstance(error, StoreError):
+            raise
+        return _refuse(str(error))
+    except KeyboardInterrupt:
+        print("\nrerank: interrupted; the same command goes on where it was", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _refuse(message: str) -> int:
+    print(f"rerank: error: {message}", file=sys.stderr)
+    return 2
+
+
+def _quiet_libraries() -> None:
+    """Hold back other libraries' chatter, unless the user's environment asks for it."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+def _dataset_build(o: argparse.Namespace) -> None:
+    from rerank.pydata import build
+
+    made = build(o.name, o.out)
+    print(f"{o.out}: {made['counts']['passages']} passages, {made['counts']['queries']} queries")
+    print(_MATCH[made["matches"]])
+
+
+_MATCH = {
+    True: "the same set, to the byte, as the manifest says",
+    None: "made with other package versions than the manifest's: figures will differ a little",
+    False: "WARNING: not the set of the manifest, although the package versions are the same",
+}
+
+
+def _dataset_check(o: argparse.Namespace) -> None:
+    from rerank.labelled_set import read_labelled_set
+
+    labelled = read_labelled_set(o.dataset)
+    for name, count in labelled.counts().items():
+        print(f"{name:<20}{count:>8}")
+    print(f"{'groups':<20}{len({labelled.group(q) for q in labelled.queries}):>8}")
+    print(f"digest {labelled.digest()}")
+
+
+def _index(o: argparse.Namespace) -> None:
+    from rerank.labelled_set import read_labelled_set
+    from rerank.models import resolve
+    from rerank.retrieval.dense import Encoder
+    from rerank.retrieval.index import build_index
+
+    labelled = read_labelled_set(o.dataset)
+    encoder = Encoder(resolve(o.encoder), max_length=o.encoder_max_length)
+    corpus = labelled.corpus.values()
+    index = build_index(corpus, o.out, encoder, language=o.language, overwrite=o.overwrite)
+    print(f"{o.out}: {len(index)} passages indexed")
+
+
+def _finetune(o: argparse.Namespace) -> None:
+    from rerank.labelled_set import read_labelled_set
+    from rerank.reranking import finetune
+
+    sources = []
+    for given in o.datasets:
+        path, _, limit = given.partition(":")
+        if limit and not limit.isdigit():
+            raise InputError(f"{given!r}: expected FOLDER or FOLDER:QUERIES, such as squad:2000")
+        labelled = read_labelled_set(Path(path))
+        sources.append(finetune.Source(labelled, o.split, int(limit) if limit else None))
+    config = finetune.FinetuneConfig(
+        base=o.base, steps=o.steps, batch=o.batch, learning_rate=o.learning_rate, seed=o.seed
+    )
+    report = finetune.run(sources, o.out, config)
+    print(f"{o.out}/model: trained on {report['examples']} queries, {o.steps} steps")
+    if o.pack:
+        from rerank.reranking.packing import pack_finetuned
+
+        pack_finetuned(o.out, o.pack)
+        print(f"{o.pack}: packed weights and manifest")
+
+
+def _calibrate(o: argparse.Namespace) -> None:
+    from rerank.calibrate import calibrate
+    from rerank.labelled_set import read_labelled_set
+
+    outcome = calibrate(
+        read_labelled_set(o.dataset),
+        o.out,
+        _config(o),
+        work=o.work,
+        max_queries=o.max_queries,
+        overwrite=o.overwrite,
+    )
+    planned, fitted, evaluation = outcome.plan, outcome.fitted, outcome.evaluation
+    print(
+        f"\nfitted on {len(planned.fit)} queries, reported on {len(planned.report)} others", end=""
+    )
+    print(f" ({planned.report_split}); {evaluation.right.mean():.1%} have a right top passage")
+    if planned.seen_by_reranker:
+        print(f"{planned.seen_by_reranker} left out: the cross-encoder was trained on them")
+    print(f"calibrator: {fitted.taken} ({fitted.choice.reason})\n")
+    print(f"{evaluation.orders_table()}\n\n{evaluation.table.table()}\n")
+    print(f"model   {outcome.folder} (pictures: reliability.png, risk_coverage.png)")
+    print(f"MLflow  run {outcome.run.run_id}, model version {outcome.run.model_version}; look with")
+    print(f"        mlflow ui --backend-store-uri {outcome.run.tracking_uri}")
+
+
+def _evaluate(o: argparse.Namespace) -> None:
+    from rerank.calibrate import evaluate_model
+    from rerank.labelled_set import read_labelled_set
+
+    evaluation = evaluate_model(o.model, read_labelled_set(o.dataset), o.split, work=o.work)
+    if o.json:
+        print(json.dumps(evaluation.to_dict()))
+        return
+    print(f"{len(evaluation.right)} queries, {evaluation.right.mean():.1%} right\n")
+    print(f"{evaluation.orders_table()}\n\n{evaluation.table.table()}")
+
+
+def _search(o: argparse.Namespace) -> None:
+    from rerank.assessor import CalibratedReranker
+
+    model = CalibratedReranker.load(o.model)
+    for question in o.questions:
+        found = model.search(question)
+        if o.json:
+            print(json.dumps({"question": question, **found.to_dict()}))
+        else:
+            _print_assessment(question, found)
+
+
+def _print_assessment(question: str, found: Assessment) -> None:
+    print(f"\n{question}")
+    advice = "accepted" if found.accepted else "advisory only"
+    print(f"  confidence {found.confidence:.2f}  {found.level}, {advice}; ", end="")
+    print(f"sufficiency {found.sufficiency:.2f}  {found.verdict}")
+    for rank, passage in enumerate(found.ranking.passages[:SHOWN]):
+        text = " ".join(passage.text.split())
+        shown = text if len(text) <= 60 else text[:59] + "…"
+        print(f"  {rank + 1}. {found.ranking.relevance[rank]:.2f}  {passage.doc_id}  {shown}")
+    for reason in found.reasons:
+        print(f"     {reason}")
+
+
+def _rescore(o: argparse.Namespace) -> None:
+    from rerank.assessor import CalibratedReranker
+    from rerank.batch import rescore
+    from rerank.pipeline import ScoreCache
+
+    model = CalibratedReranker.load(o.model, cache=ScoreCache(o.work / "scores"))
+    print(f"{o.out}: {rescore(model, o.queries, o.out)} predictions")
+
+
+# --- arguments --------------------------------------------------------------------------------
+
+
+def _config(o: argparse.Namespace) -> Config:
+    thresholds = Thresholds(**{name: getattr(o, name) for name in BANDS})
+    return replace(Config(), thresholds=thresholds, **{name: getattr(o, name) for name in OPTIONS})
+
+
+def _add_options(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """An option a configuration field, with its default; and a band a threshold."""
+    for kind, texts in ((Config(), OPTIONS), (Thresholds(), BANDS)):
+        for name in (f.name for f in fields(kind) if f.name in texts and f.name in names):
+            default = getattr(kind, name)
+            parser.add_argument(
+                f"--{name.replace('_', '-')}",
+                type=type(default),
+                default=default,
+                metavar=type(default).__name__.upper(),
+                help=f"{texts[name]} (default: {default})",
+            )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rerank", description="Retrieval that knows when it is right."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(
+        group: argparse._SubParsersAction[argparse.ArgumentParser],
+        name: str,
+        run: Callable[[argparse.Namespace], None],
+        text: str,
+        example: str,
+    ) -> argparse.ArgumentParser:
+        made = group.add_parser(
+            name,
+            help=text,
+            description=text,
+            epilog=f"example:\n  rerank {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        made.set_defaults(run=run)
+        return made
+
+    dataset = commands.add_parser("dataset", help="build a bundled labelled set, or check one")
+    kinds = dataset.add_subparsers(required=True, metavar="build|check")
+    p = command(
+        kinds,
+        "build",
+        _dataset_build,
+        "build a bundled labelled set from the installed libraries' documentation",
+        "dataset build pydata --out datasets/pydata",
+    )
+    p.add_argument("name", help="pydata or pydata_questions")
+    p.add_argument("--out", type=Path, required=True, help="folder to write into")
+    p = command(
+        kinds,
+        "check",
+        _dataset_check,
+        "check a labelled set and count what is in it",
+        "dataset check datasets/pydata",
+    )
+    p.add_argument("dataset", type=Path, help="BEIR folder")
+
+    p = command(
+        commands,
+        "index",
+        _index,
+        "index a corpus: BM25 and dense",
+        "index datasets/pydata --out work/pydata-index",
+    )
+    p.add_argument("dataset", type=Path, help="BEIR folder")
+    p.add_argument("--out", type=Path, required=True, help="index folder to write")
+    p.add_argument("--overwrite", action="store_true", help="replace an index that is there")
+    _add_options(p, ("encoder", "encoder_max_length", "language"))
+
+    p = command(
+        commands,
+        "finetune",
+        _finetune,
+        "train a cross-encoder on labelled sets",
+        "finetune datasets/pydata my-set:2000 --out work/reranker --steps 600",
+    )
+    p.add_argument("datasets", nargs="+", metavar="SET[:QUERIES]", help="BEIR folders")
+    p.add_argument("--out", type=Path, required=True, help="folder for indexes and the model")
+    p.add_argument("--split", default="train", help="split to train on (default: train)")
+    p.add_argument("--base", default="minilm", help="body to start from (default: minilm)")
+    p.add_argument("--steps", type=int, default=600, help="training steps (default: 600)")
+    p.add_argument("--batch", type=int, default=8, help="queries a step (default: 8)")
+    p.add_argument("--learning-rate", type=float, default=1e-4, help="peak rate (default: 1e-4)")
+    p.add_argument("--seed", type=int, default=0, help="seed of draws and weights (default: 0)")
+    p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
+
+    p = command(
+        commands,
+        "calibrate",
+        _calibrate,
+        "labelled set to calibrated model: index, rank, fit, evaluate, track",
+        "calibrate datasets/pydata --out work/model",
+    )
+    p.add_argument("dataset", type=Path, help="BEIR folder")
+    p.add_argument("--out", type=Path, required=True, help="model folder to write")
+    p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
+    p.add_argument("--max-queries", type=int, help="bound on queries to fit on, and to report on")
+    _add_work(p)
+    _add_options(p, (*OPTIONS, *BANDS))
+
+    p = command(
+        commands,
+        "evaluate",
+        _evaluate,
+        "measure a model on a split of a labelled set",
+        "evaluate work/model datasets/pydata --split test",
+    )
+    p.add_argument("model", type=Path, help="model folder")
+    p.add_argument("dataset", type=Path, help="BEIR folder")
+    p.add_argument("--split", default="test", help="split to measure on (default: test)")
+    p.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_work(p)
+
+    p = command(
+        commands,
+        "search",
+        _search,
+        "answer questions, with a confidence each",
+        'search work/model "evenly spaced numbers over an interval"',
+    )
+    p.add_argument("model", type=Path, help="model folder")
+    p.add_argument("questions", nargs="+", metavar="QUESTION", help="in plain words")
+    p.add_argument("--json", action="store_true", help="print one JSON object a question")
+
+    p = command(
+        commands,
+        "rescore",
+        _rescore,
+        "assess a file of queries (lines of _id and text)",
+        "rescore work/model queries.jsonl --out predictions.jsonl",
+    )
+    p.add_argument("model", type=Path, help="model folder")
+    p.add_argument("queries", type=Path, help="JSONL file")
+    p.add_argument("--out", type=Path, required=True, help="predictions file to write")
+    _add_work(p)
+    return parser
+
+
+def _add_work(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path("work"),
+        help="folder for indexes, scores and MLflow's database (default: work)",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

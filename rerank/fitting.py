@@ -1,0 +1,236 @@
+"""Labelled rankings to maps, and maps to measurements: the fitting, without files or tracking.
+
+Everything is cross-fitted by query group (Stone 1974): what a query's features and scores are
+computed from has not seen that query's group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration import metrics
+from calibration.maps import LogisticMap, TwoStageMap
+from calibration.reliability import Comparison, comparison
+from calibration.selection import Choice, choose, grouped_folds
+from rerank.assessor import Calibrators
+from rerank.config import Config
+from rerank.evidence import EVIDENCE
+from rerank.features import FEATURES, feature_matrix
+from rerank.heuristics import HEURISTICS, predict
+from rerank.labelled_set import LabelledSet
+from rerank.pipeline import order
+from rerank.ranking_metrics import order_quality, paired_bootstrap
+from rerank.types import Floats, InputError, Ranking
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RELEVANCE_C = 1.0  # inverse penalty of the passage map, which has thousands of rows
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The learned maps, the two ways of being confident, which was taken, and why."""
+
+    calibrators: Calibrators
+    ways: dict[str, TwoStageMap]  # "logistic" and "isotonic"
+    taken: str
+    choice: Choice
+
+    def weights(self) -> pd.DataFrame:
+        """What each input weighs, standardised: the relevance map's and the confidence's."""
+        import pandas as pd
+
+        maps = (
+            ("relevance", EVIDENCE, self.calibrators.relevance),
+            ("confidence", FEATURES, self.calibrators.confidence.first),
+        )
+        return pd.DataFrame(
+            [
+                {"map": name, "input": column, "weight": weight, "mean": mean, "scale": scale}
+                for name, columns, learned in maps
+                for column, weight, mean, scale in zip(
+                    columns, learned.coef, learned.mean, learned.scale, strict=True
+                )
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Labelled rankings seen every way: confidences compared, and orders compared."""
+
+    table: Comparison
+    confidences: dict[str, Floats]  # name of the way -> (n,)
+    right: Labels  # (n,) 1 where the top passage is right
+    sufficiency: dict[str, float]  # of P(right among the first k): smECE, AUROC, base rate
+    orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "confidence": self.table.to_dict(),
+            "sufficiency": self.sufficiency,
+            "orders": self.orders,
+        }
+
+    def frame(self) -> pd.DataFrame:
+        """The comparison, one row a way."""
+        import pandas as pd
+
+        return pd.DataFrame([{"way": n, **r.to_dict()} for n, r in self.table.rows])
+
+    def flat(self, way: str) -> dict[str, float]:
+        """Numbers for tracking: of one way of being confident, of sufficiency, of the orders."""
+        found: dict[str, float] = {}
+        for key, value in self.table[way].to_dict().items():
+            if isinstance(value, list):
+                found |= {f"{key}_low": value[0], f"{key}_high": value[1]}
+            elif value is not None:
+                found[key] = float(value)
+        found |= {f"sufficiency_{key}": value for key, value in self.sufficiency.items()}
+        for name, values in self.orders.items():
+            found |= {f"{name}_{key}": value for key, value in values.items()}
+        return found
+
+    def orders_table(self) -> str:
+        """A text table of the orders: each against the fused first stage, with its interval."""
+        lines = [
+            f"{'order':<12}{'hit@1':>8}{'MRR@10':>9}{'nDCG@10':>10}   nDCG@10 less fused [95 %]"
+        ]
+        for name, v in self.orders.items():
+            gain = f"{v['gain']:+.3f} [{v['gain_low']:+.3f}, {v['gain_high']:+.3f}]"
+            lines.append(
+                f"{name:<12}{v['hit1']:>8.3f}{v['mrr10']:>9.3f}{v['ndcg10']:>10.3f}   "
+                + ("" if name == "fused" else gain)
+            )
+        return "\n".join(lines)
+
+
+def hits(rankings: Sequence[Ranking], labelled: LabelledSet, *, k: int = 1) -> Labels:
+    """1 where one of the first k passages is right, shape (n,)."""
+    return np.array(
+        [int(bool(labelled.relevant(r.query.query_id) & set(r.doc_ids[:k]))) for r in rankings],
+        dtype=np.int64,
+    )
+
+
+def fit(rankings: Sequence[Ranking], labelled: LabelledSet, config: Config) -> Fitted:
+    """Fit relevance, confidence and rescue on labelled rankings, cross-fitted by query group.
+
+    The features of a query are computed on the order that a relevance map gives which has not
+    seen the query's group; the maps that are kept are refitted on everything.
+    """
+    from calibration.calibrators import TwoStageCalibrator
+
+    groups = np.array([labelled.group(r.query.query_id) for r in rankings])
+    folds = grouped_folds(groups, config.folds, random_state=config.seed)
+    ordered: list[Ranking] = list(rankings)
+    for fold in range(int(folds.max()) + 1):
+        inside = [r for r, f in zip(rankings, folds, strict=True) if f != fold]
+        relevance = fit_relevance(inside or rankings, labelled)
+        for i in np.flatnonzero(folds == fold):
+            ordered[i] = order(rankings[i], relevance, rank_by=config.rank_by)
+    features = feature_matrix(ordered)
+    top, first_k = hits(ordered, labelled), hits(ordered, labelled, k=config.sufficiency_k)
+
+    def two_stage(X: Floats, y: Labels, g: NDArray[Any], then: str) -> TwoStageMap:
+        made = TwoStageCalibrator(then=then, folds=config.folds, random_state=config.seed)
+        found: TwoStageMap = made.fit(X, y, g).map_
+        return found
+
+    ways = {then: two_stage(features, top, groups, then) for then in ("logistic", "isotonic")}
+    choice = choose(
+        {then: lambda X, y, g, then=then: two_stage(X, y, g, then) for then in ways},
+        features,
+        top,
+        groups,
+        folds=config.folds,
+        random_state=config.seed,
+    )
+    taken = choice.name if config.calibrator == "auto" else config.calibrator
+    missed = top == 0
+    if not missed.any():
+        missed = ~missed  # nothing was missed: the rescue is then the smoothed base rate
+    rescue = two_stage(features[missed], (first_k - top)[missed], groups[missed], "logistic")
+    relevance = fit_relevance(rankings, labelled)
+    return Fitted(Calibrators(relevance, ways[taken], rescue), ways, taken, choice)
+
+
+def fit_relevance(rankings: Sequence[Ranking], labelled: LabelledSet) -> LogisticMap:
+    """A passage's evidence to P(it is right): logistic regression over all candidates."""
+    from calibration.fitting import fit_logistic
+
+    filled = [r for r in rankings if len(r)]
+    if not filled:
+        raise InputError("no query brought back a passage; is the corpus the one of the queries?")
+    X = np.concatenate([r.evidence for r in filled])
+    y = np.concatenate(
+        [np.isin(r.doc_ids, list(labelled.relevant(r.query.query_id))) for r in filled]
+    )
+    return fit_logistic(X, y.astype(np.int64), C=RELEVANCE_C)
+
+
+def evaluate(
+    rankings: Sequence[Ranking],
+    labelled: LabelledSet,
+    calibrators: Calibrators,
+    ways: dict[str, TwoStageMap],
+    config: Config,
+) -> Evaluation:
+    """Every way of being confident on the same labelled rankings, and every order of them."""
+    ordered = [order(r, calibrators.relevance, rank_by=config.rank_by) for r in rankings]
+    features = feature_matrix(ordered)
+    filled = np.array([len(r) > 0 for r in ordered])
+    confidences = {name: predict(rule, ordered) for name, rule in HEURISTICS.items()}
+    for name, way in ways.items():
+        confidences[f"ours, {name}"] = np.where(filled, way.predict(features), 0.0)
+    right, first_k = hits(ordered, labelled), hits(ordered, labelled, k=config.sufficiency_k)
+    sufficient = np.where(filled, calibrators.probabilities(features)[1], 0.0)
+    table = comparison(
+        confidences,
+        right,
+        groups=[labelled.group(r.query.query_id) for r in ordered],
+        threshold=config.thresholds.medium,
+        random_state=config.seed,
+    )
+    return Evaluation(
+        table,
+        confidences,
+        right,
+        {
+            "k": float(config.sufficiency_k),
+            "base_rate": float(first_k.mean()),
+            "smece": metrics.smece(first_k, sufficient),
+            "brier": metrics.brier(first_k, sufficient),
+        },
+        _orders(rankings, labelled, calibrators.relevance),
+    )
+
+
+def _orders(
+    rankings: Sequence[Ranking], labelled: LabelledSet, relevance: LogisticMap
+) -> dict[str, dict[str, float]]:
+    qrels = [labelled.qrels.get(r.query.query_id, {}) for r in rankings]
+    measured = {
+        name: order_quality([order(r, relevance, rank_by=name).doc_ids for r in rankings], qrels)
+        for name in ("fused", "logit", "relevance")
+    }
+    found = {}
+    for name, quality in measured.items():
+        gain, low, high = paired_bootstrap(quality.ndcg10, measured["fused"].ndcg10)
+        found[name] = {
+            "hit1": float(quality.hit1.mean()),
+            "mrr10": float(quality.mrr10.mean()) if len(quality.mrr10) else 0.0,
+            "ndcg10": float(quality.ndcg10.mean()) if len(quality.ndcg10) else 0.0,
+            "gain": gain,
+            "gain_low": low,
+            "gain_high": high,
+        }
+    return found

@@ -1,0 +1,166 @@
+"""Query to ranking: candidates, cross-encoder, evidence; and the order that people see.
+
+Training, batch rescoring and search all go through here. It knows nothing of labels: the map that
+turns evidence into relevance is handed in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.maps import CalibrationMap
+from calibration.store import write_file
+from rerank.config import Config
+from rerank.evidence import evidence_matrix, view
+from rerank.models import resolve
+from rerank.progress import progress
+from rerank.reranking.cross_encoder import CrossEncoder
+from rerank.retrieval.dense import Encoder
+from rerank.retrieval.index import Index
+from rerank.types import Candidates, Floats, InputError, Query, Ranking
+
+CHUNK = 64  # queries between two checkpoints
+Scores = tuple[Floats, NDArray[np.bool_]]  # logits and truncation of the pairs of a chunk
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCache:
+    """Cross-encoder scores on disk, a file a chunk: an interrupted run goes on where it was."""
+
+    folder: Path
+
+    def get(self, key: str, score: Callable[[], Scores]) -> Scores:
+        """The kept scores of `key`, or those of `score()`, which are then kept."""
+        path = self.folder / f"{key}.json"
+        if path.exists():
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            return np.array(kept["logits"]), np.array(kept["truncated"], dtype=np.bool_)
+        logits, truncated = score()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        kept = {"logits": logits.tolist(), "truncated": truncated.tolist()}
+        write_file(path, json.dumps(kept))
+        return logits, truncated
+
+
+class Pipeline:
+    """An open index with its two models: what turns queries into rankings."""
+
+    def __init__(self, index: Index, config: Config, *, cache: ScoreCache | None = None) -> None:
+        self.index = index
+        self.config = config
+        self.cache = cache
+        self.encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+        self.reranker = CrossEncoder(resolve(config.reranker), max_length=config.max_length)
+        made_by = index.manifest["encoder"]
+        expected = (self.encoder.files.fingerprint, self.encoder.max_length)
+        if (made_by["fingerprint"], made_by["max_length"]) != expected:
+            raise InputError(
+                f"{index.folder}: the index was made by {made_by['name']} at "
+                f"{made_by['max_length']} tokens (fingerprint {made_by['fingerprint'][:12]}), the "
+                f"configuration says {self.encoder.files.name} at {self.encoder.max_length} tokens "
+                f"(fingerprint {expected[0][:12]}); build the index again"
+            )
+
+    def rank(self, queries: Sequence[Query], *, label: str | None = None) -> list[Ranking]:
+        """Rankings in fused order with relevance 0, in the order of `queries`.
+
+        With `label`, a progress bar of that name.
+        """
+        found: list[Ranking] = []
+        with progress(len(queries), label, unit="query") as bar:
+            for start in range(0, len(queries), CHUNK):
+                part = queries[start : start + CHUNK]
+                found += self._rank_chunk(part)
+                bar.update(len(part))
+        return found
+
+    def _rank_chunk(self, queries: Sequence[Query]) -> list[Ranking]:
+        c = self.config
+        vectors = self.encoder.encode([q.text for q in queries])
+        candidates = [
+            self.index.candidates(q, v, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
+            for q, v in zip(queries, vectors, strict=True)
+        ]
+        read = [found.rows[: c.rerank_depth] for found in candidates]
+        logits, truncated = self._scores(queries, read)
+        ends = np.cumsum([len(rows) for rows in read])[:-1]
+        return [
+            self._ranking(found, part, cut)
+            for found, part, cut in zip(
+                candidates, np.split(logits, ends), np.split(truncated, ends), strict=True
+            )
+        ]
+
+    def _scores(self, queries: Sequence[Query], read: Sequence[NDArray[np.int64]]) -> Scores:
+        def score() -> Scores:
+            return self.reranker.score(
+                [
+                    (query.text, self.index.passage(row).full_text)
+                    for query, rows in zip(queries, read, strict=True)
+                    for row in rows
+                ]
+            )
+
+        if self.cache is None:
+            return score()
+        state = hashlib.sha256()
+        for part in (
+            self.reranker.files.fingerprint,
+            str(self.reranker.max_length),
+            self.index.manifest["files"]["corpus.jsonl"]["sha256"],
+        ):
+            state.update(part.encode())
+        for query, rows in zip(queries, read, strict=True):
+            state.update(json.dumps([query.text, rows.tolist()]).encode())
+        return self.cache.get(state.hexdigest(), score)
+
+    def _ranking(self, found: Candidates, logits: Floats, cut: NDArray[np.bool_]) -> Ranking:
+        """Put the scores beside the candidates; what was not read gets the lowest logit read."""
+        passages = tuple(self.index.passage(row) for row in found.rows)
+        read = np.arange(len(found)) < len(logits)
+        filled = np.full(len(found), logits.min(initial=np.inf) if len(logits) else 0.0)
+        filled[: len(logits)] = logits
+        truncated = np.zeros(len(found), dtype=np.bool_)
+        truncated[: len(cut)] = cut
+        seen = view(
+            found,
+            passages,
+            filled,
+            read,
+            weight=self.index.bm25.weight,
+            language=self.index.language,
+        )
+        return Ranking(
+            candidates=found,
+            passages=passages,
+            logits=filled,
+            read=read,
+            truncated=truncated,
+            evidence=evidence_matrix(seen),
+            relevance=np.zeros(len(found)),
+        )
+
+
+def order(ranking: Ranking, relevance: CalibrationMap, *, rank_by: str = "relevance") -> Ranking:
+    """The ranking with its passages judged by `relevance` and in the order of `rank_by`.
+
+    `relevance` is Robertson's probability ranking principle (1977); `logit` is the raw
+    cross-encoder order, `fused` the first stage's. Ties keep the fused order.
+    """
+    if not len(ranking):
+        return ranking
+    judged = replace(ranking, relevance=relevance.predict(ranking.evidence))
+    keys = {
+        "relevance": -judged.relevance,
+        "logit": -np.where(judged.read, judged.logits, -np.inf),
+        "fused": -judged.candidates.fused,
+    }
+    by_fused = np.argsort(-judged.candidates.fused, kind="stable")
+    return judged.reorder(by_fused[np.argsort(keys[rank_by][by_fused], kind="stable")])

@@ -1,0 +1,70 @@
+"""How good an order is: hit@k, reciprocal rank, nDCG@k; and whether one order beats another.
+
+Plain functions of gains in ranked order; nothing of calibration. A query without a right passage
+has no ideal order and is left out of nDCG and reciprocal rank, as in trec_eval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rerank.types import Floats
+
+
+def ndcg(gains: Sequence[float], ideal: Sequence[float], *, k: int = 10) -> float:
+    """nDCG@k with linear gains and log2 discounts (Jarvelin & Kekalainen 2002), as trec_eval.
+
+    `gains` are the grades in ranked order, `ideal` every positive grade of the query.
+    """
+    best = _dcg(sorted(ideal, reverse=True)[:k])
+    return _dcg(gains[:k]) / best if best > 0 else 0.0
+
+
+def _dcg(gains: Sequence[float]) -> float:
+    return float(sum(g / np.log2(i + 2) for i, g in enumerate(gains)))
+
+
+def reciprocal_rank(gains: Sequence[float], *, k: int = 10) -> float:
+    """1 / rank of the first right passage among the first k; 0 if there is none."""
+    return next((1.0 / (i + 1) for i, g in enumerate(gains[:k]) if g > 0), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderQuality:
+    """Quality by answerable query, each of shape (n,); hit@1 also counts the unanswerable."""
+
+    ndcg10: Floats
+    mrr10: Floats
+    hit1: Floats
+
+
+def order_quality(
+    runs: Sequence[Sequence[str]], qrels: Sequence[Mapping[str, float]]
+) -> OrderQuality:
+    """Measure ranked ids against grades, a run and its grades a query, in the same order."""
+    pairs = [
+        ([q.get(d, 0.0) for d in run], list(q.values())) for run, q in zip(runs, qrels, strict=True)
+    ]
+    answerable = [(gains, ideal) for gains, ideal in pairs if ideal]
+    return OrderQuality(
+        np.array([ndcg(gains, ideal) for gains, ideal in answerable]),
+        np.array([reciprocal_rank(gains) for gains, _ in answerable]),
+        np.array([float(bool(gains) and gains[0] > 0) for gains, _ in pairs]),
+    )
+
+
+def paired_bootstrap(
+    better: Floats, worse: Floats, *, draws: int = 2000, level: float = 0.95, seed: int = 0
+) -> tuple[float, float, float]:
+    """(mean difference, low, high) of two measures of the same queries, resampled by query."""
+    difference = better - worse
+    if not len(difference):
+        return 0.0, 0.0, 0.0
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, len(difference), size=(draws, len(difference)))
+    means = difference[rows].mean(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(difference.mean()), float(low), float(high)

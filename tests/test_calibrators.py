@@ -1,0 +1,325 @@
+"""Calibrators against scikit-learn and SciPy; maps against the estimators they came from."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import calibration
+from calibration.calibrators import (
+    IsotonicCalibrator,
+    LogisticCalibrator,
+    PlattCalibrator,
+    TwoStageCalibrator,
+)
+from calibration.fitting import fit_two_stage
+from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap, logit, map_from_dict, sigmoid
+from calibration.metrics import smece, smece_floor
+
+MAPS = [
+    LogisticMap((0.1, -1 / 3), 1e-17, (0.2, 1e300), (1.5, 0.1)),
+    IsotonicMap((-1.0, 0.1, 2 / 3), (0.0, 0.3, 1.0)),
+    TwoStageMap(LogisticMap((1.0,), 0.0, (0.0,), (1.0,)), IsotonicMap((0.5,), (0.7,))),
+    TwoStageMap(
+        LogisticMap((1.0, 2.0), 0.0, (0.0, 0.0), (1.0, 1.0)),
+        LogisticMap((0.9,), -0.1, (0.1,), (2.0,)),
+    ),
+]
+LOGISTIC = MAPS[0].to_dict()
+
+
+def world(n: int, seed: int = 0, width: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return X, y and the true probability."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, width))
+    truth = expit(X @ np.linspace(1.2, -0.4, width) + 0.3)
+    return X, (rng.random(n) < truth).astype(int), truth
+
+
+def test_the_import_is_light() -> None:
+    """Production imports `calibration` and its maps without any heavy library."""
+    code = (
+        "import sys, calibration, calibration.maps, calibration.store, calibration.metrics;"
+        "print([m for m in ('sklearn', 'scipy', 'mlflow', 'matplotlib', 'pandas')"
+        " if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_all_names_exist() -> None:
+    """What `calibration` says it exports is there, sorted."""
+    assert calibration.__all__ == sorted(calibration.__all__)
+    assert all(hasattr(calibration, name) for name in calibration.__all__)
+
+
+@pytest.mark.parametrize("original", MAPS, ids=lambda m: m.to_dict()["kind"])
+def test_json_keeps_every_bit(original: LogisticMap) -> None:
+    """A map that went through JSON is equal to the one that was saved."""
+    assert map_from_dict(json.loads(json.dumps(original.to_dict()))) == original
+
+
+@pytest.mark.parametrize(
+    ("d", "sentence"),
+    [
+        ({"kind": "spline"}, "unknown kind of map 'spline'"),
+        ({}, "unknown kind of map None"),
+        ([1], "expected a map as an object"),
+        ({"kind": "isotonic", "x": [0]}, "lacks y"),
+        ({**LOGISTIC, "colour": 1}, "has the unknown colour"),
+        ({**LOGISTIC, "coef": [1.0]}, "one number a feature each, got 1, 2 and 2"),
+        ({**LOGISTIC, "intercept": float("nan")}, "finite"),
+        ({**LOGISTIC, "mean": "ab"}, "mean must be a list of numbers"),
+        ({**LOGISTIC, "scale": [1.0, 0.0]}, "scale must be positive"),
+        ({"kind": "isotonic", "x": [0, 1], "y": [0.5]}, "as long"),
+        ({"kind": "isotonic", "x": [1, 0], "y": [0.1, 0.5]}, "rise strictly"),
+        ({"kind": "isotonic", "x": [0, 1], "y": [0.5, 0.1]}, "never fall"),
+        ({"kind": "isotonic", "x": [], "y": []}, "at least one number"),
+        ({"kind": "two-stage", "first": MAPS[1].to_dict(), "then": LOGISTIC}, "must be logistic"),
+        ({"kind": "two-stage", "first": LOGISTIC, "then": LOGISTIC}, "takes one logit"),
+    ],
+)
+def test_a_broken_map_is_refused(d: dict, sentence: str) -> None:
+    """A dictionary that is no map is refused with a sentence that says what is wrong."""
+    with pytest.raises(ValueError, match=sentence):
+        map_from_dict(d)
+
+
+@pytest.mark.parametrize(
+    ("X", "sentence"),
+    [
+        (np.zeros((3, 5)), r"shape \(n, 2\), got an array of shape \(3, 5\)"),
+        (np.zeros(2), r"shape \(n, 2\)"),
+        ([[0.0, np.nan]], r"got nan at position \(0, 1\)"),
+    ],
+)
+def test_a_map_refuses_the_wrong_input(X: np.ndarray, sentence: str) -> None:
+    """A map says what came and what it expected."""
+    with pytest.raises(ValueError, match=sentence):
+        MAPS[0].predict(X)
+
+
+def test_sigmoid_and_logit_stay_finite() -> None:
+    """The sigmoid is SciPy's to the last digits, and does not overflow."""
+    z = np.array([-1e4, -700.0, -3.0, 0.0, 2.0, 700.0, 1e4])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(sigmoid(z), expit(z), rtol=1e-14)
+        np.testing.assert_allclose(logit(sigmoid(z[2:5])), z[2:5], rtol=1e-12, atol=1e-15)
+
+
+def test_contributions_add_up_to_the_logit() -> None:
+    """The effect of the features and the intercept are the logit, nothing else is."""
+    X, y, _ = world(200)
+    fitted = LogisticCalibrator().fit(X, y).map_
+    np.testing.assert_allclose(
+        fitted.contributions(X).sum(axis=1) + fitted.intercept, fitted.logit(X), rtol=1e-12
+    )
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+    """One row alone, in a batch, and in a column-major batch give the same bits."""
+    X, y, _ = world(300, width=19)
+    fitted = TwoStageCalibrator(C=1.0).fit(X, y).map_
+    alone = np.concatenate([fitted.predict(row[None]) for row in X])
+    np.testing.assert_array_equal(fitted.predict(X), alone)
+    np.testing.assert_array_equal(fitted.predict(np.asfortranarray(X)), alone)
+
+
+def test_one_column_may_come_flat_and_none_may_come() -> None:
+    """(n,) equals (n, 1) where the map takes one feature, and no row gives no probability."""
+    one = LogisticMap((2.0,), 0.5, (1.0,), (3.0,))
+    np.testing.assert_array_equal(one.predict([1.0, 2.0]), one.predict([[1.0], [2.0]]))
+    assert MAPS[0].predict(np.zeros((0, 2))).shape == (0,)
+
+
+def test_logistic_is_scikit_learns() -> None:
+    """Through JSON, numpy alone gives what scikit-learn's pipeline gives."""
+    X, y, _ = world(400)
+    X = X * [1, 100, 1e-3, 1] + [0, 5, 0, -2]
+    theirs = make_pipeline(StandardScaler(), LogisticRegression(C=0.3, tol=1e-6, max_iter=1000))
+    expected = theirs.fit(X, y).predict_proba(X)
+    ours = LogisticCalibrator(C=0.3).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), expected, rtol=1e-9)
+    again = map_from_dict(json.loads(json.dumps(ours.map_.to_dict())))
+    np.testing.assert_array_equal(again.predict(X), ours.predict_proba(X)[:, 1])
+
+
+def test_a_constant_column_does_nothing() -> None:
+    """A feature that never changed in training has no weight, whatever it is in production."""
+    X, y, _ = world(200)
+    X[:, 2] = 7.1
+    fitted = LogisticCalibrator().fit(X, y).map_
+    assert fitted.coef[2] == 0
+    moved = X.copy()
+    moved[:, 2] = 1e6
+    np.testing.assert_array_equal(fitted.predict(X), fitted.predict(moved))
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e3])
+def test_platt_is_the_minimum_of_platts_loss(shift: float) -> None:
+    """Newton's answer is where SciPy's minimiser ends, on targets written down from the paper."""
+    X, y, _ = world(150)
+    s = X[:, 0] * 3
+    target = np.where(y == 1, (y.sum() + 1) / (y.sum() + 2), 1 / ((1 - y).sum() + 2))
+
+    def loss(w: np.ndarray) -> float:
+        z = w[0] * s + w[1]
+        return float((np.logaddexp(0, z) - target * z).sum())
+
+    a, b = minimize(loss, [0.0, 0.0], method="BFGS", options={"gtol": 1e-9}).x
+    fitted = PlattCalibrator().fit(s + shift, y)
+    np.testing.assert_allclose(fitted.predict_proba(s + shift)[:, 1], expit(a * s + b), atol=1e-6)
+
+
+def test_platt_stays_finite_where_classes_are_separated() -> None:
+    """Two separated classes get Platt's smoothed targets, 1/4 and 3/4 of two each, not 0 and 1."""
+    p = PlattCalibrator().fit([-1.0, -1.0, 1.0, 1.0], [0, 0, 1, 1]).predict_proba([-1.0, 1.0])
+    np.testing.assert_allclose(p[:, 1], [0.25, 0.75], atol=1e-6)
+
+
+def test_isotonic_is_scikit_learns_between_the_ends() -> None:
+    """Away from exact 0 and 1 the knots give scikit-learn's fit bit for bit, also in between."""
+    X, y, _ = world(600)
+    s, probe = X[:, 0], np.linspace(-5, 5, 999)
+    theirs = IsotonicRegression(out_of_bounds="clip", y_min=0, y_max=1).fit(s, y)
+    ours = IsotonicCalibrator().fit(s, y)
+    inner = np.unique(theirs.predict(s)[(theirs.predict(s) > 0) & (theirs.predict(s) < 1)])
+    expected = theirs.predict(probe)
+    kept = (expected >= inner[0]) & (expected <= inner[-1])
+    assert kept.sum() > 200
+    np.testing.assert_array_equal(ours.predict_proba(probe)[kept, 1], expected[kept])
+    assert ours.predict_proba(probe)[:, 1].min() > 0
+    assert ours.predict_proba(probe)[:, 1].max() < 1
+
+
+def test_isotonic_ends_are_laplaces() -> None:
+    """By hand: blocks of 2 misses, a half, and 3 hits say 1/(2+2), 1/2 and (3+1)/(3+2)."""
+    fitted = IsotonicCalibrator().fit([0, 1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 1, 1, 1])
+    np.testing.assert_allclose(
+        fitted.predict_proba(np.arange(7.0))[:, 1], [0.25, 0.25, 0.5, 0.5, 0.8, 0.8, 0.8]
+    )
+
+
+def test_isotonic_end_never_undercuts_its_neighbour() -> None:
+    """By hand: a lone top hit (Laplace 2/3) above a block of 9 in 10 says 0.9."""
+    y = [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1]
+    fitted = IsotonicCalibrator().fit(np.arange(13.0), y)
+    p = fitted.predict_proba(np.arange(13.0))[:, 1]
+    assert p[-1] == pytest.approx(0.9)
+    assert (np.diff(p) >= 0).all()
+
+
+CALIBRATORS = [
+    LogisticCalibrator(),
+    PlattCalibrator(),
+    IsotonicCalibrator(),
+    TwoStageCalibrator(),
+    TwoStageCalibrator(then="isotonic"),
+]
+
+
+@pytest.mark.parametrize("estimator", CALIBRATORS, ids=repr)
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_gives_the_smoothed_base_rate(estimator: LogisticCalibrator, label: int) -> None:
+    """Ten labels of one class say 1/12 or 11/12 everywhere: Laplace's rule, never certainty."""
+    X = np.random.default_rng(0).normal(size=(10, 1))
+    p = clone(estimator).fit(X, np.full(10, label)).predict_proba(X * 9)
+    np.testing.assert_allclose(p[:, 1], 11 / 12 if label else 1 / 12)
+
+
+@pytest.mark.parametrize("estimator", CALIBRATORS, ids=repr)
+@pytest.mark.parametrize("y", [[0, 1], [0, 0, 0, 0, 0, 0, 0, 0, 0, 1], [1, 0, 1]])
+def test_few_rows_do_not_crash(estimator: LogisticCalibrator, y: list[int]) -> None:
+    """Few rows, a class that is missing from most folds: a probability all the same."""
+    X = np.random.default_rng(1).normal(size=(len(y), 1))
+    p = clone(estimator).fit(X, y).predict_proba(X)
+    assert p.shape == (len(y), 2)
+    assert ((p > 0) & (p < 1)).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+
+
+def test_wide_features_and_one_group_do_not_crash() -> None:
+    """More features than rows is ridge's work; one group cannot be cross-fitted: a constant."""
+    X, y, _ = world(10, width=30)
+    assert TwoStageCalibrator().fit(X, y).predict_proba(X).shape == (10, 2)
+    one = TwoStageCalibrator().fit(X, y, groups=np.zeros(10)).predict_proba(X)
+    assert np.ptp(one) == pytest.approx(np.ptp(one[0]))
+
+
+@pytest.mark.parametrize("then", ["logistic", "isotonic"])
+def test_two_stages_are_calibrated_on_new_rows(then: str) -> None:
+    """On rows never seen, the smECE is what an exactly calibrated confidence would show."""
+    X, y, _ = world(1500, seed=1)
+    fitted = TwoStageCalibrator(then=then).fit(X, y)
+    new, labels, truth = world(3000, seed=2)
+    p = fitted.predict_proba(new)[:, 1]
+    assert smece(labels, p) < smece_floor(p, draws=30)[1] + 0.02
+    assert np.abs(p - truth).mean() < 0.05
+
+
+def test_noise_gives_the_base_rate() -> None:
+    """Features that say nothing must not spread the confidence, nor turn it around."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(400, 20)), (rng.random(400) < 0.3).astype(int)
+    p = TwoStageCalibrator().fit(X, y).predict_proba(X)[:, 1]
+    assert p.std() < 0.05
+    assert p.mean() == pytest.approx(y.mean(), abs=0.03)
+
+
+def test_out_of_fold_logits_respect_groups() -> None:
+    """Twins in one group: the out-of-fold logits must not know a twin's label."""
+    rng = np.random.default_rng(4)
+    X, y = np.repeat(rng.normal(size=(60, 40)), 5, axis=0), np.repeat(rng.integers(0, 2, 60), 5)
+    groups = np.repeat(np.arange(60), 5)
+    apart = fit_two_stage(X, y, groups, C=10.0)[2]
+    leaky = fit_two_stage(X, y, C=10.0)[2]
+    assert np.corrcoef(apart, y)[0, 1] < 0.3 < np.corrcoef(leaky, y)[0, 1]
+
+
+def test_scikit_learns_manners() -> None:
+    """Options survive a clone, fit returns self, unfitted raises, labels come in classes_."""
+    from sklearn.exceptions import NotFittedError
+
+    estimator = TwoStageCalibrator(then="isotonic", folds=3, C=0.2, random_state=7)
+    assert clone(estimator).get_params() == estimator.get_params()
+    X, y, _ = world(60)
+    with pytest.raises(NotFittedError):
+        estimator.predict_proba(X)
+    assert estimator.fit(X, y) is estimator
+    assert (estimator.C_, estimator.n_features_in_) == (0.2, 4)
+    assert set(estimator.predict(X)) <= set(estimator.classes_)
+    assert 0.4 < estimator.score(X, y) <= 1
+
+
+@pytest.mark.parametrize(
+    ("y", "sentence"),
+    [([0, 1, 2], "0 or 1, got"), ([0, 1], "one label a row"), ([[0], [1], [1]], "one label a row")],
+)
+def test_labels_are_checked(y: list, sentence: str) -> None:
+    """Labels other than one 0 or 1 a row are refused."""
+    with pytest.raises(ValueError, match=sentence):
+        LogisticCalibrator().fit(np.zeros((3, 2)), y)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [({"then": "beta"}, "then must be"), ({"folds": 1}, "two folds"), ({"C": 0.0}, "positive")],
+)
+def test_options_are_checked(options: dict, sentence: str) -> None:
+    """An option out of range is named."""
+    X, y, _ = world(20)
+    with pytest.raises(ValueError, match=sentence):
+        TwoStageCalibrator(**options).fit(X, y)

@@ -1,0 +1,118 @@
+"""One result of all measurements: counted by hand, and kept through JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from calibration import metrics
+from calibration.reliability import Reliability, comparison, measure
+
+
+@pytest.fixture(scope="module")
+def drawn() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    p = rng.beta(2, 2, 600)
+    return (rng.random(600) < p).astype(int), p
+
+
+@pytest.fixture(scope="module")
+def result(drawn: tuple[np.ndarray, np.ndarray]) -> Reliability:
+    return measure(*drawn, draws=60)
+
+
+def test_counts_at_the_threshold(drawn: tuple[np.ndarray, np.ndarray], result: Reliability) -> None:
+    """Accepted and right are counts; the bound is SciPy's exact one."""
+    y, p = drawn
+    accepted, right = int((p >= 0.7).sum()), int(y[p >= 0.7].sum())
+    assert (result.n, result.accepted, result.right_accepted) == (600, accepted, right)
+    assert result.accuracy_accepted == right / accepted
+    assert result.coverage == accepted / 600
+    exact = binomtest(right, accepted, alternative="greater").proportion_ci(0.95, method="exact")
+    assert result.accuracy_accepted_lower95 == pytest.approx(exact.low)
+
+
+def test_fields_are_the_metrics(drawn: tuple[np.ndarray, np.ndarray], result: Reliability) -> None:
+    """A field is the metric of its name; each interval holds its estimate."""
+    for name in ("auroc", "brier", "log_loss", "smece", "aurc", "augrc", "naurc"):
+        assert getattr(result, name) == getattr(metrics, name)(*drawn)
+    for name in ("auroc", "brier", "smece"):
+        low, high = getattr(result, f"{name}_interval")
+        assert low < getattr(result, name) < high
+    rate = result.base_accuracy
+    assert result.brier_of_base_rate == pytest.approx(rate * (1 - rate))
+    entropy = -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)
+    assert result.log_loss_of_base_rate == pytest.approx(entropy)
+
+
+def test_json_and_back(result: Reliability) -> None:
+    """Through strict JSON a result is equal to itself, and one that lacks a field is refused."""
+    d = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert Reliability.from_dict(d) == result
+    d.pop("brier")
+    with pytest.raises(ValueError, match="brier"):
+        Reliability.from_dict(d)
+
+
+def test_one_class_goes_through_json() -> None:
+    """What has no value is NaN here, null in JSON, and NaN again."""
+    one = measure([1, 1, 1], [0.2, 0.3, 0.4], draws=5)
+    d = json.loads(json.dumps(one.to_dict(), allow_nan=False))
+    assert d["auroc"] is None
+    assert d["accuracy_accepted"] is None
+    again = Reliability.from_dict(d)
+    assert math.isnan(again.auroc)
+    assert math.isnan(again.auroc_interval[1])
+    assert again.accuracy_accepted is None
+    assert again.to_dict() == one.to_dict()
+
+
+def test_a_result_is_frozen(result: Reliability) -> None:
+    """A measurement cannot be changed after the fact."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.n = 3  # type: ignore[misc]
+
+
+def test_table_says_what_was_measured() -> None:
+    """Ten rows by hand: 5 of 6 at 0.9 right; its exact lower bound is 41.8 %; nobody says 0.95."""
+    y = [1, 1, 1, 1, 1, 0, 1, 0, 0, 0]
+    p = np.array([0.9] * 6 + [0.2] * 4)
+    both = comparison({"loud": p, "shy": p / 2}, y, draws=20)
+    head, loud, shy = both.table().splitlines()
+    assert head.split("  ")[-1] == "lower bound"
+    assert "at >= 0.7" in head
+    assert loud.endswith("6  5 (83.3 %)       41.8 %")
+    assert loud.startswith("loud")
+    assert shy.split()[-3:] == ["-", "-", "-"]
+    assert both["shy"].accepted == 0
+    assert list(both.to_dict()) == ["loud", "shy"]
+    assert len(both["loud"].table().splitlines()) == 2
+
+
+def test_table_is_aligned_and_not_too_wide(drawn: tuple[np.ndarray, np.ndarray]) -> None:
+    """At most 100 columns, whatever the names; every cell ends where its heading ends."""
+    y, p = drawn
+    lines = comparison({"x" * 200: p, "raw": p / 2}, y, draws=5).table().splitlines()
+    assert {len(line) for line in lines} == {100}
+    assert lines[1].split()[0].endswith("…")
+
+
+def test_groups_widen_the_interval(drawn: tuple[np.ndarray, np.ndarray]) -> None:
+    """Rows that belong together say less than as many independent rows."""
+    y, p = drawn
+    order = np.argsort(y)
+    wide = measure(y[order], p[order], groups=np.arange(600) // 20, draws=60).brier_interval
+    narrow = measure(y[order], p[order], draws=60).brier_interval
+    assert np.ptp(wide) > np.ptp(narrow)
+
+
+def test_an_error_names_the_way(drawn: tuple[np.ndarray, np.ndarray]) -> None:
+    """Among several ways, the one that is no probability is named."""
+    y, p = drawn
+    with pytest.raises(ValueError, match="cosine: probabilities must lie"):
+        comparison({"cosine": p - 1}, y)

@@ -1,0 +1,142 @@
+"""Folds and the choice among calibrators, checked by counting and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.model_selection import LeaveOneGroupOut
+
+from calibration.maps import LogisticMap
+from calibration.selection import (
+    choose,
+    cross_fit,
+    grouped_folds,
+    grouped_standard_error,
+    one_standard_error,
+)
+
+
+class Constant:
+    """The smallest thing that predicts."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Return the value for each row."""
+        return np.full(len(X), self.value)
+
+
+def says(value: float):
+    return lambda X, y, groups: Constant(value)
+
+
+def test_a_group_stays_together_and_folds_are_balanced() -> None:
+    """No group is in two folds, and no fold is larger than another by more than one group."""
+    groups = np.random.default_rng(0).integers(0, 80, 500)
+    folds = grouped_folds(groups, 5, random_state=3)
+    assert all(len(set(folds[groups == g])) == 1 for g in groups)
+    sizes = np.bincount(folds)
+    assert len(sizes) == 5
+    assert np.ptp(sizes) <= np.bincount(groups).max()
+
+
+def test_folds_do_not_depend_on_the_order_of_rows() -> None:
+    """The same groups get the same folds, however the rows are shuffled."""
+    groups = np.array([f"q{i % 37}" for i in range(100)])
+    order = np.random.default_rng(1).permutation(100)
+    np.testing.assert_array_equal(
+        grouped_folds(groups, 4, random_state=0)[order],
+        grouped_folds(groups[order], 4, random_state=0),
+    )
+    assert (
+        grouped_folds(groups, 4, random_state=0) != grouped_folds(groups, 4, random_state=1)
+    ).any()
+
+
+def test_fewer_groups_than_folds() -> None:
+    """Three groups make three folds, one each."""
+    assert sorted(grouped_folds(["a", "b", "c"], 5, random_state=0)) == [0, 1, 2]
+    with pytest.raises(ValueError, match="at least one fold"):
+        grouped_folds(["a"], 0, random_state=0)
+
+
+def test_cross_fit_is_scikit_learns_where_folds_are_groups() -> None:
+    """With a fold a group, the predictions are those of a loop over LeaveOneGroupOut."""
+    rng = np.random.default_rng(2)
+    X, y, groups = rng.normal(size=(40, 2)), rng.integers(0, 2, 40), rng.integers(0, 4, 40)
+
+    def mean(X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> Constant:
+        return Constant(float(y.mean()))
+
+    expected = np.empty(40)
+    for train, test in LeaveOneGroupOut().split(X, y, groups):
+        expected[test] = y[train].mean()
+    np.testing.assert_allclose(cross_fit(mean, X, y, groups, folds=4), expected)
+
+
+def test_cross_fit_needs_two_groups() -> None:
+    """One group, or lengths that differ, cannot be cross-fitted."""
+    with pytest.raises(ValueError, match="two groups"):
+        cross_fit(says(0.5), np.zeros(4), [0, 1, 0, 1], [1, 1, 1, 1])
+    with pytest.raises(ValueError, match="X has 3 rows"):
+        cross_fit(says(0.5), np.zeros(3), [0, 1])
+
+
+def test_grouped_standard_error_by_hand() -> None:
+    """One row a group: s / sqrt(n). Two equal rows a group: as if each group were one row."""
+    values = np.array([1.0, 2.0, 4.0, 9.0])
+    plain = values.std(ddof=1) / 2
+    assert grouped_standard_error(values, np.arange(4)) == pytest.approx(plain)
+    doubled = grouped_standard_error(np.repeat(values, 2), np.repeat(np.arange(4), 2))
+    assert doubled == pytest.approx(plain)
+    assert grouped_standard_error(values, np.zeros(4)) == float("inf")
+
+
+def test_one_standard_error_takes_the_simplest_that_is_close() -> None:
+    """By hand: the gap of row 1 is 0.01 with error 0.01 or so; that of row 0 is certain."""
+    best = np.array([0.5, 0.5, 0.5, 0.5])
+    close = best + np.array([0.05, -0.03, 0.05, -0.03])  # mean gap 0.01, error 0.023
+    far = best + 0.1  # error 0
+    assert one_standard_error([far, close, best], np.arange(4)) == 1
+    assert one_standard_error([best, close, far], np.arange(4)) == 0
+
+
+def test_choose_reports_losses_and_a_reason() -> None:
+    """The loss of a constant 0.25 on a quarter of hits is the binary entropy, 0.5623 nats."""
+    y = np.array([1, 0, 0, 0] * 25)
+    choice = choose({"bad": says(0.9), "good": says(0.25)}, np.zeros(100), y)
+    assert choice.name == "good"
+    assert choice.losses["good"] == pytest.approx(0.5623, abs=1e-4)
+    assert choice.losses["bad"] == pytest.approx(-(np.log(0.9) + 3 * np.log(0.1)) / 4)
+    assert choice.gap_standard_errors["good"] == 0
+    assert choice.reason == "good has the lowest grouped cross-validated log loss, 0.5623."
+
+
+def test_choose_prefers_the_simple_among_equals() -> None:
+    """Two candidates that say the same are as good: the first, simpler one is taken."""
+    y = np.array([1, 0, 0, 0] * 25)
+    assert choose({"simple": says(0.25), "complex": says(0.25)}, np.zeros(100), y).name == "simple"
+
+
+@pytest.mark.parametrize(("n", "expected"), [(999, "logistic"), (1000, "isotonic")])
+def test_isotonic_needs_a_thousand_rows(n: int, expected: str) -> None:
+    """Below 1,000 rows isotonic is not considered, however good it looks."""
+    y = np.arange(n) % 4 == 0
+    candidates = {"logistic": says(0.9), "isotonic": says(0.25)}
+    choice = choose(candidates, np.zeros(n), y.astype(int))
+    assert choice.name == expected
+    assert ("isotonic not considered on 999 rows" in choice.reason) == (n == 999)
+
+
+def test_choose_refuses_when_nothing_is_left() -> None:
+    """Isotonic alone on ten rows is no choice."""
+    with pytest.raises(ValueError, match="no candidate is left for 10 rows"):
+        choose({"isotonic": says(0.5)}, np.zeros(10), np.zeros(10))
+
+
+def test_a_map_is_a_candidates_result() -> None:
+    """What the calibrators leave behind can be cross-fitted as it is."""
+    fixed = LogisticMap((1.0,), 0.0, (0.0,), (1.0,))
+    out = cross_fit(lambda X, y, groups: fixed, [[0.0], [1.0]], [0, 1])
+    np.testing.assert_array_equal(out, fixed.predict([0.0, 1.0]))
