@@ -19,8 +19,7 @@ install: .venv/installed ## .venv with everything, pinned by constraints.txt
 
 demo: .venv/installed ## the bundled labelled set to a calibrated model, and three questions
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
-	@test -f $(MODEL)/manifest.json || $(BIN)/rerank calibrate $(DATA) --out $(MODEL)
-	@$(BIN)/rerank evaluate $(MODEL) $(DATA) --split test
+	@$(BIN)/rerank calibrate $(DATA) --out $(MODEL)
 	@$(BIN)/rerank search $(MODEL) \
 	  "evenly spaced numbers over an interval" \
 	  "how do I fill gaps in a time series with the last known value" \

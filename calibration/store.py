@@ -181,6 +181,11 @@ def _swap(new: Path, path: Path) -> None:
 
 
 def refuse_to_replace(path: Path, *, overwrite: bool) -> None:
+    """Raise what `write_folder` would: early, before the work that would be lost.
+
+    Raises:
+        StoreError: path exists and `overwrite` is False, or is no folder with a manifest of ours.
+    """
     if not path.exists() and not path.is_symlink():
         return
     if not overwrite:

@@ -19,6 +19,7 @@ from rerank import policy
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES, feature_matrix
+from rerank.models import ModelFiles
 from rerank.pipeline import Pipeline, ScoreCache, order
 from rerank.retrieval.index import Index
 from rerank.types import Assessment, Floats, InputError, Query, Ranking
@@ -113,7 +114,8 @@ class CalibratedReranker:
         config = Config.from_dict(manifest["config"])
         calibrators = Calibrators.from_dict(kept)
         pipeline = Pipeline(Index(path / "index"), config, cache=cache)
-        _compare(manifest["fingerprints"], fingerprints(pipeline), path)
+        here = fingerprints(pipeline.encoder.files, pipeline.reranker.files, config)
+        _compare(manifest["fingerprints"], here, path)
         return cls(pipeline, calibrators, manifest)
 
     def search(self, question: str) -> Assessment:
@@ -153,13 +155,13 @@ class CalibratedReranker:
         return found
 
 
-def fingerprints(pipeline: Pipeline) -> dict[str, Any]:
+def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
     """What a calibration is bound to: the weights and the cuts of both models."""
     return {
-        "encoder": pipeline.encoder.files.fingerprint,
-        "encoder_max_length": pipeline.encoder.max_length,
-        "reranker": pipeline.reranker.files.fingerprint,
-        "max_length": pipeline.reranker.max_length,
+        "encoder": encoder.fingerprint,
+        "encoder_max_length": config.encoder_max_length,
+        "reranker": reranker.fingerprint,
+        "max_length": config.max_length,
     }
 
 

@@ -8,90 +8,210 @@ logits flatter themselves.
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from calibration.plots import reliability_diagram, risk_coverage_curve
-from calibration.store import StoreError, refuse_to_replace, verify_folder, write_folder
-from calibration.tracking import RunRecord, TrackedRun, log_run
+from calibration.store import (
+    StoreError,
+    read_manifest,
+    refuse_to_replace,
+    verify_folder,
+    write_folder,
+)
 from rerank.assessor import MODEL_KIND, CalibratedReranker, fingerprints
 from rerank.config import Config
 from rerank.fitting import Evaluation, Fitted, evaluate, fit
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve, trained_on
 from rerank.pipeline import Pipeline, ScoreCache
+from rerank.plan import Plan, plan
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index, build_index
-from rerank.text import query_hash
 from rerank.types import InputError
 
-REPORT_SHARE = 0.3  # of the groups, where a set has no split to report on
-LEAST_QUERIES = 30  # to fit on; below it no map is worth having
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from calibration.tracking import TrackedRun
+
+NAME = "calibrated-rerank"  # of the MLflow experiment and of the registered model
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Which queries a run fits on and which it reports on; the two share no group."""
+class Outcome:
+    """Where the model is and what was measured; `run` is None where nothing had to be done."""
 
-    fit: tuple[str, ...]
-    report: tuple[str, ...]
-    report_split: str
-    seen_by_reranker: int  # left out, because the cross-encoder was trained on them
+    folder: Path
+    report: str  # the text that the model folder keeps as report.txt
+    run: TrackedRun | None
 
 
-def plan(
-    labelled: LabelledSet, *, trained_on: frozenset[str], max_queries: int | None, seed: int
-) -> Plan:
-    """Decide who is fitted on and who is reported on.
+def calibrate(
+    labelled: LabelledSet,
+    out: Path,
+    config: Config,
+    *,
+    work: Path,
+    max_queries: int | None = None,
+    overwrite: bool = False,
+) -> Outcome:
+    """Run the whole job and write the model folder `out`, whole or not at all.
 
-    Reported on: `test`, else `dev`, else a held-out part of the groups. Fitted on: every other
-    query that shares no group with those. `max_queries` bounds each of the two, drawn by group.
+    Indexes and cross-encoder scores are kept under `work`: the same call, after an interruption,
+    goes on from them. Where `out` already is the model of this very data, configuration and
+    weights, nothing is done.
 
     Raises:
-        InputError: too few queries are left to fit or to report on.
+        InputError: too few queries, or a model that does not exist.
+        StoreError: `out` exists, is another model, and `overwrite` is False.
     """
-    kept: dict[str, list[str]] = {}
-    seen = 0
-    for split, ids in labelled.splits.items():
-        fresh = [i for i in ids if query_hash(labelled.queries[i].text) not in trained_on]
-        seen += len(ids) - len(fresh)
-        kept[split] = fresh
-    named = next((s for s in ("test", "dev") if kept.get(s) and len(kept) > 1), None)
-    if named:
-        report = kept[named]
-        held = {labelled.group(i) for i in report}
-    else:
-        groups = sorted({labelled.group(i) for ids in kept.values() for i in ids})
-        random.Random(seed).shuffle(groups)
-        held = set(groups[: max(1, round(REPORT_SHARE * len(groups)))])
-        report = [i for ids in kept.values() for i in ids if labelled.group(i) in held]
-    rest = [i for split, ids in kept.items() if split != named for i in ids]
-    fit = [i for i in rest if labelled.group(i) not in held]
-    fit, report = (_at_most(labelled, ids, max_queries, seed) for ids in (fit, report))
-    if len(fit) < LEAST_QUERIES or not report:
-        raise InputError(
-            f"{labelled.name}: {len(fit)} queries to fit on and {len(report)} to report on, of "
-            f"{len(labelled.queries)} ({seen} left out because the cross-encoder was trained on "
-            f"them); expected at least {LEAST_QUERIES} to fit on; label more queries"
-        )
-    return Plan(tuple(fit), tuple(report), named or "held out", seen)
+    encoder, reranker = resolve(config.encoder), resolve(config.reranker)
+    made_from = {
+        "config": config.to_dict(),
+        "fingerprints": fingerprints(encoder, reranker, config),
+        "dataset": {"name": labelled.name, "digest": labelled.digest(), **labelled.counts()},
+        "max_queries": max_queries,
+    }
+    if _is_already(out, made_from) and not overwrite:
+        return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), None)
+    refuse_to_replace(out, overwrite=overwrite)
+    planned = plan(
+        labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
+    )
+    index = open_index(labelled, config, work)
+    pipeline = Pipeline(index, config, cache=ScoreCache(work / "scores"))
+    every = [labelled.queries[i] for i in (*planned.fit, *planned.report)]
+    rankings = pipeline.rank(every, label="reranking queries")
+    fitted = fit(rankings[: len(planned.fit)], labelled, config)
+    evaluation = evaluate(
+        rankings[len(planned.fit) :], labelled, fitted.calibrators, fitted.ways, config
+    )
+    report = report_text(labelled, planned, fitted, evaluation)
+    figures = _figures(labelled, planned, fitted, evaluation, config)
+
+    def fill(folder: Path) -> dict[str, Any]:
+        shutil.copytree(index.folder, folder / "index")
+        _write_json(folder / "calibrators.json", fitted.calibrators.to_dict())
+        measured = {"report_split": planned.report_split, **evaluation.to_dict()}
+        _write_json(folder / "reliability.json", measured)
+        (folder / REPORT).write_text(report, encoding="utf-8")
+        for name, figure in figures.items():
+            figure.savefig(folder / f"{name}.png", dpi=130)
+        return {
+            "kind": MODEL_KIND,
+            **made_from,
+            "corpus_digest": labelled.corpus_digest(),
+            "queries": planned.counts(),
+            "calibrator": {"name": fitted.taken, "reason": fitted.choice.reason},
+        }
+
+    manifest = write_folder(out, fill, overwrite=overwrite)
+    return Outcome(out, report, _track(out, manifest, fitted, evaluation, figures, work))
 
 
-def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int) -> list[str]:
-    """At most `limit` of the ids, whole groups in drawn order, in their old order."""
-    if limit is None or len(ids) <= limit:
-        return ids
-    by_group: dict[str, list[str]] = {}
-    for i in ids:
-        by_group.setdefault(labelled.group(i), []).append(i)
-    groups = sorted(by_group)
-    random.Random(seed).shuffle(groups)
-    drawn = [i for g in groups for i in by_group[g]][:limit]
-    return [i for i in ids if i in set(drawn)]
+REPORT = "report.txt"
+
+
+def _is_already(out: Path, made_from: Mapping[str, Any]) -> bool:
+    """Whether `out` is a whole model folder made from exactly this."""
+    if not out.is_dir():
+        return False
+    try:
+        manifest = read_manifest(out)
+        if any(manifest.get(key) != value for key, value in made_from.items()):
+            return False
+        verify_folder(out)
+    except StoreError:
+        return False
+    return True
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _figures(
+    labelled: LabelledSet, planned: Plan, fitted: Fitted, evaluation: Evaluation, config: Config
+) -> dict[str, Figure]:
+    from calibration.plots import reliability_diagram, risk_coverage_curve
+
+    threshold = config.thresholds.medium
+    return {
+        "reliability": reliability_diagram(
+            evaluation.right,
+            evaluation.confidences[fitted.way],
+            title=f"{labelled.name}, {planned.report_split}: {fitted.way}",
+            threshold=threshold,
+        ),
+        "risk_coverage": risk_coverage_curve(
+            evaluation.right, evaluation.confidences, threshold=threshold
+        ),
+    }
+
+
+def report_text(
+    labelled: LabelledSet, planned: Plan, fitted: Fitted, evaluation: Evaluation
+) -> str:
+    """What a run prints: who was fitted on, the orders, the table, and how to read it."""
+    left_out = (
+        f"Left out: {planned.seen_by_reranker} queries that the cross-encoder was trained on.\n"
+        if planned.seen_by_reranker
+        else ""
+    )
+    ours = evaluation.table[fitted.way]
+    return (
+        f"{labelled.name}: fitted on {len(planned.fit)} queries, measured on "
+        f"{len(planned.report)} others ({planned.report_split}).\n{left_out}"
+        f"Calibrator: {fitted.taken}. {fitted.choice.reason}\n\n"
+        f"{evaluation.orders_table()}\n\n{evaluation.table.table()}\n\n"
+        "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE:\n"
+        "error of the probabilities, lower is better; an exactly calibrated confidence would show\n"
+        f"a smECE of up to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, "
+        "that share or more should be right.\n"
+    )
+
+
+def _track(
+    out: Path,
+    manifest: Mapping[str, Any],
+    fitted: Fitted,
+    evaluation: Evaluation,
+    figures: Mapping[str, Figure],
+    work: Path,
+) -> TrackedRun:
+    from calibration.tracking import RunRecord, log_run
+
+    dataset = manifest["dataset"]["name"]
+    record = RunRecord(
+        params=_flat({k: v for k, v in manifest.items() if k not in ("files", "kind")}),
+        metrics=evaluation.flat(fitted.way),
+        tags={"dataset": dataset, "calibrator": fitted.taken},
+        figures=figures,
+        tables={"comparison": evaluation.frame(), "feature_weights": fitted.weights()},
+        folder=out,
+        registered_name=NAME,
+    )
+    return log_run(
+        record,
+        experiment=NAME,
+        run_name=f"{dataset}-{fitted.taken}",
+        tracking_uri=f"sqlite:///{(work / 'mlflow.db').resolve()}",
+        artifact_location=(work / "mlartifacts").resolve().as_uri(),
+    )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested names joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
 
 
 def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
@@ -113,113 +233,6 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
         shutil.rmtree(home, ignore_errors=True)
         build_index(labelled.corpus.values(), home, encoder, language=config.language)
     return Index(home)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run gives back: where the model is, what was measured, where the run is tracked."""
-
-    folder: Path
-    plan: Plan
-    fitted: Fitted
-    evaluation: Evaluation
-    run: TrackedRun
-
-
-def calibrate(
-    labelled: LabelledSet,
-    out: Path,
-    config: Config,
-    *,
-    work: Path,
-    max_queries: int | None = None,
-    overwrite: bool = False,
-) -> Outcome:
-    """Run the whole job and write the model folder `out`, whole or not at all.
-
-    Indexes and cross-encoder scores are kept under `work`; the same call, after an interruption,
-    goes on from them.
-
-    Raises:
-        InputError: too few queries, or a model that does not exist.
-        StoreError: `out` exists and `overwrite` is False.
-    """
-    refuse_to_replace(out, overwrite=overwrite)
-    reranker = resolve(config.reranker)
-    planned = plan(
-        labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
-    )
-    pipeline = Pipeline(
-        open_index(labelled, config, work), config, cache=ScoreCache(work / "scores")
-    )
-    every = [labelled.queries[i] for i in (*planned.fit, *planned.report)]
-    rankings = pipeline.rank(every, label="reranking queries")
-    to_fit, to_report = rankings[: len(planned.fit)], rankings[len(planned.fit) :]
-    fitted = fit(to_fit, labelled, config)
-    evaluation = evaluate(to_report, labelled, fitted.calibrators, fitted.ways, config)
-    taken = f"ours, {fitted.taken}"
-    figures = {
-        "reliability": reliability_diagram(
-            evaluation.right,
-            evaluation.confidences[taken],
-            title=f"{labelled.name}, {planned.report_split}: {taken}",
-            threshold=config.thresholds.medium,
-        ),
-        "risk_coverage": risk_coverage_curve(
-            evaluation.right, evaluation.confidences, threshold=config.thresholds.medium
-        ),
-    }
-
-    def fill(folder: Path) -> dict[str, Any]:
-        shutil.copytree(pipeline.index.folder, folder / "index")
-        (folder / "calibrators.json").write_text(json.dumps(fitted.calibrators.to_dict()) + "\n")
-        report = {"report_split": planned.report_split, **evaluation.to_dict()}
-        (folder / "reliability.json").write_text(json.dumps(report, indent=2) + "\n")
-        for name, figure in figures.items():
-            figure.savefig(folder / f"{name}.png", dpi=130)
-        return {
-            "kind": MODEL_KIND,
-            "config": config.to_dict(),
-            "fingerprints": fingerprints(pipeline),
-            "dataset": {"name": labelled.name, "digest": labelled.digest(), **labelled.counts()},
-            "corpus_digest": labelled.corpus_digest(),
-            "queries": {
-                "fit": len(planned.fit),
-                "report": len(planned.report),
-                "report_split": planned.report_split,
-                "left_out_seen_by_reranker": planned.seen_by_reranker,
-            },
-            "calibrator": {"name": fitted.taken, "reason": fitted.choice.reason},
-        }
-
-    manifest = write_folder(out, fill, overwrite=overwrite)
-    run = log_run(
-        RunRecord(
-            params=_flat({k: v for k, v in manifest.items() if k not in ("files", "kind")}),
-            metrics=evaluation.flat(taken),
-            tags={"dataset": labelled.name, "calibrator": fitted.taken},
-            figures=figures,
-            tables={"comparison": evaluation.frame(), "feature_weights": fitted.weights()},
-            folder=out,
-            registered_name="calibrated-rerank",
-        ),
-        experiment="calibrated-rerank",
-        run_name=f"{labelled.name}-{fitted.taken}",
-        tracking_uri=f"sqlite:///{(work / 'mlflow.db').resolve()}",
-        artifact_location=(work / "mlartifacts").resolve().as_uri(),
-    )
-    return Outcome(out, planned, fitted, evaluation, run)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested names joined by dots."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
 
 
 def evaluate_model(folder: Path, labelled: LabelledSet, split: str, *, work: Path) -> Evaluation:

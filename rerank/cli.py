@@ -151,18 +151,13 @@ def _calibrate(o: argparse.Namespace) -> None:
         max_queries=o.max_queries,
         overwrite=o.overwrite,
     )
-    planned, fitted, evaluation = outcome.plan, outcome.fitted, outcome.evaluation
-    print(
-        f"\nfitted on {len(planned.fit)} queries, reported on {len(planned.report)} others", end=""
-    )
-    print(f" ({planned.report_split}); {evaluation.right.mean():.1%} have a right top passage")
-    if planned.seen_by_reranker:
-        print(f"{planned.seen_by_reranker} left out: the cross-encoder was trained on them")
-    print(f"calibrator: {fitted.taken} ({fitted.choice.reason})\n")
-    print(f"{evaluation.orders_table()}\n\n{evaluation.table.table()}\n")
-    print(f"model   {outcome.folder} (pictures: reliability.png, risk_coverage.png)")
-    print(f"MLflow  run {outcome.run.run_id}, model version {outcome.run.model_version}; look with")
-    print(f"        mlflow ui --backend-store-uri {outcome.run.tracking_uri}")
+    print(f"\n{outcome.report}")
+    print(f"{outcome.folder}: the model; pictures: reliability.png, risk_coverage.png")
+    if outcome.run is None:
+        print("it was there already, made from the same data, configuration and weights")
+        return
+    print(f"tracked as run {outcome.run.run_id}, model version {outcome.run.model_version}:")
+    print(f"  mlflow ui --backend-store-uri {outcome.run.tracking_uri}")
 
 
 def _evaluate(o: argparse.Namespace) -> None:

@@ -107,7 +107,7 @@ def logit(seen: View) -> Floats:
 @evidence
 def logit_below_best(seen: View) -> Floats:
     """Logit - max logit of this query; 0 for the best."""
-    return seen.logits - seen.logits.max(initial=-np.inf)
+    return np.asarray(seen.logits - seen.logits.max(initial=-np.inf))
 
 
 @evidence
@@ -125,7 +125,7 @@ def cosine(seen: View) -> Floats:
 @evidence
 def cosine_below_best(seen: View) -> Floats:
     """Cosine - max cosine of this query."""
-    return seen.candidates.dense - seen.candidates.dense.max(initial=-1.0)
+    return np.asarray(seen.candidates.dense - seen.candidates.dense.max(initial=-1.0))
 
 
 @evidence

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from rerank.types import Floats, InputError, Ranking
 if TYPE_CHECKING:
     import pandas as pd
 
+OURS = "ours, {}"  # the name of a calibrator of ours among the ways of being confident
 RELEVANCE_C = 1.0  # inverse penalty of the passage map, which has thousands of rows
 Labels = NDArray[np.int64]
 
@@ -42,6 +44,11 @@ class Fitted:
     ways: dict[str, TwoStageMap]  # "logistic" and "isotonic"
     taken: str
     choice: Choice
+
+    @property
+    def way(self) -> str:
+        """The name of the taken one in an `Evaluation`."""
+        return OURS.format(self.taken)
 
     def weights(self) -> pd.DataFrame:
         """What each input weighs, standardised: the relevance map's and the confidence's."""
@@ -131,23 +138,23 @@ def fit(rankings: Sequence[Ranking], labelled: LabelledSet, config: Config) -> F
 
     groups = np.array([labelled.group(r.query.query_id) for r in rankings])
     folds = grouped_folds(groups, config.folds, random_state=config.seed)
-    ordered: list[Ranking] = list(rankings)
-    for fold in range(int(folds.max()) + 1):
-        inside = [r for r, f in zip(rankings, folds, strict=True) if f != fold]
-        relevance = fit_relevance(inside or rankings, labelled)
-        for i in np.flatnonzero(folds == fold):
-            ordered[i] = order(rankings[i], relevance, rank_by=config.rank_by)
+    pairs = list(zip(rankings, folds.tolist(), strict=True))
+    unseen = {
+        fold: fit_relevance([r for r, f in pairs if f != fold], labelled)
+        for fold in set(folds.tolist())
+    }
+    ordered = [order(r, unseen[f], rank_by=config.rank_by) for r, f in pairs]
     features = feature_matrix(ordered)
     top, first_k = hits(ordered, labelled), hits(ordered, labelled, k=config.sufficiency_k)
 
-    def two_stage(X: Floats, y: Labels, g: NDArray[Any], then: str) -> TwoStageMap:
+    def two_stage(then: str, X: Floats, y: Labels, g: NDArray[Any]) -> TwoStageMap:
         made = TwoStageCalibrator(then=then, folds=config.folds, random_state=config.seed)
         found: TwoStageMap = made.fit(X, y, g).map_
         return found
 
-    ways = {then: two_stage(features, top, groups, then) for then in ("logistic", "isotonic")}
+    ways = {then: two_stage(then, features, top, groups) for then in ("logistic", "isotonic")}
     choice = choose(
-        {then: lambda X, y, g, then=then: two_stage(X, y, g, then) for then in ways},
+        {then: partial(two_stage, then) for then in ways},
         features,
         top,
         groups,
@@ -158,7 +165,7 @@ def fit(rankings: Sequence[Ranking], labelled: LabelledSet, config: Config) -> F
     missed = top == 0
     if not missed.any():
         missed = ~missed  # nothing was missed: the rescue is then the smoothed base rate
-    rescue = two_stage(features[missed], (first_k - top)[missed], groups[missed], "logistic")
+    rescue = two_stage("logistic", features[missed], (first_k - top)[missed], groups[missed])
     relevance = fit_relevance(rankings, labelled)
     return Fitted(Calibrators(relevance, ways[taken], rescue), ways, taken, choice)
 
@@ -190,7 +197,7 @@ def evaluate(
     filled = np.array([len(r) > 0 for r in ordered])
     confidences = {name: predict(rule, ordered) for name, rule in HEURISTICS.items()}
     for name, way in ways.items():
-        confidences[f"ours, {name}"] = np.where(filled, way.predict(features), 0.0)
+        confidences[OURS.format(name)] = np.where(filled, way.predict(features), 0.0)
     right, first_k = hits(ordered, labelled), hits(ordered, labelled, k=config.sufficiency_k)
     sufficient = np.where(filled, calibrators.probabilities(features)[1], 0.0)
     table = comparison(

@@ -6,11 +6,11 @@ Any one-output model that sentence-transformers' CrossEncoder loads. No sigmoid 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.engine import Engine, Tokenizer, open_cross_encoder
 from rerank.models import ModelFiles
 from rerank.types import Floats, InputError
 
@@ -21,38 +21,26 @@ class CrossEncoder:
     def __init__(self, files: ModelFiles, *, max_length: int) -> None:
         self.files = files
         self.max_length = max_length
-        self._model: Any = None
+        self._loaded: tuple[Tokenizer, Engine] | None = None
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, NDArray[np.bool_]]:
-        """Logits, shape (n,), and whether a pair was longer than `max_length` tokens.
+        """Logits, shape (n,), and whether a pair was cut at `max_length` tokens.
 
-        Pairs go through sorted by length in small batches: padding then costs little.
+        A pair's logit depends on the pair alone: not on its neighbours, their number or order.
 
         Raises:
             InputError: the model has more than one output.
         """
-        model = self._load()
         if not pairs:
             return np.empty(0), np.empty(0, dtype=np.bool_)
-        import torch
-
-        tokens = model.tokenizer([q for q, _ in pairs], [p for _, p in pairs], verbose=False)
-        lengths = np.array([len(row) for row in tokens["input_ids"]])
-        logits = model.predict(
-            list(pairs), batch_size=8, activation_fn=torch.nn.Identity(), show_progress_bar=False
-        )
-        return np.asarray(logits, dtype=np.float64), lengths > self.max_length
-
-    def _load(self) -> Any:
-        if self._model is None:
-            from sentence_transformers import CrossEncoder as Reference
-
-            model = Reference(
-                str(self.files.folder), max_length=self.max_length, local_files_only=True
+        if self._loaded is None:
+            tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
+            self._loaded = tokenizer, open_cross_encoder(self.files)
+        tokenizer, engine = self._loaded
+        tokens = tokenizer(pairs)
+        rows = engine(tokens)
+        if rows.shape[1] != 1:
+            raise InputError(
+                f"{self.files.name} has {rows.shape[1]} outputs; expected one, as rerankers have"
             )
-            if model.num_labels != 1:
-                raise InputError(
-                    f"{self.files.name} has {model.num_labels} outputs; expected one, as rerankers have"
-                )
-            self._model = model
-        return self._model
+        return rows[:, 0].astype(np.float64), np.array([t.cut for t in tokens])

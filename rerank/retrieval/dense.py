@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.engine import Engine, Tokenizer, open_bi_encoder
 from rerank.models import ModelFiles
 from rerank.progress import progress
 from rerank.types import Floats
@@ -22,40 +22,26 @@ class Encoder:
     def __init__(self, files: ModelFiles, *, max_length: int) -> None:
         self.files = files
         self.max_length = max_length
-        self._model: Any = None
+        self._loaded: tuple[Tokenizer, Engine] | None = None
 
     def encode(self, texts: Sequence[str], *, label: str | None = None) -> Vectors:
-        """Unit vectors, shape (n, d), float32; with `label`, a progress bar of that name.
+        """Unit vectors, shape (n, d), n >= 1, float32; with `label`, a progress bar of that name.
 
-        Longer texts are cut at `max_length` tokens. Texts go through in order of length, which
-        changes no vector by more than rounding.
+        Longer texts are cut at `max_length` tokens.
         """
-        model = self._load()
-        order = np.argsort([len(t) for t in texts], kind="stable")
+        if self._loaded is None:
+            tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
+            self._loaded = tokenizer, open_bi_encoder(self.files)
+        tokenizer, engine = self._loaded
         rows: list[Vectors] = []
-        with progress(len(texts), label) as bar:
+        with progress(len(texts), label, unit="text") as bar:
             for start in range(0, len(texts), CHUNK):
-                part = [texts[i] for i in order[start : start + CHUNK]]
-                rows.append(
-                    model.encode(
-                        part, batch_size=16, normalize_embeddings=True, show_progress_bar=False
-                    )
-                )
+                part = texts[start : start + CHUNK]
+                rows.append(engine(tokenizer(part)))
                 bar.update(len(part))
-        vectors = np.empty((len(texts), model.get_embedding_dimension()), dtype=np.float32)
-        if rows:
-            vectors[order] = np.concatenate(rows)
-        return vectors
-
-    def _load(self) -> Any:
-        if self._model is None:
-            from sentence_transformers import SentenceTransformer
-
-            self._model = SentenceTransformer(str(self.files.folder), local_files_only=True)
-            self._model.max_seq_length = self.max_length
-        return self._model
+        return np.concatenate(rows)
 
 
 def cosines(vectors: Vectors, query: Vectors) -> Floats:
     """Cosine of one unit query (d,) with unit passages (n, d), shape (n,), in [-1, 1]."""
-    return np.clip(vectors @ query, -1.0, 1.0).astype(np.float64)
+    return np.asarray(np.clip(vectors @ query, -1.0, 1.0), dtype=np.float64)

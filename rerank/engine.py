@@ -1,0 +1,192 @@
+"""Running a transformer: token ids in, one row of numbers a sequence out.
+
+A model is exported once from its torch weights to ONNX, checked against torch, and kept in the
+cache; after that neither torch nor transformers is imported. Each sequence goes through alone and
+unpadded, one worker thread a core: on a CPU that is faster than padded batches, and a score
+cannot depend on its neighbours. A model that does not export runs in torch, in the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rerank.models import ModelFiles, cache_folder
+
+logger = logging.getLogger(__name__)
+
+EXPORT_FORMAT = 1  # raised when exported files of an older version must not be used
+TOLERANCE = 1e-4  # largest deviation from torch that an export may show
+
+Row = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One tokenised text or pair; `cut` says that it was longer than the maximum."""
+
+    ids: tuple[int, ...]
+    types: tuple[int, ...]
+    cut: bool
+
+
+class Tokenizer:
+    """The fast tokenizer of a model folder, cutting at `max_length` tokens."""
+
+    def __init__(self, folder: Path, *, max_length: int) -> None:
+        if (folder / "tokenizer.json").is_file():
+            from tokenizers import Tokenizer as Fast
+
+            self._fast = Fast.from_file(str(folder / "tokenizer.json"))
+        else:
+            from transformers import AutoTokenizer
+
+            self._fast = AutoTokenizer.from_pretrained(str(folder)).backend_tokenizer
+        self._fast.no_padding()
+        self._fast.enable_truncation(max_length)
+
+    def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
+        """Tokens of texts, or of pairs, whose longer side is cut first."""
+        return [
+            Tokens(tuple(e.ids), tuple(e.type_ids), bool(e.overflowing))
+            for e in self._fast.encode_batch(list(texts))
+        ]
+
+
+class Engine:
+    """A model ready to run: `run` takes one sequence and gives one row."""
+
+    def __init__(self, run: Callable[[Tokens], Row], *, workers: int | None = None) -> None:
+        self._run = run
+        self._workers = workers or len(os.sched_getaffinity(0))
+
+    def __call__(self, sequences: Sequence[Tokens]) -> NDArray[np.float32]:
+        """Rows of shape (n, width), in the order of `sequences`; n >= 1."""
+        with ThreadPoolExecutor(self._workers) as pool:
+            return np.stack(list(pool.map(self._run, sequences)))
+
+
+def open_cross_encoder(files: ModelFiles) -> Engine:
+    """An engine that gives a pair's logits, without any activation."""
+    return _open(files, "cross-encoder", _torch_cross_encoder)
+
+
+def open_bi_encoder(files: ModelFiles) -> Engine:
+    """An engine that gives a text's unit vector."""
+    return _open(files, "bi-encoder", _torch_bi_encoder)
+
+
+def _open(files: ModelFiles, kind: str, load: Callable[[Path], Any]) -> Engine:
+    path = cache_folder() / f"{kind}-{files.fingerprint[:32]}-{EXPORT_FORMAT}.onnx"
+    if not path.exists():
+        module = load(files.folder)
+        try:
+            _export(module, path)
+        except Exception as error:  # exporters fail in many ways; torch is slower but right
+            logger.warning("%s runs in torch, because it does not export: %s", files.name, error)
+            return Engine(_torch_runner(module), workers=1)
+    return Engine(_onnx_runner(path))
+
+
+def _onnx_runner(path: Path) -> Callable[[Tokens], Row]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = {entry.name for entry in session.get_inputs()}
+
+    def run(tokens: Tokens) -> Row:
+        feed = {"input_ids": tokens.ids, "token_type_ids": tokens.types}
+        arrays = {k: np.array([v], dtype=np.int64) for k, v in feed.items() if k in names}
+        row: Row = session.run(None, arrays)[0][0]
+        return row
+
+    return run
+
+
+def _torch_runner(module: Any) -> Callable[[Tokens], Row]:
+    import torch
+
+    def run(tokens: Tokens) -> Row:
+        with torch.inference_mode():
+            row: Row = module(torch.tensor([tokens.ids]), torch.tensor([tokens.types]))[0].numpy()
+        return row
+
+    return run
+
+
+def _export(module: Any, path: Path) -> None:
+    """Write the module as ONNX under `path`, once it has shown the same numbers as torch."""
+    import torch
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(prefix=".export-", suffix=".onnx", dir=path.parent)
+    os.close(handle)
+    samples = [tuple(range(1000, 1000 + n)) for n in (7, 24, 61)]
+    tokens = [Tokens(ids, (0,) * 4 + (1,) * (len(ids) - 4), cut=False) for ids in samples]
+    try:
+        with warnings.catch_warnings(), torch.inference_mode():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                module,
+                (torch.tensor([tokens[1].ids]), torch.tensor([tokens[1].types])),
+                part,
+                input_names=["input_ids", "token_type_ids"],
+                output_names=["row"],
+                dynamic_axes={"input_ids": {1: "length"}, "token_type_ids": {1: "length"}},
+                opset_version=17,
+                dynamo=False,
+            )
+        exported, reference = _onnx_runner(Path(part)), _torch_runner(module)
+        gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in tokens)
+        if not gap <= TOLERANCE:
+            raise ValueError(f"the exported model differs from torch by {gap:.2g}")
+        os.replace(part, path)
+    finally:
+        Path(part).unlink(missing_ok=True)
+
+
+def _torch_cross_encoder(folder: Path) -> Any:
+    from sentence_transformers import CrossEncoder
+
+    return _wrap(CrossEncoder(str(folder), device="cpu", local_files_only=True), "scores")
+
+
+def _torch_bi_encoder(folder: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    return _wrap(model, "sentence_embedding")
+
+
+def _wrap(model: Any, output: str) -> Any:
+    """A torch module from (ids, types), each (1, length), to the rows of one output, (1, width)."""
+    import torch
+
+    class Rows(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids: Any, types: Any) -> Any:
+            features = {
+                "input_ids": ids,
+                "attention_mask": torch.ones_like(ids),
+                "token_type_ids": types,
+            }
+            found = self.model(features)[output]
+            found = found if found.ndim == 2 else found.unsqueeze(-1)
+            return torch.nn.functional.normalize(found) if output != "scores" else found
+
+    return Rows().eval()
