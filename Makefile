@@ -12,7 +12,7 @@ help: ## what can be made
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	touch $@
 
 install: .venv/installed ## .venv with everything, pinned by constraints.txt
@@ -38,6 +38,10 @@ types: .venv/installed
 format: .venv/installed ## put the code into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: .venv/installed ## speed, as ratios measured side by side
+	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
+	$(BIN)/python tests/bench/scoring.py --set $(DATA)
 
 clean: ## remove what was built, but not .venv
 	rm -rf work $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits

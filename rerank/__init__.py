@@ -1,1 +1,23 @@
-"""calibrated-rerank: retrieval that knows when it is right."""
+"""calibrated-rerank: retrieval that knows when it is right.
+
+What is named here is the public surface. The training job is `rerank.calibrate.calibrate`.
+"""
+
+from rerank.assessor import CalibratedReranker
+from rerank.config import Config, Thresholds
+from rerank.labelled_set import LabelledSet, read_labelled_set, write_labelled_set
+from rerank.types import Assessment, InputError, Passage, Query, Ranking
+
+__all__ = [
+    "Assessment",
+    "CalibratedReranker",
+    "Config",
+    "InputError",
+    "LabelledSet",
+    "Passage",
+    "Query",
+    "Ranking",
+    "Thresholds",
+    "read_labelled_set",
+    "write_labelled_set",
+]

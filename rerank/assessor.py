@@ -134,13 +134,14 @@ class CalibratedReranker:
         if not ordered:
             return []
         confidences, sufficiencies = self.calibrators.probabilities(features)
-        moves = self.calibrators.confidence.first.contributions(features)
+        weighed = self.calibrators.confidence.first
+        moves = weighed.contributions(features)
         names = list(FEATURES)
         found = []
         for i, ranking in enumerate(ordered):
             confidence = float(confidences[i]) if len(ranking) else 0.0
             sufficiency = float(sufficiencies[i]) if len(ranking) else 0.0
-            why = policy.reasons(names, features[i], moves[i])
+            why = policy.reasons(names, features[i], weighed.mean, moves[i])
             found.append(
                 Assessment(
                     ranking=ranking,

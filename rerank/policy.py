@@ -29,16 +29,18 @@ def accepted(confidence: float, t: Thresholds) -> bool:
     return confidence >= t.medium
 
 
-def reasons(names: Sequence[str], values: Floats, contributions: Floats) -> tuple[str, ...]:
+def reasons(
+    names: Sequence[str], values: Floats, usual: Sequence[float], contributions: Floats
+) -> tuple[str, ...]:
     """The features that moved the log-odds most, strongest first, as sentences.
 
-    `contributions[i]` is what feature `names[i]`, of value `values[i]`, adds to the log-odds of
-    an average query; exact for a logistic map.
+    `contributions[i]` is what feature `names[i]`, of value `values[i]`, adds to the log-odds of a
+    query whose features are all `usual`; exact for a logistic map.
     """
     order = sorted(range(len(names)), key=lambda i: -abs(contributions[i]))[:REASONS]
     return tuple(
         f"{'for' if contributions[i] > 0 else 'against'}: {meaning(names[i]).lower()} "
-        f"({names[i]} = {values[i]:.2f}, {contributions[i]:+.2f} log-odds)"
+        f"{values[i]:.2f}, usually {usual[i]:.2f} ({contributions[i]:+.2f} log-odds)"
         for i in order
         if abs(contributions[i]) >= SLIGHT
     )

@@ -1,0 +1,306 @@
+"""What the tests of `rerank` share: real text, real models, and one calibrated model folder.
+
+The small set is cut out of `pydata`. Everything that costs seconds is made once a session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
+os.environ.pop("MLFLOW_TRACKING_URI", None)
+
+from rerank.calibrate import Outcome, calibrate, open_index
+from rerank.config import Config
+from rerank.evidence import EVIDENCE
+from rerank.labelled_set import LabelledSet, write_labelled_set
+from rerank.models import resolve
+from rerank.pipeline import Pipeline, ScoreCache
+from rerank.pydata import build_pydata
+from rerank.reranking.cross_encoder import CrossEncoder
+from rerank.retrieval.index import Index
+from rerank.types import Candidates, Passage, Query, Ranking
+
+CONFIG = Config(rerank_depth=2, candidates=10, pool=30, max_length=128, encoder_max_length=64)
+PASSAGES = 250
+FIT_QUERIES, REPORT_QUERIES = 60, 30
+UNANSWERABLE = 0.2  # share of the small set's queries
+
+BLOCK = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {blocked!r}:
+            raise ImportError(f"{{name}} is blocked")
+
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Unpacked weights and exported graphs of this session stay out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RERANK_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def run_python(code: str, *, blocked: Sequence[str] = ()) -> str:
+    """Standard output of `code` in a process of its own, in which `blocked` cannot be imported."""
+    whole = BLOCK.format(blocked=set(blocked)) + code if blocked else code
+    done = subprocess.run(
+        [sys.executable, "-c", whole], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# --- real text --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def pydata() -> LabelledSet:
+    """The bundled set as this machine's packages give it."""
+    return build_pydata()
+
+
+@pytest.fixture(scope="session")
+def small(pydata: LabelledSet) -> LabelledSet:
+    """About 250 passages and 90 queries of `pydata`, a fifth of them unanswerable.
+
+    `train` comes from its `dev`, `test` from its `test`: the bundled cross-encoder was trained on
+    neither.
+    """
+    splits = {
+        "train": _some_queries(pydata, "dev", FIT_QUERIES),
+        "test": _some_queries(pydata, "test", REPORT_QUERIES),
+    }
+    kept = [i for ids in splits.values() for i in ids]
+    qrels = {i: pydata.qrels[i] for i in kept if i in pydata.qrels}
+    wanted = {d for right in qrels.values() for d in right}
+    others = sorted(set(pydata.corpus) - wanted, key=_mixed)[: PASSAGES - len(wanted)]
+    corpus = {d: p for d, p in pydata.corpus.items() if d in wanted.union(others)}
+    return LabelledSet(corpus, {i: pydata.queries[i] for i in kept}, qrels, splits, "small")
+
+
+def _some_queries(labelled: LabelledSet, split: str, count: int) -> tuple[str, ...]:
+    """Queries of whole groups in mixed order, a fifth of them unanswerable."""
+    room = {False: round(UNANSWERABLE * count), True: count - round(UNANSWERABLE * count)}
+    by_group: dict[str, list[str]] = {}
+    for i in labelled.splits[split]:
+        by_group.setdefault(labelled.group(i), []).append(i)
+    found: list[str] = []
+    for group in sorted(by_group, key=_mixed):
+        ids = by_group[group]
+        answerable = ids[0] in labelled.qrels
+        if len(ids) <= room[answerable]:
+            found += ids
+            room[answerable] -= len(ids)
+    return tuple(found)
+
+
+def _mixed(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+@pytest.fixture(scope="session")
+def small_folder(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small set on disk."""
+    folder = tmp_path_factory.mktemp("sets") / "small"
+    write_labelled_set(small, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def texts(small: LabelledSet) -> list[str]:
+    """Real passages, short and long."""
+    return [p.full_text for p in small.corpus.values()]
+
+
+# --- one run of the whole job -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """What an interrupted calibration left, and what the second one still had to score."""
+
+    left_behind: tuple[str, ...]  # names beside and under the model folder's name
+    pairs_first: int  # pairs that the interrupted run scored
+    pairs_second: int  # pairs that the run after it scored
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished calibration of the small set."""
+
+    outcome: Outcome
+    work: Path
+    interrupted: Interrupted
+
+    @property
+    def folder(self) -> Path:
+        return self.outcome.folder
+
+
+@pytest.fixture(scope="session")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working folder of the session's run."""
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="session")
+def index(small: LabelledSet, work: Path) -> Index:
+    """The small corpus, indexed."""
+    return open_index(small, CONFIG, work)
+
+
+@pytest.fixture(scope="session")
+def run(small: LabelledSet, index: Index, work: Path) -> Run:
+    """The job, stopped as by Ctrl-C when its second chunk is scored, and then run again."""
+    assert index.folder.is_relative_to(work)
+    counted: list[int] = []
+    original = CrossEncoder.score
+
+    def counting(self: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> Any:
+        counted.append(len(pairs))
+        return original(self, pairs)
+
+    def stopping(self: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> Any:
+        if counted:
+            raise KeyboardInterrupt
+        return counting(self, pairs)
+
+    out = work / "models" / "small"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CrossEncoder, "score", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            calibrate(small, out, CONFIG, work=work)
+        left = tuple(p.name for p in out.parent.iterdir()) if out.parent.exists() else ()
+        first = sum(counted)
+        patch.setattr(CrossEncoder, "score", counting)
+        outcome = calibrate(small, out, CONFIG, work=work)
+    return Run(outcome, work, Interrupted(left, first, sum(counted) - first))
+
+
+@pytest.fixture(scope="session")
+def pipeline(index: Index, work: Path) -> Pipeline:
+    """The small index with both models; scores that the run has made are not made again."""
+    return Pipeline(index, CONFIG, cache=ScoreCache(work / "scores"))
+
+
+@pytest.fixture(scope="session")
+def rankings(run: Run, small: LabelledSet, pipeline: Pipeline) -> dict[str, Ranking]:
+    """Every query's ranking in fused order, by query id, in the order of the run."""
+    ids = (*run.outcome.plan.fit, *run.outcome.plan.report)
+    return dict(zip(ids, pipeline.rank([small.queries[i] for i in ids]), strict=True))
+
+
+@pytest.fixture(scope="session")
+def other_reranker(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A maker of small untrained cross-encoders of `outputs` outputs, saved as folders."""
+
+    def make(*, outputs: int = 1) -> Path:
+        from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+        folder = tmp_path_factory.mktemp("reranker")
+        shape = BertConfig(
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+            num_labels=outputs,
+        )
+        BertForSequenceClassification(shape).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(resolve("minilm").folder).save_pretrained(folder)
+        return folder
+
+    return make
+
+
+# --- rankings by hand -------------------------------------------------------------------------
+
+
+def ranking(
+    *,
+    query: str = "fill missing values",
+    texts: Sequence[str] = (),
+    titles: Sequence[str] | None = None,
+    metadata: Sequence[dict[str, Any]] | None = None,
+    logits: Sequence[float] = (),
+    read: Sequence[bool] | None = None,
+    truncated: Sequence[bool] | None = None,
+    bm25: Sequence[float] | None = None,
+    dense: Sequence[float] | None = None,
+    bm25_rank: Sequence[int] | None = None,
+    dense_rank: Sequence[int] | None = None,
+    fused: Sequence[float] | None = None,
+    relevance: Sequence[float] | None = None,
+    evidence: dict[str, Sequence[float]] | None = None,
+) -> Ranking:
+    """A ranking whose every number is given; what is left out is constant."""
+    n = len(texts)
+
+    def floats(values: Sequence[float] | None) -> Any:
+        return np.array([0.5] * n if values is None else values, dtype=np.float64)
+
+    def ints(values: Sequence[int] | None) -> Any:
+        return np.array(range(1, n + 1) if values is None else values, dtype=np.int64)
+
+    columns = [floats((evidence or {}).get(name)) for name in EVIDENCE]
+    found = Candidates(
+        query=Query("q", query),
+        rows=np.arange(n),
+        bm25=floats(bm25),
+        dense=floats(dense),
+        bm25_rank=ints(bm25_rank),
+        dense_rank=ints(dense_rank),
+        fused=floats(fused),
+    )
+    return Ranking(
+        candidates=found,
+        passages=tuple(
+            Passage(
+                f"d{i}",
+                titles[i] if titles else "",
+                text,
+                metadata[i] if metadata else {},
+            )
+            for i, text in enumerate(texts)
+        ),
+        logits=np.array(logits if len(logits) else [0.0] * n, dtype=np.float64),
+        read=np.array([True] * n if read is None else read, dtype=np.bool_),
+        truncated=np.array([False] * n if truncated is None else truncated, dtype=np.bool_),
+        evidence=np.stack(columns, axis=1) if n else np.empty((0, len(EVIDENCE))),
+        relevance=floats(relevance),
+    )
+
+
+def relabelled(labelled: LabelledSet, rename: Callable[[str], str]) -> LabelledSet:
+    """The same set under other passage and query ids."""
+    return LabelledSet(
+        {rename(d): replace(p, doc_id=rename(d)) for d, p in labelled.corpus.items()},
+        {rename(q): replace(x, query_id=rename(q)) for q, x in labelled.queries.items()},
+        {
+            rename(q): {rename(d): grade for d, grade in right.items()}
+            for q, right in labelled.qrels.items()
+        },
+        {split: tuple(rename(q) for q in ids) for split, ids in labelled.splits.items()},
+        labelled.name,
+    )
+
+
+def exhaust(items: Iterator[Any]) -> None:
+    """Run an iterator to its end."""
+    deque(items, maxlen=0)
