@@ -133,7 +133,7 @@ def _finetune(o: argparse.Namespace) -> None:
     report = finetune.run(sources, o.out, config)
     print(f"{o.out}/model: trained on {report['examples']} queries, {o.steps} steps")
     if o.pack:
-        from rerank.reranking.packing import pack_finetuned
+        from rerank.packing import pack_finetuned
 
         pack_finetuned(o.out, o.pack)
         print(f"{o.pack}: packed weights and manifest")

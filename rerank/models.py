@@ -51,7 +51,7 @@ def resolve(name: str) -> ModelFiles:
         return _minilm()
     packed = BUNDLED / name
     if "/" not in name and (packed / "manifest.json").is_file():
-        from rerank.reranking.packing import unpack
+        from rerank.packing import unpack
 
         return _local(name, unpack(packed, base=_minilm().folder, cache=cache_folder()))
     if Path(name).is_dir():

@@ -1,7 +1,7 @@
 """BM25 and dense over one corpus: built once, saved, opened again; gives a query's candidates.
 
-The corpus text stays on disk and is read by offset, so an open index holds no passage in memory
-but the few that a query brings back.
+The corpus text stays on disk and is read by offset, so an open index holds no more of it in memory
+than the passages that the latest queries brought back.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.text import words
 from rerank.types import Candidates, InputError, Ints, Passage, Query
 
+KEPT_PASSAGES = 8192  # in memory, because many queries bring back the same ones
+
 
 class Index:
     """An open index folder. Safe to read from many threads."""
@@ -32,15 +35,16 @@ class Index:
         self.bm25 = BM25.open(folder)
         self.vectors: Vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
         self.offsets: Ints = np.load(folder / "offsets.npy", allow_pickle=False)
-        self._file = (folder / "corpus.jsonl").open("rb")
-        self._bytes = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        with (folder / "corpus.jsonl").open("rb") as corpus:
+            self._bytes = mmap.mmap(corpus.fileno(), 0, access=mmap.ACCESS_READ)
+        self.passage = lru_cache(maxsize=KEPT_PASSAGES)(self._read)
 
     def __len__(self) -> int:
         """Count of passages."""
         return len(self.offsets) - 1
 
-    def passage(self, row: int) -> Passage:
-        """The passage at a row, read from disk."""
+    def _read(self, row: int) -> Passage:
+        """The passage at a row, read from disk; `passage` keeps the latest ones."""
         kept = json.loads(self._bytes[self.offsets[row] : self.offsets[row + 1]])
         return Passage(kept["_id"], kept["title"], kept["text"], kept["metadata"])
 
