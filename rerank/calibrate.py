@@ -27,7 +27,8 @@ from rerank.fitting import Evaluation, Fitted, evaluate, fit
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve, trained_on
 from rerank.pipeline import Pipeline, ScoreCache
-from rerank.plan import Plan, plan
+from rerank.plan import Plan, plan, unseen
+from rerank.progress import progress
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index, build_index
 from rerank.types import InputError
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from calibration.tracking import TrackedRun
 
+REPORT = "report.txt"
 NAME = "calibrated-rerank"  # of the MLflow experiment and of the registered model
 
 
@@ -85,34 +87,36 @@ def calibrate(
     pipeline = Pipeline(index, config, cache=ScoreCache(work / "scores"))
     every = [labelled.queries[i] for i in (*planned.fit, *planned.report)]
     rankings = pipeline.rank(every, label="reranking queries")
-    fitted = fit(rankings[: len(planned.fit)], labelled, config)
-    evaluation = evaluate(
-        rankings[len(planned.fit) :], labelled, fitted.calibrators, fitted.ways, config
-    )
-    report = report_text(labelled, planned, fitted, evaluation)
-    figures = _figures(labelled, planned, fitted, evaluation, config)
+    to_fit, to_report = rankings[: len(planned.fit)], rankings[len(planned.fit) :]
+    with progress(4, "fitting, measuring, saving", unit="step") as bar:
+        fitted = fit(to_fit, labelled, config)
+        bar.update()
+        evaluation = evaluate(to_report, labelled, fitted.calibrators, fitted.ways, config)
+        bar.update()
+        report = report_text(labelled, planned, fitted, evaluation)
+        figures = _figures(labelled, planned, fitted, evaluation, config)
 
-    def fill(folder: Path) -> dict[str, Any]:
-        shutil.copytree(index.folder, folder / "index")
-        _write_json(folder / "calibrators.json", fitted.calibrators.to_dict())
-        measured = {"report_split": planned.report_split, **evaluation.to_dict()}
-        _write_json(folder / "reliability.json", measured)
-        (folder / REPORT).write_text(report, encoding="utf-8")
-        for name, figure in figures.items():
-            figure.savefig(folder / f"{name}.png", dpi=130)
-        return {
-            "kind": MODEL_KIND,
-            **made_from,
-            "corpus_digest": labelled.corpus_digest(),
-            "queries": planned.counts(),
-            "calibrator": {"name": fitted.taken, "reason": fitted.choice.reason},
-        }
+        def fill(folder: Path) -> dict[str, Any]:
+            shutil.copytree(index.folder, folder / "index")
+            _write_json(folder / "calibrators.json", fitted.calibrators.to_dict())
+            measured = {"report_split": planned.report_split, **evaluation.to_dict()}
+            _write_json(folder / "reliability.json", measured)
+            (folder / REPORT).write_text(report, encoding="utf-8")
+            for name, figure in figures.items():
+                figure.savefig(folder / f"{name}.png", dpi=130)
+            return {
+                "kind": MODEL_KIND,
+                **made_from,
+                "corpus_digest": labelled.corpus_digest(),
+                "queries": planned.counts(),
+                "calibrator": {"name": fitted.taken, "reason": fitted.choice.reason},
+            }
 
-    manifest = write_folder(out, fill, overwrite=overwrite)
-    return Outcome(out, report, _track(out, manifest, fitted, evaluation, figures, work))
-
-
-REPORT = "report.txt"
+        manifest = write_folder(out, fill, overwrite=overwrite)
+        bar.update()
+        run = _track(out, manifest, fitted, evaluation, figures, work)
+        bar.update()
+    return Outcome(out, report, run)
 
 
 def _is_already(out: Path, made_from: Mapping[str, Any]) -> bool:
@@ -194,13 +198,19 @@ def _track(
         folder=out,
         registered_name=NAME,
     )
-    return log_run(
-        record,
-        experiment=NAME,
-        run_name=f"{dataset}-{fitted.taken}",
-        tracking_uri=f"sqlite:///{(work / 'mlflow.db').resolve()}",
-        artifact_location=(work / "mlartifacts").resolve().as_uri(),
-    )
+    try:
+        return log_run(
+            record,
+            experiment=NAME,
+            run_name=f"{dataset}-{fitted.taken}",
+            tracking_uri=f"sqlite:///{(work / 'mlflow.db').resolve()}",
+            artifact_location=(work / "mlartifacts").resolve().as_uri(),
+        )
+    except Exception as error:  # the store is the user's: any client error can come back
+        raise InputError(
+            f"{out} is written, but MLflow did not take the run ({error}); check "
+            "MLFLOW_TRACKING_URI and give --overwrite to track it"
+        ) from error
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -235,22 +245,34 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
     return Index(home)
 
 
-def evaluate_model(folder: Path, labelled: LabelledSet, split: str, *, work: Path) -> Evaluation:
-    """Measure a model on a split, on the set's own corpus.
+def evaluate_model(
+    folder: Path, labelled: LabelledSet, split: str, *, work: Path
+) -> tuple[Evaluation, tuple[str, ...]]:
+    """Measure a model on a split, on the set's own corpus; and what flatters the figures, if any.
 
-    Where the corpus is another than the model's, it is indexed under `work`.
+    Where the corpus is another than the model's, it is indexed under `work`. Queries that the
+    cross-encoder was trained on are left out.
 
     Raises:
-        InputError: not a model folder, or no such split.
+        InputError: not a model folder, no such split, or no query left in it.
     """
     if split not in labelled.splits:
         raise InputError(f"{labelled.name} has no split {split!r}; it has {list(labelled.splits)}")
     model = CalibratedReranker.load(folder, cache=ScoreCache(work / "scores"))
     config, calibrators = model.pipeline.config, model.calibrators
+    pipeline = model.pipeline
     if labelled.corpus_digest() != model.manifest["corpus_digest"]:
-        index = open_index(labelled, config, work)
-        model = CalibratedReranker(Pipeline(index, config, cache=model.pipeline.cache), calibrators)
-    queries = [labelled.queries[i] for i in labelled.splits[split]]
-    rankings = model.pipeline.rank(queries, label="reranking queries")
+        pipeline = Pipeline(open_index(labelled, config, work), config, cache=pipeline.cache)
+    ids = unseen(labelled, labelled.splits[split], trained_on(pipeline.reranker.files))
+    if not ids:
+        raise InputError(f"{labelled.name}: the cross-encoder was trained on all of {split!r}")
+    notes = []
+    if len(ids) < len(labelled.splits[split]):
+        gone = len(labelled.splits[split]) - len(ids)
+        notes.append(f"Left out: {gone} queries that the cross-encoder was trained on.")
+    same_set = labelled.digest() == model.manifest["dataset"]["digest"]
+    if same_set and split != model.manifest["queries"]["report_split"]:
+        notes.append("WARNING: the model was fitted on queries of this split; it will look better.")
+    rankings = pipeline.rank([labelled.queries[i] for i in ids], label="reranking queries")
     way = {"calibrated": calibrators.confidence}
-    return evaluate(rankings, labelled, calibrators, way, config)
+    return evaluate(rankings, labelled, calibrators, way, config), tuple(notes)

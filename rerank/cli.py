@@ -164,11 +164,13 @@ def _evaluate(o: argparse.Namespace) -> None:
     from rerank.calibrate import evaluate_model
     from rerank.labelled_set import read_labelled_set
 
-    evaluation = evaluate_model(o.model, read_labelled_set(o.dataset), o.split, work=o.work)
+    labelled = read_labelled_set(o.dataset)
+    evaluation, notes = evaluate_model(o.model, labelled, o.split, work=o.work)
     if o.json:
         print(json.dumps(evaluation.to_dict()))
         return
-    print(f"{len(evaluation.right)} queries, {evaluation.right.mean():.1%} right\n")
+    print(f"{len(evaluation.right)} queries, {evaluation.right.mean():.1%} right", *notes, sep="\n")
+    print()
     print(f"{evaluation.orders_table()}\n\n{evaluation.table.table()}")
 
 

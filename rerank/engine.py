@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.models import ModelFiles, cache_folder
+from rerank.progress import progress
 
 logger = logging.getLogger(__name__)
 
@@ -89,12 +90,15 @@ def open_bi_encoder(files: ModelFiles) -> Engine:
 def _open(files: ModelFiles, kind: str, load: Callable[[Path], Any]) -> Engine:
     path = cache_folder() / f"{kind}-{files.fingerprint[:32]}-{EXPORT_FORMAT}.onnx"
     if not path.exists():
-        module = load(files.folder)
-        try:
-            _export(module, path)
-        except Exception as error:  # exporters fail in many ways; torch is slower but right
-            logger.warning("%s runs in torch, because it does not export: %s", files.name, error)
-            return Engine(_torch_runner(module), workers=1)
+        with progress(2, f"exporting {files.name}, once", unit="step") as bar:
+            module = load(files.folder)
+            bar.update()
+            try:
+                _export(module, path)
+            except Exception as error:  # exporters fail in many ways; torch is slower but right
+                logger.warning("%s runs in torch: it does not export (%s)", files.name, error)
+                return Engine(_torch_runner(module), workers=1)
+            bar.update()
     return Engine(_onnx_runner(path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerank.labelled_set import LabelledSet
@@ -46,7 +47,7 @@ def plan(
     kept: dict[str, list[str]] = {}
     seen = 0
     for split, ids in labelled.splits.items():
-        fresh = [i for i in ids if query_hash(labelled.queries[i].text) not in trained_on]
+        fresh = unseen(labelled, ids, trained_on)
         seen += len(ids) - len(fresh)
         kept[split] = fresh
     named = next((s for s in ("test", "dev") if kept.get(s) and len(kept) > 1), None)
@@ -68,6 +69,11 @@ def plan(
             f"them); expected at least {LEAST_QUERIES} to fit on; label more queries"
         )
     return Plan(tuple(fit), tuple(report), named or "held out", seen)
+
+
+def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:
+    """The ids whose query the cross-encoder was not trained on."""
+    return [i for i in ids if query_hash(labelled.queries[i].text) not in trained_on]
 
 
 def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int) -> list[str]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.labelled_set import LabelledSet, read_labelled_set, read_queries, write_labelled_set
+from rerank.progress import progress
 from rerank.types import InputError, Passage, Query
 
 LIBRARIES = {"numpy": "numpy", "scipy": "scipy", "pandas": "pandas", "sklearn": "scikit-learn"}
@@ -192,21 +193,22 @@ def _docstring(value: Any) -> Iterator[str]:
         yield inspect.cleandoc(docstring)
 
 
-def _modules() -> Iterator[tuple[str, types.ModuleType]]:
+def _modules() -> list[tuple[str, types.ModuleType]]:
     """Public modules of the four libraries, importable on this machine, in name order."""
-    with warnings.catch_warnings():
+    found = []
+    with warnings.catch_warnings(), progress(len(LIBRARIES), "reading documentation") as bar:
         warnings.simplefilter("ignore")
         for library in LIBRARIES:
             package = importlib.import_module(library)
-            yield library, package
+            found.append((library, package))
             walk = pkgutil.walk_packages(package.__path__, f"{library}.", onerror=lambda _: None)
-            for info in sorted(
-                (i for i in walk if not SKIPPED.search(i.name)), key=lambda i: i.name
-            ):
+            for name in sorted(i.name for i in walk if not SKIPPED.search(i.name)):
                 try:
-                    yield info.name, importlib.import_module(info.name)
+                    found.append((name, importlib.import_module(name)))
                 except Exception:  # an optional dependency that is not installed
                     continue
+            bar.update()
+    return found
 
 
 def _parse(name: str, docstring: str) -> _Object:

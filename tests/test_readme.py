@@ -1,0 +1,87 @@
+"""The README's commands and Python are run, in order, in an empty folder, on a small set."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rerank.labelled_set import LabelledSet, write_labelled_set
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RERANK = (sys.executable, "-m", "rerank.cli")
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+COMMANDS = [
+    line[2:] for block in _blocks("console") for line in block.splitlines() if line[:2] == "$ "
+]
+
+
+@pytest.fixture(scope="module")
+def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder but for a small set where the README has `pydata`, and some queries."""
+    folder = tmp_path_factory.mktemp("readme")
+    splits = {"train": small.splits["train"][:40], "test": small.splits["test"][:12]}
+    kept = {i for ids in splits.values() for i in ids}
+    queries = {i: q for i, q in small.queries.items() if i in kept}
+    qrels = {i: q for i, q in small.qrels.items() if i in kept}
+    cut = replace(small, queries=queries, qrels=qrels, splits=splits)
+    write_labelled_set(cut, folder / "datasets" / "pydata")
+    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "sort an array"}\n')
+    return folder
+
+
+def _run(command: list[str], place: Path) -> str:
+    done = subprocess.run(
+        command,
+        cwd=place,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_commands_run(place: Path) -> None:
+    """Every `rerank` command of the README runs, in its order, and prints something."""
+    commands = [shlex.split(c) for c in COMMANDS if c.startswith("rerank ")]
+    assert len(commands) >= 5
+    for command in commands:
+        assert _run([*RERANK, *command[1:]], place)
+
+
+def test_python_runs(place: Path) -> None:
+    """The README's Python runs after its commands, and gives a confidence a question."""
+    (code,) = _blocks("python")
+    assert len(code.strip().splitlines()) <= 12
+    if not (place / "work" / "model").exists():  # this test alone
+        _run([*RERANK, "calibrate", "datasets/pydata", "--out", "work/model"], place)
+    printed = _run([sys.executable, "-c", code], place)
+    assert len(re.findall(r"^[01]\.\d\d ", printed, flags=re.MULTILINE)) == 2
+
+
+def test_make_targets_exist() -> None:
+    """Every `make` command of the README is a target that `make help` tells of."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    wanted = {c.split()[1] for c in COMMANDS if c.startswith("make ")} | {"bench"}
+    assert wanted <= set(re.findall(r"^([a-z]+):.*## ", makefile, flags=re.MULTILINE))
+
+
+def test_folders_exist() -> None:
+    """The README's map names every folder of the project's surface, and each is there."""
+    for name in ("calibration", "rerank", "datasets", "models", "tests"):
+        assert f"{name}/" in README
+        assert (ROOT / name).is_dir()
