@@ -16,7 +16,8 @@ from calibration.store import sha256_file
 from rerank.types import InputError
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-BUNDLED = Path(__file__).resolve().parent.parent / "models"
+HERE = Path(__file__).resolve().parent
+BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
 TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash a line
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 
