@@ -19,7 +19,7 @@ install: .venv/installed ## .venv with everything, pinned by constraints.txt
 
 demo: .venv/installed ## the bundled labelled set to a calibrated model, and three questions
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
-	@$(BIN)/rerank calibrate $(DATA) --out $(MODEL)
+	@$(BIN)/rerank calibrate $(DATA) --out $(MODEL) --max-queries 300
 	@$(BIN)/rerank search $(MODEL) \
 	  "evenly spaced numbers over an interval" \
 	  "how do I fill gaps in a time series with the last known value" \

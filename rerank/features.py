@@ -206,13 +206,13 @@ def stage_overlap(r: Ranking) -> float:
 
 @feature
 def winner_bm25_rank(r: Ranking) -> float:
-    """Rank of the top passage in BM25: log rank."""
+    """Log rank of the top passage in BM25: log(rank)."""
     return float(np.log(r.candidates.bm25_rank[0]))
 
 
 @feature
 def winner_dense_rank(r: Ranking) -> float:
-    """Rank of the top passage by similarity: log rank."""
+    """Log rank of the top passage by similarity: log(rank)."""
     return float(np.log(r.candidates.dense_rank[0]))
 
 

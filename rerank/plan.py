@@ -85,5 +85,5 @@ def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int
         by_group.setdefault(labelled.group(i), []).append(i)
     groups = sorted(by_group)
     random.Random(seed).shuffle(groups)
-    drawn = [i for g in groups for i in by_group[g]][:limit]
-    return [i for i in ids if i in set(drawn)]
+    drawn = set([i for g in groups for i in by_group[g]][:limit])
+    return [i for i in ids if i in drawn]
