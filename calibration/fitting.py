@@ -4,7 +4,7 @@ A score or features go in with labels of 0 and 1, a value of `calibration.maps` 
 nothing of where features come from, and nothing of files. `calibrators` wraps it for scikit-learn.
 
 When there is nothing to learn (labels of one class only, a score that is constant, fewer than two
-groups to cross-fit), every function gives the same constant: its smoothed base rate.
+groups to cross-fit), every function gives a constant: the base rate as that function smooths it.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ def base_rate(y: ArrayLike) -> float:
 def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
     """Return the ridge-penalised logistic regression of y (n,) on X (n, d), features standardised.
 
+    The map clips each feature to the range that X shows.
+
     scikit-learn's lbfgs, unweighted, with its penalty |coef|^2 / (2 C). A constant column gets
     coefficient 0. Labels of one class give `base_rate` everywhere.
 
@@ -79,7 +81,8 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
     model = LogisticRegression(C=C, tol=1e-6, max_iter=1000)
     model.fit(scaler.transform(x), labels)
     coef = np.where(np.ptp(x, axis=0) > 0, model.coef_[0], 0.0)
-    return LogisticMap(tuple(coef), float(model.intercept_[0]), mean, scale)
+    low, high = tuple(x.min(axis=0)), tuple(x.max(axis=0))
+    return LogisticMap(tuple(coef), float(model.intercept_[0]), mean, scale, low, high)
 
 
 def fit_platt(scores: ArrayLike, y: ArrayLike) -> LogisticMap:

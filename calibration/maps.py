@@ -88,17 +88,23 @@ def _numbers(name: str, values: Sequence[float]) -> tuple[float, ...]:
 class LogisticMap:
     """`sigmoid(intercept + sum(coef * (x - mean) / scale))` over d features.
 
+    Where `low` and `high` are given, each feature is first clipped to that range: what was never
+    seen in fitting cannot push the logit further than the most extreme value that was.
+
     Raises:
-        ValueError: lengths that differ, a number that is not finite, a scale that is not positive.
+        ValueError: lengths that differ, a number that is not finite, a scale that is not positive,
+            a `low` above its `high`.
     """
 
     coef: tuple[float, ...]
     intercept: float
     mean: tuple[float, ...]
     scale: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("coef", "mean", "scale"):
+        for name in ("coef", "mean", "scale", *(("low", "high") if self.low or self.high else ())):
             object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         object.__setattr__(self, "intercept", _numbers("intercept", [self.intercept])[0])
         lengths = (len(self.coef), len(self.mean), len(self.scale))
@@ -107,6 +113,13 @@ class LogisticMap:
                 "coef, mean and scale must have one number a feature each, "
                 f"got {lengths[0]}, {lengths[1]} and {lengths[2]}"
             )
+        if self.low and {len(self.low), len(self.high)} != {len(self.coef)}:
+            raise ValueError(
+                f"low and high must have {len(self.coef)} numbers each, "
+                f"got {len(self.low)} and {len(self.high)}"
+            )
+        if any(a > b for a, b in zip(self.low, self.high, strict=True)):
+            raise ValueError("low must not be above high")
         if min(self.scale) <= 0:
             raise ValueError(f"scale must be positive, got {min(self.scale)}")
 
@@ -117,6 +130,8 @@ class LogisticMap:
             ValueError: X is not (n, d), or not finite.
         """
         x = as_features(X, len(self.coef))
+        if self.low:
+            x = np.clip(x, self.low, self.high)
         return np.asarray(
             np.array(self.coef) * ((x - np.array(self.mean)) / np.array(self.scale)),
             dtype=np.float64,
@@ -141,6 +156,8 @@ class LogisticMap:
             "intercept": self.intercept,
             "mean": list(self.mean),
             "scale": list(self.scale),
+            "low": list(self.low),
+            "high": list(self.high),
         }
 
 
@@ -199,6 +216,16 @@ class TwoStageMap:
         """Return (n,) probabilities for X (n, d). Raises as `LogisticMap.contributions`."""
         return self.then.predict(self.first.logit(X))
 
+    def contributions(self, X: ArrayLike) -> Floats:
+        """Return (n, d): what each feature adds to the log odds.
+
+        Exact where the second stage is logistic; where it is isotonic, to the first stage's logit.
+        """
+        moves = self.first.contributions(X)
+        if isinstance(self.then, LogisticMap):
+            moves = moves * (self.then.coef[0] / self.then.scale[0])
+        return moves
+
     def to_dict(self) -> dict[str, Any]:
         """Return the map as plain JSON values, with `"kind": "two-stage"`."""
         return {"kind": "two-stage", "first": self.first.to_dict(), "then": self.then.to_dict()}
@@ -207,7 +234,7 @@ class TwoStageMap:
 CalibrationMap = LogisticMap | IsotonicMap | TwoStageMap
 
 _KINDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "logistic": (LogisticMap, ("coef", "intercept", "mean", "scale")),
+    "logistic": (LogisticMap, ("coef", "intercept", "mean", "scale", "low", "high")),
     "isotonic": (IsotonicMap, ("x", "y")),
     "two-stage": (
         lambda first, then: TwoStageMap(

@@ -53,6 +53,7 @@ def write_folder(
     fill: Callable[[Path], Mapping[str, Any]],
     *,
     overwrite: bool = False,
+    kind: str | None = None,
 ) -> dict[str, Any]:
     """Write a folder whole or not at all, and return its manifest.
 
@@ -67,12 +68,12 @@ def write_folder(
             manifest of ours; `fill` returned `files` or `format_version`, or made a link.
     """
     path = Path(path)
-    refuse_to_replace(path, overwrite=overwrite)
+    refuse_to_replace(path, overwrite=overwrite, kind=kind)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
     try:
         extra = dict(fill(new))
-        taken = {"files", "format_version"} & set(extra)
+        taken = {"files", "format_version", *(["kind"] if kind else [])} & set(extra)
         if taken:
             raise StoreError(f"the manifest's own fields cannot be given: {sorted(taken)}")
         files = {}
@@ -81,12 +82,13 @@ def write_folder(
                 raise StoreError(f"{MANIFEST} is written by the store, not by the caller")
             files[name] = {"sha256": sha256_file(file), "size": file.stat().st_size}
             _sync(file)
-        manifest = {"format_version": FORMAT_VERSION, **extra, "files": files}
+        named = {"kind": kind} if kind else {}
+        manifest = {"format_version": FORMAT_VERSION, **named, **extra, "files": files}
         write_file(new / MANIFEST, json.dumps(manifest, indent=2, allow_nan=False) + "\n")
         for folder in [p for p in new.rglob("*") if p.is_dir()]:
             _sync(folder)
         new.chmod(0o777 & ~_umask())
-        refuse_to_replace(path, overwrite=overwrite)
+        refuse_to_replace(path, overwrite=overwrite, kind=kind)
         if path.exists():
             _swap(new, path)
         else:
@@ -147,7 +149,9 @@ def verify_folder(path: str | Path) -> dict[str, Any]:
             raise StoreError(f"{path}: {name} is changed, its sha256 is not the manifest's")
     extra = sorted(set(found) - set(manifest["files"]))
     if extra:
-        raise StoreError(f"{path}: {extra[0]} is not in the manifest ({len(extra)} such in all)")
+        raise StoreError(
+            f"{path}: {extra[0]} is not in the manifest; take it away ({len(extra)} such)"
+        )
     return manifest
 
 
@@ -180,11 +184,12 @@ def _swap(new: Path, path: Path) -> None:
     shutil.rmtree(aside)
 
 
-def refuse_to_replace(path: Path, *, overwrite: bool) -> None:
+def refuse_to_replace(path: Path, *, overwrite: bool, kind: str | None = None) -> None:
     """Raise what `write_folder` would: early, before the work that would be lost.
 
     Raises:
-        StoreError: path exists and `overwrite` is False, or is no folder with a manifest of ours.
+        StoreError: path exists and `overwrite` is False, or is no folder with a manifest of ours,
+            or is one of another kind.
     """
     if not path.exists() and not path.is_symlink():
         return
@@ -193,9 +198,11 @@ def refuse_to_replace(path: Path, *, overwrite: bool) -> None:
     if path.is_symlink() or not path.is_dir():
         raise StoreError(f"{path} is not a folder, and is not replaced")
     try:
-        read_manifest(path)
+        found = read_manifest(path)
     except StoreError as error:
         raise StoreError(f"{path} is not a folder of ours, and is not replaced: {error}") from error
+    if kind is not None and found.get("kind") != kind:
+        raise StoreError(f"{path} is not {kind} but {found.get('kind')}, and is not replaced")
 
 
 def _sync(path: Path) -> None:

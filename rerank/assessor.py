@@ -7,8 +7,9 @@ can execute. Loading needs no scikit-learn and no MLflow.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,12 @@ from rerank import policy
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES, feature_matrix
-from rerank.models import ModelFiles
+from rerank.models import ModelFiles, resolve
 from rerank.pipeline import Pipeline, ScoreCache, order
 from rerank.retrieval.index import Index
 from rerank.types import Assessment, Floats, InputError, Query, Ranking
 
-MODEL_KIND = "calibrated-rerank model"
+MODEL_KIND = "a calibrated model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +112,19 @@ class CalibratedReranker:
             raise InputError(f"{path} is not a usable model folder: {error}") from None
         if manifest.get("kind") != MODEL_KIND:
             raise InputError(f"{path} is not a model folder; expected one that `calibrate` wrote")
+        missing = sorted({"config", "fingerprints", "dataset", "queries"} - set(manifest))
+        if missing or not isinstance(kept, dict):
+            raise InputError(f"{path}: the manifest lacks {missing}; calibrate again")
+        if kept.get("bound_to") != bound_to(manifest["config"], manifest["fingerprints"]):
+            raise InputError(
+                f"{path}: its calibrators were fitted with another configuration or other models "
+                "than its manifest says; calibrate again"
+            )
         config = Config.from_dict(manifest["config"])
-        calibrators = Calibrators.from_dict(kept)
-        pipeline = Pipeline(Index(path / "index"), config, cache=cache)
-        here = fingerprints(pipeline.encoder.files, pipeline.reranker.files, config)
+        here = fingerprints(resolve(config.encoder), resolve(config.reranker), config)
         _compare(manifest["fingerprints"], here, path)
-        return cls(pipeline, calibrators, manifest)
+        calibrators = Calibrators.from_dict(kept)
+        return cls(Pipeline(Index(path / "index"), config, cache=cache), calibrators, manifest)
 
     def search(self, question: str) -> Assessment:
         """Rank the index for one question and say how sure to be.
@@ -134,14 +142,14 @@ class CalibratedReranker:
         if not ordered:
             return []
         confidences, sufficiencies = self.calibrators.probabilities(features)
-        weighed = self.calibrators.confidence.first
-        moves = weighed.contributions(features)
+        moves = self.calibrators.confidence.contributions(features)
+        usual = self.calibrators.confidence.first.mean
         names = list(FEATURES)
         found = []
         for i, ranking in enumerate(ordered):
             confidence = float(confidences[i]) if len(ranking) else 0.0
             sufficiency = float(sufficiencies[i]) if len(ranking) else 0.0
-            why = policy.reasons(names, features[i], weighed.mean, moves[i])
+            why = policy.reasons(names, features[i], usual, moves[i])
             found.append(
                 Assessment(
                     ranking=ranking,
@@ -166,16 +174,26 @@ def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> d
     }
 
 
+def bound_to(config: Mapping[str, Any], prints: Mapping[str, Any]) -> str:
+    """What the calibrators' file holds of the configuration and the models: a sha256 of both."""
+    whole = json.dumps([config, prints], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
 def _compare(kept: dict[str, Any], here: dict[str, Any], path: Path) -> None:
-    for part, expected in kept.items():
-        if here.get(part) != expected:
+    for part, found in here.items():
+        if kept.get(part) != found:
             raise InputError(
-                f"{path}: its {part} was {str(expected)[:16]} when it was calibrated and is "
-                f"{str(here.get(part))[:16]} here; use the same one, or calibrate again"
+                f"{path}: its {part} was {str(kept.get(part))[:16]} when it was calibrated and is "
+                f"{str(found)[:16]} here; use the same one, or calibrate again"
             )
 
 
 def _checked(question: str) -> str:
     if not question.strip():
         raise InputError("the question is empty; expected some words")
+    try:
+        question.encode()
+    except UnicodeEncodeError:
+        raise InputError("the question is not text: it holds bytes that are no UTF-8") from None
     return question

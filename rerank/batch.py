@@ -18,8 +18,11 @@ def rescore(model: CalibratedReranker, queries: Path, out: Path) -> int:
     pipeline, an interrupted run goes on where it was.
 
     Raises:
-        InputError: a bad line in `queries` (all of them are listed), or no folder for `out`.
+        InputError: a bad line in `queries` (all are listed), no folder for `out`, or `out` is
+            `queries` itself.
     """
+    if out.resolve() == queries.resolve():
+        raise InputError(f"{out}: the predictions would replace the queries; give another file")
     if not out.parent.is_dir() or out.is_dir():
         raise InputError(f"{out}: expected a file name in a folder that exists")
     found = list(read_queries(queries).values())

@@ -21,17 +21,15 @@ from calibration.store import (
     verify_folder,
     write_folder,
 )
-from rerank.assessor import MODEL_KIND, CalibratedReranker, fingerprints
+from rerank.assessor import MODEL_KIND, bound_to, fingerprints
 from rerank.config import Config
 from rerank.fitting import Evaluation, Fitted, evaluate, fit
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve, trained_on
-from rerank.pipeline import Pipeline, ScoreCache
-from rerank.plan import Plan, plan, unseen
+from rerank.plan import Plan, plan
 from rerank.progress import progress
-from rerank.retrieval.dense import Encoder
-from rerank.retrieval.index import Index, build_index
 from rerank.types import InputError
+from rerank.workspace import open_pipeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,7 +69,7 @@ def calibrate(
         StoreError: `out` exists, is another model, and `overwrite` is False.
     """
     encoder, reranker = resolve(config.encoder), resolve(config.reranker)
-    made_from = {
+    made_from: dict[str, Any] = {
         "config": config.to_dict(),
         "fingerprints": fingerprints(encoder, reranker, config),
         "dataset": {"name": labelled.name, "digest": labelled.digest(), **labelled.counts()},
@@ -79,12 +77,12 @@ def calibrate(
     }
     if _is_already(out, made_from) and not overwrite:
         return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), None)
-    refuse_to_replace(out, overwrite=overwrite)
+    refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
+    out.parent.mkdir(parents=True, exist_ok=True)
     planned = plan(
         labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
     )
-    index = open_index(labelled, config, work)
-    pipeline = Pipeline(index, config, cache=ScoreCache(work / "scores"))
+    pipeline = open_pipeline(labelled, config, work)
     every = [labelled.queries[i] for i in (*planned.fit, *planned.report)]
     rankings = pipeline.rank(every, label="reranking queries")
     to_fit, to_report = rankings[: len(planned.fit)], rankings[len(planned.fit) :]
@@ -97,22 +95,23 @@ def calibrate(
         figures = _figures(labelled, planned, fitted, evaluation, config)
 
         def fill(folder: Path) -> dict[str, Any]:
-            shutil.copytree(index.folder, folder / "index")
-            _write_json(folder / "calibrators.json", fitted.calibrators.to_dict())
+            shutil.copytree(pipeline.index.folder, folder / "index")
+            bound = bound_to(made_from["config"], made_from["fingerprints"])
+            learned = {"bound_to": bound, **fitted.calibrators.to_dict()}
+            _write_json(folder / "calibrators.json", learned)
             measured = {"report_split": planned.report_split, **evaluation.to_dict()}
             _write_json(folder / "reliability.json", measured)
             (folder / REPORT).write_text(report, encoding="utf-8")
             for name, figure in figures.items():
                 figure.savefig(folder / f"{name}.png", dpi=130)
             return {
-                "kind": MODEL_KIND,
                 **made_from,
                 "corpus_digest": labelled.corpus_digest(),
                 "queries": planned.counts(),
                 "calibrator": {"name": fitted.taken, "reason": fitted.choice.reason},
             }
 
-        manifest = write_folder(out, fill, overwrite=overwrite)
+        manifest = write_folder(out, fill, overwrite=overwrite, kind=MODEL_KIND)
         bar.update()
         run = _track(out, manifest, fitted, evaluation, figures, work)
         bar.update()
@@ -161,20 +160,25 @@ def report_text(
 ) -> str:
     """What a run prints: who was fitted on, the orders, the table, and how to read it."""
     left_out = (
-        f"Left out: {planned.seen_by_reranker} queries that the cross-encoder was trained on.\n"
+        f"Left out: {planned.seen_by_reranker} queries, because the cross-encoder was trained on "
+        "them or on their split.\n"
         if planned.seen_by_reranker
         else ""
     )
+    if planned.asked_twice:
+        left_out += f"Left out: {planned.asked_twice} queries that the measured ones ask again.\n"
+    why = fitted.choice.reason if fitted.choice.name == fitted.taken else "As asked for."
     ours = evaluation.table[fitted.way]
     return (
         f"{labelled.name}: fitted on {len(planned.fit)} queries, measured on "
         f"{len(planned.report)} others ({planned.report_split}).\n{left_out}"
-        f"Calibrator: {fitted.taken}. {fitted.choice.reason}\n\n"
+        f"Calibrator: {fitted.taken}. {why}\n\n"
         f"{evaluation.orders_table()}\n\n{evaluation.table.table()}\n\n"
         "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE:\n"
         "error of the probabilities, lower is better; an exactly calibrated confidence would show\n"
-        f"a smECE of up to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, "
-        "that share or more should be right.\n"
+        f"a smECE of up to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g},\n"
+        "that share or more should be right; the lower bound takes the queries as independent.\n\n"
+        f"{evaluation.events_table()}\n"
     )
 
 
@@ -222,57 +226,3 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{key}"] = value
     return found
-
-
-def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
-    """The index of a set's corpus under `work/index`: built once, reused when nothing changed."""
-    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
-    key = "-".join(
-        [
-            labelled.name,
-            labelled.corpus_digest()[:16],
-            encoder.files.fingerprint[:16],
-            str(encoder.max_length),
-            config.language,
-        ]
-    )
-    home = work / "index" / key
-    try:
-        verify_folder(home)
-    except StoreError:
-        shutil.rmtree(home, ignore_errors=True)
-        build_index(labelled.corpus.values(), home, encoder, language=config.language)
-    return Index(home)
-
-
-def evaluate_model(
-    folder: Path, labelled: LabelledSet, split: str, *, work: Path
-) -> tuple[Evaluation, tuple[str, ...]]:
-    """Measure a model on a split, on the set's own corpus; and what flatters the figures, if any.
-
-    Where the corpus is another than the model's, it is indexed under `work`. Queries that the
-    cross-encoder was trained on are left out.
-
-    Raises:
-        InputError: not a model folder, no such split, or no query left in it.
-    """
-    if split not in labelled.splits:
-        raise InputError(f"{labelled.name} has no split {split!r}; it has {list(labelled.splits)}")
-    model = CalibratedReranker.load(folder, cache=ScoreCache(work / "scores"))
-    config, calibrators = model.pipeline.config, model.calibrators
-    pipeline = model.pipeline
-    if labelled.corpus_digest() != model.manifest["corpus_digest"]:
-        pipeline = Pipeline(open_index(labelled, config, work), config, cache=pipeline.cache)
-    ids = unseen(labelled, labelled.splits[split], trained_on(pipeline.reranker.files))
-    if not ids:
-        raise InputError(f"{labelled.name}: the cross-encoder was trained on all of {split!r}")
-    notes = []
-    if len(ids) < len(labelled.splits[split]):
-        gone = len(labelled.splits[split]) - len(ids)
-        notes.append(f"Left out: {gone} queries that the cross-encoder was trained on.")
-    same_set = labelled.digest() == model.manifest["dataset"]["digest"]
-    if same_set and split != model.manifest["queries"]["report_split"]:
-        notes.append("WARNING: the model was fitted on queries of this split; it will look better.")
-    rankings = pipeline.rank([labelled.queries[i] for i in ids], label="reranking queries")
-    way = {"calibrated": calibrators.confidence}
-    return evaluate(rankings, labelled, calibrators, way, config), tuple(notes)

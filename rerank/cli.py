@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -11,7 +12,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.config import Config, Thresholds
+from rerank.config import CHOICES, Config, Thresholds
 from rerank.types import InputError
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ OPTIONS = {
     "pool": "passages each first stage brings back",
     "candidates": "fused passages that are ordered by relevance",
     "rerank_depth": "how many of them the cross-encoder reads",
-    "rank_by": "relevance, logit (raw cross-encoder order) or fused",
-    "calibrator": "auto, logistic or isotonic",
+    "rank_by": "order of the passages; logit is the raw cross-encoder order",
+    "calibrator": "how the confidence is mapped; auto chooses by cross-validation",
     "sufficiency_k": "sufficiency is P(one of the first k passages is right)",
     "seed": "seed of folds and draws",
 }
@@ -44,7 +45,7 @@ BANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, or 2 after a message about bad input."""
-    _quiet_libraries()
+    _prepare()
     options = _parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], None] = options.run
     try:
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _refuse(str(error))
     except KeyboardInterrupt:
-        print("\nrerank: interrupted; the same command goes on where it was", file=sys.stderr)
+        print("\nrerank: interrupted", file=sys.stderr)
         return 130
     return 0
 
@@ -68,8 +69,11 @@ def _refuse(message: str) -> int:
     return 2
 
 
-def _quiet_libraries() -> None:
-    """Hold back other libraries' chatter, unless the user's environment asks for it."""
+def _prepare() -> None:
+    """Print what a narrow terminal cannot show as "?"; hold back other libraries' chatter."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -161,7 +165,7 @@ def _calibrate(o: argparse.Namespace) -> None:
 
 
 def _evaluate(o: argparse.Namespace) -> None:
-    from rerank.calibrate import evaluate_model
+    from rerank.evaluate import evaluate_model
     from rerank.labelled_set import read_labelled_set
 
     labelled = read_labelled_set(o.dataset)
@@ -171,7 +175,9 @@ def _evaluate(o: argparse.Namespace) -> None:
         return
     print(f"{len(evaluation.right)} queries, {evaluation.right.mean():.1%} right", *notes, sep="\n")
     print()
-    print(f"{evaluation.orders_table()}\n\n{evaluation.table.table()}")
+    print(
+        evaluation.orders_table(), evaluation.table.table(), evaluation.events_table(), sep="\n\n"
+    )
 
 
 def _search(o: argparse.Namespace) -> None:
@@ -202,9 +208,9 @@ def _print_assessment(question: str, found: Assessment) -> None:
 def _rescore(o: argparse.Namespace) -> None:
     from rerank.assessor import CalibratedReranker
     from rerank.batch import rescore
-    from rerank.pipeline import ScoreCache
+    from rerank.workspace import score_cache
 
-    model = CalibratedReranker.load(o.model, cache=ScoreCache(o.work / "scores"))
+    model = CalibratedReranker.load(o.model, cache=score_cache(o.work))
     print(f"{o.out}: {rescore(model, o.queries, o.out)} predictions")
 
 
@@ -225,7 +231,8 @@ def _add_options(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
                 f"--{name.replace('_', '-')}",
                 type=type(default),
                 default=default,
-                metavar=type(default).__name__.upper(),
+                choices=CHOICES.get(name),
+                metavar=None if name in CHOICES else type(default).__name__.upper(),
                 help=f"{texts[name]} (default: {default})",
             )
 

@@ -6,7 +6,25 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import Stemmer
+
 from rerank.types import InputError
+
+CHOICES = {
+    "rank_by": ("relevance", "logit", "fused"),
+    "calibrator": ("auto", "logistic", "isotonic"),
+}
+LEAST = {  # the smallest value of each whole number that a run can use
+    "encoder_max_length": 16,
+    "max_length": 16,
+    "pool": 1,
+    "candidates": 1,
+    "rerank_depth": 1,
+    "rrf_k": 0,
+    "sufficiency_k": 2,
+    "folds": 2,
+    "seed": 0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +67,16 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""
-        for name in ("encoder_max_length", "max_length", "pool", "candidates", "rerank_depth"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} should be at least 1, got {getattr(self, name)}")
-        if self.rank_by not in ("relevance", "logit", "fused"):
-            raise InputError(f"rank_by should be relevance, logit or fused, got {self.rank_by!r}")
-        if self.calibrator not in ("auto", "logistic", "isotonic"):
-            raise InputError(
-                f"calibrator should be auto, logistic or isotonic, got {self.calibrator!r}"
-            )
-        if self.folds < 2 or self.sufficiency_k < 1:
-            raise InputError("folds should be at least 2 and sufficiency_k at least 1")
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise InputError(f"{name} should be a whole number from {least} up, got {value!r}")
+        if self.language != "none" and self.language not in Stemmer.algorithms():
+            known = ", ".join(sorted(Stemmer.algorithms()))
+            raise InputError(f"no stemmer for {self.language!r}; expected none or one of {known}")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name} should be one of {choices}, got {getattr(self, name)!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` gives an equal configuration back."""
@@ -79,5 +96,5 @@ class Config:
         try:
             thresholds = Thresholds(**kept.get("thresholds", {}))
             return cls(**{**kept, "thresholds": thresholds})
-        except TypeError as error:
+        except (TypeError, AttributeError) as error:
             raise InputError(f"the configuration cannot be read: {error}") from None

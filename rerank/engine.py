@@ -8,8 +8,10 @@ cannot depend on its neighbours. A model that does not export runs in torch, in 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 
 from rerank.models import ModelFiles, cache_folder
 from rerank.progress import progress
+from rerank.types import InputError
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +48,9 @@ class Tokenizer:
     """The fast tokenizer of a model folder, cutting at `max_length` tokens."""
 
     def __init__(self, folder: Path, *, max_length: int) -> None:
+        most = _positions(folder)
+        if max_length > most:
+            raise InputError(f"{folder.name} reads at most {most} tokens, got {max_length}")
         if (folder / "tokenizer.json").is_file():
             from tokenizers import Tokenizer as Fast
 
@@ -64,17 +70,33 @@ class Tokenizer:
         ]
 
 
+def _positions(folder: Path) -> int:
+    """How many tokens the model has positions for; no bound where its configuration says none."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return int(config["max_position_embeddings"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return sys.maxsize
+
+
 class Engine:
     """A model ready to run: `run` takes one sequence and gives one row."""
 
     def __init__(self, run: Callable[[Tokens], Row], *, workers: int | None = None) -> None:
         self._run = run
-        self._workers = workers or len(os.sched_getaffinity(0))
+        self._workers = workers or cores()
 
     def __call__(self, sequences: Sequence[Tokens]) -> NDArray[np.float32]:
         """Rows of shape (n, width), in the order of `sequences`; n >= 1."""
         with ThreadPoolExecutor(self._workers) as pool:
             return np.stack(list(pool.map(self._run, sequences)))
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def open_cross_encoder(files: ModelFiles) -> Engine:
@@ -163,7 +185,16 @@ def _export(module: Any, path: Path) -> None:
 
 def _torch_cross_encoder(folder: Path) -> Any:
     from sentence_transformers import CrossEncoder
+    from transformers import AutoModelForSequenceClassification
 
+    _, loaded = AutoModelForSequenceClassification.from_pretrained(
+        str(folder), output_loading_info=True, local_files_only=True
+    )
+    if loaded["missing_keys"]:
+        raise InputError(
+            f"{folder} is no cross-encoder: it lacks {sorted(loaded['missing_keys'])}, which would "
+            "be drawn at random; give a reranker, or train one with `rerank finetune`"
+        )
     return _wrap(CrossEncoder(str(folder), device="cpu", local_files_only=True), "scores")
 
 

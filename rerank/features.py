@@ -1,8 +1,8 @@
 """What a whole ranking says about its own top passage: the features of the confidence.
 
 Each is a named function of one ranking, best first, with one line of meaning and its formula.
-Every value is finite: a missing second passage counts as the lowest there is, a correlation of
-fewer than two or of constant values is 0. Nothing here knows of labels.
+Every value is finite: a lead over a second passage that does not exist is what its line says, a
+correlation of fewer than two or of constant values is 0. Nothing here knows of labels.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
+from calibration.maps import logit
 from rerank.evidence import EVIDENCE
 from rerank.types import Floats, Ranking
 
@@ -63,8 +64,7 @@ def mean_ranks(values: Floats) -> Floats:
 
 
 def _log_odds(p: Floats) -> Floats:
-    q = np.clip(p, 1e-6, 1 - 1e-6)
-    return np.log(q / (1 - q))
+    return logit(np.clip(p, 1e-6, 1 - 1e-6))
 
 
 def _second(values: Floats, lowest: float) -> float:
@@ -91,7 +91,7 @@ def top_relevance(r: Ranking) -> float:
 
 @feature
 def relevance_margin(r: Ranking) -> float:
-    """Lead in relevance over the second: log-odds of first - log-odds of second."""
+    """Lead in relevance over the second: difference of log-odds (to 1e-6 if there is none)."""
     ordered = np.sort(_log_odds(r.relevance))[::-1]
     return float(ordered[0]) - _second(ordered, float(_log_odds(np.zeros(1))[0]))
 
@@ -186,9 +186,11 @@ def winner_cosine_gap(r: Ranking) -> float:
 
 @feature
 def bm25_margin(r: Ranking) -> float:
-    """Lead in BM25 over the second: (score 1 - score 2) / score 1; 0 with no match."""
-    ordered = np.sort(r.candidates.bm25)[::-1]
-    return (float(ordered[0]) - _second(ordered, 0.0)) / max(float(ordered[0]), 1e-9)
+    """Lead in BM25 over the second: (score 1 - score 2) / score 1; 0 with no score above 0."""
+    ordered = np.sort(np.maximum(r.candidates.bm25, 0.0))[::-1]
+    return (
+        (float(ordered[0]) - _second(ordered, 0.0)) / float(ordered[0]) if ordered[0] > 0 else 0.0
+    )
 
 
 @feature
@@ -218,14 +220,20 @@ def winner_dense_rank(r: Ranking) -> float:
 
 @feature
 def bm25_nqc(r: Ranking) -> float:
-    """Peakedness of BM25: NQC, deviation of the top 20 scores / their mean (Shtok et al. 2012)."""
-    peak = np.sort(r.candidates.bm25)[::-1][:PEAK]
-    return float(peak.std() / max(float(peak.mean()), 1e-9))
+    """Peakedness of BM25: NQC (Shtok et al. 2012), deviation / mean of the top 20 scores.
+
+    Shtok divides by the score of the corpus as one document, which a bag of passages lacks.
+    """
+    peak = np.sort(np.maximum(r.candidates.bm25, 0.0))[::-1][:PEAK]
+    return float(peak.std() / peak.mean()) if peak[0] > 0 else 0.0
 
 
 @feature
 def bm25_wig(r: Ranking) -> float:
-    """Gain of BM25's top: WIG, (mean of top 5 - mean) / sqrt(words) (Zhou & Croft 2007)."""
+    """Gain of BM25's top: WIG (Zhou & Croft 2007), (mean of top 5 - mean) / sqrt(words).
+
+    The mean of the candidates stands for the score of the corpus.
+    """
     scores = np.sort(r.candidates.bm25)[::-1]
     return float((scores[:TOP].mean() - scores.mean()) / np.sqrt(_length(r.query.text)))
 
@@ -286,7 +294,7 @@ def diversity(r: Ranking) -> float:
 
 @feature
 def truncation(r: Ranking) -> float:
-    """Passages whose end the cross-encoder did not see: share of those read."""
+    """Pairs that the cross-encoder saw cut: share of those read."""
     return float(r.truncated[r.read].mean()) if r.read.any() else 0.0
 
 

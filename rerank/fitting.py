@@ -76,14 +76,14 @@ class Evaluation:
     table: Comparison
     confidences: dict[str, Floats]  # name of the way -> (n,)
     right: Labels  # (n,) 1 where the top passage is right
-    sufficiency: dict[str, float]  # of P(right among the first k): smECE, AUROC, base rate
+    events: dict[str, dict[str, float]]  # sufficiency, relevance -> base rate, Brier, smECE, AUROC
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
             "confidence": self.table.to_dict(),
-            "sufficiency": self.sufficiency,
+            "events": self.events,
             "orders": self.orders,
         }
 
@@ -94,17 +94,24 @@ class Evaluation:
         return pd.DataFrame([{"way": n, **r.to_dict()} for n, r in self.table.rows])
 
     def flat(self, way: str) -> dict[str, float]:
-        """Numbers for tracking: of one way of being confident, of sufficiency, of the orders."""
-        found: dict[str, float] = {}
+        """Numbers for tracking: of one way of being confident, of other events, of the orders."""
+        found: dict[str, float | None] = {}
         for key, value in self.table[way].to_dict().items():
             if isinstance(value, list):
                 found |= {f"{key}_low": value[0], f"{key}_high": value[1]}
-            elif value is not None:
-                found[key] = float(value)
-        found |= {f"sufficiency_{key}": value for key, value in self.sufficiency.items()}
-        for name, values in self.orders.items():
+            else:
+                found[key] = value
+        for name, values in (self.events | self.orders).items():
             found |= {f"{name}_{key}": value for key, value in values.items()}
-        return found
+        return {key: float(value) for key, value in found.items() if value is not None}
+
+    def events_table(self) -> str:
+        """A text table of the probabilities beside the confidence."""
+        lines = [f"{'event':<36}{'share':>7}{'AUROC':>8}{'Brier':>8}{'smECE':>8}"]
+        for name, v in self.events.items():
+            numbers = (v[key] for key in ("base_rate", "auroc", "brier", "smece"))
+            lines.append(f"{name:<36}" + "".join(f"{x:>8.3f}" for x in numbers).replace(" ", "", 1))
+        return "\n".join(lines)
 
     def orders_table(self) -> str:
         """A text table of the orders: each against the fused first stage, with its interval."""
@@ -178,10 +185,8 @@ def fit_relevance(rankings: Sequence[Ranking], labelled: LabelledSet) -> Logisti
     if not filled:
         raise InputError("no query brought back a passage; is the corpus the one of the queries?")
     X = np.concatenate([r.evidence for r in filled])
-    y = np.concatenate(
-        [np.isin(r.doc_ids, list(labelled.relevant(r.query.query_id))) for r in filled]
-    )
-    return fit_logistic(X, y.astype(np.int64), C=RELEVANCE_C)
+    y = np.concatenate([passage_labels(r, labelled) for r in filled])
+    return fit_logistic(X, y, C=RELEVANCE_C)
 
 
 def evaluate(
@@ -212,26 +217,47 @@ def evaluate(
         confidences,
         right,
         {
-            "k": float(config.sufficiency_k),
-            "base_rate": float(first_k.mean()),
-            "smece": metrics.smece(first_k, sufficient),
-            "brier": metrics.brier(first_k, sufficient),
+            f"sufficiency: one of the first {config.sufficiency_k}": _event(first_k, sufficient),
+            "relevance: each passage": _event(
+                np.concatenate([passage_labels(r, labelled) for r in ordered]),
+                np.concatenate([r.relevance for r in ordered]),
+            ),
         },
         _orders(rankings, labelled, calibrators.relevance),
     )
+
+
+def _event(y: Labels, p: Floats) -> dict[str, float]:
+    """How well probabilities p (n,) tell an event y (n,)."""
+    if not len(y):
+        return dict.fromkeys(("base_rate", "auroc", "brier", "smece"), 0.0)
+    area = metrics.auroc(y, p)
+    return {
+        "base_rate": float(y.mean()),
+        "auroc": 0.5 if np.isnan(area) else area,
+        "brier": metrics.brier(y, p),
+        "smece": metrics.smece(y, p),
+    }
+
+
+def passage_labels(ranking: Ranking, labelled: LabelledSet) -> Labels:
+    """1 where a passage of the ranking is right, shape (n,)."""
+    right = labelled.relevant(ranking.query.query_id)
+    return np.array([d in right for d in ranking.doc_ids], dtype=np.int64)
 
 
 def _orders(
     rankings: Sequence[Ranking], labelled: LabelledSet, relevance: LogisticMap
 ) -> dict[str, dict[str, float]]:
     qrels = [labelled.qrels.get(r.query.query_id, {}) for r in rankings]
+    groups = [labelled.group(r.query.query_id) for r, q in zip(rankings, qrels, strict=True) if q]
     measured = {
         name: order_quality([order(r, relevance, rank_by=name).doc_ids for r in rankings], qrels)
         for name in ("fused", "logit", "relevance")
     }
     found = {}
     for name, quality in measured.items():
-        gain, low, high = paired_bootstrap(quality.ndcg10, measured["fused"].ndcg10)
+        gain, low, high = paired_bootstrap(quality.ndcg10, measured["fused"].ndcg10, groups)
         found[name] = {
             "hit1": float(quality.hit1.mean()),
             "mrr10": float(quality.mrr10.mean()) if len(quality.mrr10) else 0.0,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from calibration.maps import sigmoid
 from rerank.features import diversity, stage_correlation
 from rerank.types import Floats, Ranking
 
@@ -42,7 +43,7 @@ def seven_metric_score(r: Ranking) -> float:
     rank correlation + 0.10 (1 - 2 x deviation) + 0.05 `graph_support` metadata of the best + 0.05
     (1 - diversity); each clipped to [0, 1].
     """
-    scores = np.sort(_sigmoid(r.logits[:RESULTS]))[::-1]
+    scores = np.sort(sigmoid(r.logits[:RESULTS]))[::-1]
     gap = float(scores[0] - scores[1]) if len(scores) > 1 else 0.0
     return _unit(
         0.30 * float(scores[0])
@@ -68,7 +69,7 @@ def coverage_score(r: Ranking) -> float:
 def top_logit_sigmoid(r: Ranking) -> float:
     """The sigmoid of the best logit: what cross-encoders return as their "score"."""
     logits = r.logits[r.read] if r.read.any() else r.logits
-    return float(_sigmoid(np.array([logits.max()]))[0])
+    return float(sigmoid(np.array([logits.max()]))[0])
 
 
 HEURISTICS: dict[str, Heuristic] = {
@@ -93,7 +94,3 @@ def _number(value: object) -> float:
 
 def _unit(value: float) -> float:
     return min(1.0, max(0.0, value))
-
-
-def _sigmoid(x: Floats) -> Floats:
-    return 1.0 / (1.0 + np.exp(-np.clip(x, -60, 60)))

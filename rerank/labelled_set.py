@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rerank.text import query_hash
 from rerank.types import InputError, Passage, Query
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
@@ -43,13 +44,21 @@ class LabelledSet:
         """The label that keeps rephrasings of one question on one side of every split.
 
         `metadata.group` where present; else the set of right passages, so that two queries with
-        the same answers stay together; else the query itself.
+        the same answers stay together; else the words of the query.
         """
         given = self.queries[query_id].metadata.get("group")
         if given is not None:
             return f"group:{given}"
         right = sorted(self.qrels.get(query_id, ()))
-        return "right:" + "\x1f".join(right) if right else f"query:{query_id}"
+        return "right:" + "\x1f".join(right) if right else self._words(query_id)
+
+    def same_question(self, query_id: str) -> str:
+        """What marks a query as asked twice, whatever its labels: its given group, or its words."""
+        given = self.queries[query_id].metadata.get("group")
+        return f"group:{given}" if given is not None else self._words(query_id)
+
+    def _words(self, query_id: str) -> str:
+        return f"query:{query_hash(self.queries[query_id].text)}"
 
     def digest(self) -> str:
         """sha256 over all content in a fixed order: the same set, the same digest."""
@@ -119,7 +128,12 @@ class _Problems:
         shown = "\n  ".join(self.found[:SHOWN_PROBLEMS])
         more = len(self.found) - SHOWN_PROBLEMS
         rest = f"\n  ... and {more} more" if more > 0 else ""
-        raise InputError(f"{what}: {len(self.found)} bad lines; mend them:\n  {shown}{rest}")
+        lines = (
+            "1 bad line; mend it"
+            if len(self.found) == 1
+            else f"{len(self.found)} bad lines; mend them"
+        )
+        raise InputError(f"{what}: {lines}:\n  {shown}{rest}")
 
 
 def read_text(path: Path) -> str:
@@ -277,7 +291,7 @@ def read_labelled_set(folder: Path) -> LabelledSet:
     names = {p.stem for p in folder.glob("qrels/*.tsv")} | {
         p.stem for p in folder.glob("splits/*.txt")
     }
-    if not names:
+    if not any(folder.glob("qrels/*.tsv")):
         raise InputError(f"{folder}: no qrels/<split>.tsv; expected at least one split")
     qrels: dict[str, Mapping[str, float]] = {}
     splits: dict[str, tuple[str, ...]] = {}

@@ -39,9 +39,11 @@ class ScoreCache:
     def get(self, key: str, score: Callable[[], Scores]) -> Scores:
         """The kept scores of `key`, or those of `score()`, which are then kept."""
         path = self.folder / f"{key}.json"
-        if path.exists():
+        try:
             kept = json.loads(path.read_text(encoding="utf-8"))
             return np.array(kept["logits"]), np.array(kept["truncated"], dtype=np.bool_)
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # not there, or not whole: score again
         logits, truncated = score()
         self.folder.mkdir(parents=True, exist_ok=True)
         kept = {"logits": logits.tolist(), "truncated": truncated.tolist()}

@@ -1,4 +1,7 @@
-"""Who is fitted on and who is reported on: queries split by group, before anything is computed."""
+"""Who is fitted on and who is reported on: queries split by group, before anything is computed.
+
+Nobody is left out for what their labels say: that would tilt the share of answerable queries.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,13 @@ LEAST_QUERIES = 30  # to fit on; below it no map is worth having
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which queries a run fits on and which it reports on; the two share no group."""
+    """Which queries a run fits on and which it reports on; no question is in both."""
 
     fit: tuple[str, ...]
     report: tuple[str, ...]
     report_split: str
-    seen_by_reranker: int  # left out, because the cross-encoder was trained on them
+    seen_by_reranker: int  # left out: the cross-encoder was trained on them or on their split
+    asked_twice: int  # left out of fitting: a reported query is the same question
 
     def counts(self) -> dict[str, int | str]:
         """The plan in numbers."""
@@ -30,6 +34,7 @@ class Plan:
             "report": len(self.report),
             "report_split": self.report_split,
             "left_out_seen_by_reranker": self.seen_by_reranker,
+            "left_out_asked_twice": self.asked_twice,
         }
 
 
@@ -38,37 +43,48 @@ def plan(
 ) -> Plan:
     """Decide who is fitted on and who is reported on.
 
-    Reported on: `test`, else `dev`, else a held-out part of the groups. Fitted on: every other
-    query that shares no group with those. `max_queries` bounds each of the two, drawn by group.
+    Reported on: `test`, else `dev`, else a held-out part of the groups. Fitted on: the other
+    splits, less the questions that a reported query asks too. A split that the cross-encoder was
+    trained on is left out whole, since its other queries ask about the same passages; where
+    nothing else is left to fit on, only the queries themselves are. `max_queries` bounds each of
+    the two, drawn by group.
 
     Raises:
-        InputError: too few queries are left to fit or to report on.
+        InputError: too few queries, or groups of them, are left to fit or to report on.
     """
-    kept: dict[str, list[str]] = {}
-    seen = 0
-    for split, ids in labelled.splits.items():
-        fresh = unseen(labelled, ids, trained_on)
-        seen += len(ids) - len(fresh)
-        kept[split] = fresh
-    named = next((s for s in ("test", "dev") if kept.get(s) and len(kept) > 1), None)
+    if max_queries is not None and max_queries < LEAST_QUERIES:
+        raise InputError(f"at most {max_queries} queries: expected at least {LEAST_QUERIES}")
+    fresh = {split: unseen(labelled, ids, trained_on) for split, ids in labelled.splits.items()}
+    named = next((s for s in ("test", "dev") if fresh.get(s) and len(fresh) > 1), None)
+    others = [split for split in fresh if split != named]
+    clean = [split for split in others if len(fresh[split]) == len(labelled.splits[split])]
+    if sum(len(fresh[split]) for split in clean) < LEAST_QUERIES:
+        clean = others
+    rest = [i for split in clean for i in fresh[split]]
     if named:
-        report = kept[named]
-        held = {labelled.group(i) for i in report}
+        report = fresh[named]
+        reported = {labelled.same_question(i) for i in report}
+        fit = [i for i in rest if labelled.same_question(i) not in reported]
     else:
-        groups = sorted({labelled.group(i) for ids in kept.values() for i in ids})
+        groups = sorted({labelled.group(i) for i in rest})
         random.Random(seed).shuffle(groups)
         held = set(groups[: max(1, round(REPORT_SHARE * len(groups)))])
-        report = [i for ids in kept.values() for i in ids if labelled.group(i) in held]
-    rest = [i for split, ids in kept.items() if split != named for i in ids]
-    fit = [i for i in rest if labelled.group(i) not in held]
+        report = [i for i in rest if labelled.group(i) in held]
+        fit = [i for i in rest if labelled.group(i) not in held]
+    whole = sum(len(ids) for ids in labelled.splits.values())
+    asked_twice = len(rest) - len(fit) - (0 if named else len(report))
+    seen = whole - len(rest) - (len(report) if named else 0)
     fit, report = (_at_most(labelled, ids, max_queries, seed) for ids in (fit, report))
     if len(fit) < LEAST_QUERIES or not report:
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {len(report)} to report on, of "
-            f"{len(labelled.queries)} ({seen} left out because the cross-encoder was trained on "
-            f"them); expected at least {LEAST_QUERIES} to fit on; label more queries"
+            f"{whole} ({seen} left out because the cross-encoder was trained on them, "
+            f"{asked_twice} because a reported query is the same); expected at least "
+            f"{LEAST_QUERIES} to fit on; label more queries"
         )
-    return Plan(tuple(fit), tuple(report), named or "held out", seen)
+    if len({labelled.group(i) for i in fit}) < 2:
+        raise InputError(f"{labelled.name}: all queries to fit on are one group; expected several")
+    return Plan(tuple(fit), tuple(report), named or "held out", seen, asked_twice)
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:
@@ -77,7 +93,7 @@ def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]
 
 
 def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int) -> list[str]:
-    """At most `limit` of the ids, whole groups in drawn order, in their old order."""
+    """At most `limit` of the ids, drawn group by group (the last one cut), in their old order."""
     if limit is None or len(ids) <= limit:
         return ids
     by_group: dict[str, list[str]] = {}

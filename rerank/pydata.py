@@ -118,8 +118,13 @@ def build(name: str, out: Path) -> dict[str, Any]:
     versions, and None where it was made with others.
 
     Raises:
-        InputError: there is no bundled set of that name.
+        InputError: there is no bundled set of that name, or `out` holds something else.
     """
+    path = out / "manifest.json"
+    if not path.exists() and (out / "corpus.jsonl").exists():
+        raise InputError(f"{out}: holds a labelled set that is not {name}; give another folder")
+    if path.exists() and json.loads(path.read_text(encoding="utf-8")).get("name") != name:
+        raise InputError(f"{out}: its manifest is not that of {name}; give another folder")
     if name == "pydata":
         labelled = build_pydata()
         write_labelled_set(labelled, out)
@@ -128,7 +133,6 @@ def build(name: str, out: Path) -> dict[str, Any]:
     else:
         raise InputError(f"no bundled set {name!r}; expected pydata or pydata_questions")
     made = manifest(labelled)
-    path = out / "manifest.json"
     if not path.exists():
         path.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
     known = json.loads(path.read_text(encoding="utf-8"))

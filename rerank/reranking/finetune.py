@@ -7,6 +7,7 @@ at random. It knows nothing of calibration.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -64,8 +65,10 @@ def mine(
     """One `Example` a query of `split` (at most `limit`, drawn at random), in drawn order.
 
     Raises:
-        InputError: the set has no such split.
+        InputError: the set has no such split, or `limit` is below 1.
     """
+    if limit is not None and limit < 1:
+        raise InputError(f"{labelled.name}: expected at least 1 query, got {limit}")
     if split not in labelled.splits:
         raise InputError(f"{labelled.name} has no split {split!r}; it has {list(labelled.splits)}")
     draw = random.Random(f"{config.seed}:{labelled.name}:{split}")
@@ -199,9 +202,24 @@ def run(sources: Sequence[Source], out: Path, config: FinetuneConfig) -> Mapping
                 "queries": len(mined),
             }
         )
+    _claim(out, examples, config)
     report = finetune(examples, resolve(config.base), out, config)
     seen = sorted({query_hash(e.query) for e in examples})
     write_file(out / "model" / TRAINED_ON, "\n".join(seen) + "\n")
     whole = {**report, "sets": sets}
     write_file(out / "finetune.json", json.dumps(whole, indent=2) + "\n")
     return whole
+
+
+def _claim(out: Path, examples: Sequence[Example], config: FinetuneConfig) -> None:
+    """Mark `out` as the place of this very run, so that no other resumes from its checkpoints.
+
+    Raises:
+        InputError: `out` holds another run.
+    """
+    whole = json.dumps([asdict(config), [asdict(e) for e in examples]], sort_keys=True)
+    key = hashlib.sha256(whole.encode()).hexdigest()
+    path = out / "run.txt"
+    if (out / "checkpoints").is_dir() and (not path.is_file() or path.read_text() != key):
+        raise InputError(f"{out} holds a run on other data or settings; give another folder")
+    write_file(path, key)

@@ -22,6 +22,7 @@ from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.text import words
 from rerank.types import Candidates, InputError, Ints, Passage, Query
 
+INDEX_KIND = "an index"
 KEPT_PASSAGES = 8192  # in memory, because many queries bring back the same ones
 
 
@@ -106,7 +107,7 @@ def build_index(
             },
         }
 
-    write_folder(folder, fill, overwrite=overwrite)
+    write_folder(folder, fill, overwrite=overwrite, kind=INDEX_KIND)
     return Index(folder)
 
 

@@ -9,7 +9,6 @@ Ways are interleaved, round by round, on the same real pairs, and each round's r
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ import torch
 from sentence_transformers import CrossEncoder as Reference
 
 from rerank.config import Config
-from rerank.engine import Engine, Tokenizer, open_cross_encoder
+from rerank.engine import Engine, Tokenizer, cores, open_cross_encoder
 from rerank.labelled_set import read_labelled_set
 from rerank.models import resolve
 
@@ -44,7 +43,7 @@ def ways(reranker: str, max_length: int) -> dict[str, Way]:
         "predict, batches of 32": predict(32),
         "predict, batches of 8": predict(8),
         "engine, one worker": lambda pairs: alone(tokenizer(pairs))[:, 0],
-        f"engine, {len(os.sched_getaffinity(0))} workers": lambda p: engine(tokenizer(p))[:, 0],
+        f"engine, {cores()} workers": lambda p: engine(tokenizer(p))[:, 0],
     }
 
 

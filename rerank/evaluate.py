@@ -1,0 +1,46 @@
+"""Measure a calibrated model on a split of a labelled set, and say what flatters the figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rerank.assessor import CalibratedReranker
+from rerank.fitting import Evaluation, evaluate
+from rerank.labelled_set import LabelledSet
+from rerank.models import trained_on
+from rerank.plan import unseen
+from rerank.types import InputError
+from rerank.workspace import open_pipeline, score_cache
+
+
+def evaluate_model(
+    folder: Path, labelled: LabelledSet, split: str, *, work: Path
+) -> tuple[Evaluation, tuple[str, ...]]:
+    """Measure a model on a split, on the set's own corpus; and what flatters the figures, if any.
+
+    Where the corpus is another than the model's, it is indexed under `work`. Queries that the
+    cross-encoder was trained on are left out.
+
+    Raises:
+        InputError: not a model folder, no such split, or no query left in it.
+    """
+    if split not in labelled.splits:
+        raise InputError(f"{labelled.name} has no split {split!r}; it has {list(labelled.splits)}")
+    model = CalibratedReranker.load(folder, cache=score_cache(work))
+    config, calibrators = model.pipeline.config, model.calibrators
+    pipeline = model.pipeline
+    if labelled.corpus_digest() != model.manifest["corpus_digest"]:
+        pipeline = open_pipeline(labelled, config, work)
+    ids = unseen(labelled, labelled.splits[split], trained_on(pipeline.reranker.files))
+    if not ids:
+        raise InputError(f"{labelled.name}: the cross-encoder was trained on all of {split!r}")
+    notes = []
+    if len(ids) < len(labelled.splits[split]):
+        gone = len(labelled.splits[split]) - len(ids)
+        notes.append(f"Left out: {gone} queries that the cross-encoder was trained on.")
+    same_set = labelled.name == model.manifest["dataset"]["name"]
+    if same_set and split != model.manifest["queries"]["report_split"]:
+        notes.append("WARNING: the model was fitted on queries of this split; it will look better.")
+    rankings = pipeline.rank([labelled.queries[i] for i in ids], label="reranking queries")
+    way = {"calibrated": calibrators.confidence}
+    return evaluate(rankings, labelled, calibrators, way, config), tuple(notes)
