@@ -104,7 +104,10 @@ class LogisticMap:
     high: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("coef", "mean", "scale", *(("low", "high") if self.low or self.high else ())):
+        for name in ("low", "high"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        bounds = ("low", "high") if self.low or self.high else ()
+        for name in ("coef", "mean", "scale", *bounds):
             object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         object.__setattr__(self, "intercept", _numbers("intercept", [self.intercept])[0])
         lengths = (len(self.coef), len(self.mean), len(self.scale))

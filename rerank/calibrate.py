@@ -176,8 +176,8 @@ def report_text(
         f"{evaluation.orders_table()}\n\n{evaluation.table.table()}\n\n"
         "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE:\n"
         "error of the probabilities, lower is better; an exactly calibrated confidence would show\n"
-        f"a smECE of up to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g},\n"
-        "that share or more should be right; the lower bound takes the queries as independent.\n\n"
+        f"smECE up to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, that\n"
+        "share or more should be right; the lower bound takes queries as independent.\n\n"
         f"{evaluation.events_table()}\n"
     )
 
