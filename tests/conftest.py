@@ -9,9 +9,10 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections import deque
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +22,25 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
-from rerank.calibrate import Outcome, calibrate, open_index
+from rerank import fitting
+from rerank.calibrate import Outcome, calibrate
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.labelled_set import LabelledSet, write_labelled_set
-from rerank.models import resolve
-from rerank.pipeline import Pipeline, ScoreCache
+from rerank.models import resolve, trained_on
+from rerank.pipeline import CHUNK, Pipeline, ScoreCache
+from rerank.plan import Plan, plan
 from rerank.pydata import build_pydata
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.retrieval.index import Index
 from rerank.types import Candidates, Passage, Query, Ranking
+from rerank.workspace import open_index
 
-CONFIG = Config(rerank_depth=2, candidates=10, pool=30, max_length=128, encoder_max_length=64)
+CONFIG = Config(
+    rerank_depth=2, candidates=10, pool=30, max_length=128, encoder_max_length=64, folds=2
+)
 PASSAGES = 250
-FIT_QUERIES, REPORT_QUERIES = 60, 30
+FIT_QUERIES, REPORT_QUERIES = CHUNK, 30  # so that the two halves of a run are two chunks
 UNANSWERABLE = 0.2  # share of the small set's queries
 
 BLOCK = """
@@ -57,7 +63,27 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def run_python(code: str, *, blocked: Sequence[str] = ()) -> str:
+@pytest.fixture(scope="session")
+def config() -> Config:
+    """The configuration of the session's run: as the default, but cheap."""
+    return CONFIG
+
+
+@pytest.fixture(scope="session")
+def run_python() -> Callable[..., str]:
+    """A runner of Python code in a process of its own; see `_run_python`."""
+    return _run_python
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_draws() -> Iterator[None]:
+    """Bootstrap intervals from 40 resamples and not 500: no test here looks at their ends."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "comparison", partial(fitting.comparison, draws=40))
+        yield
+
+
+def _run_python(code: str, *, blocked: Sequence[str] = ()) -> str:
     """Standard output of `code` in a process of its own, in which `blocked` cannot be imported."""
     whole = BLOCK.format(blocked=set(blocked)) + code if blocked else code
     done = subprocess.run(
@@ -71,9 +97,18 @@ def run_python(code: str, *, blocked: Sequence[str] = ()) -> str:
 
 
 @pytest.fixture(scope="session")
-def pydata() -> LabelledSet:
-    """The bundled set as this machine's packages give it."""
-    return build_pydata()
+def built() -> tuple[LabelledSet, tuple[str, ...]]:
+    """The bundled set as this machine's packages give it, and the warnings that came with it."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        labelled = build_pydata()
+    return labelled, tuple(str(w.message) for w in heard)
+
+
+@pytest.fixture(scope="session")
+def pydata(built: tuple[LabelledSet, tuple[str, ...]]) -> LabelledSet:
+    """The bundled set."""
+    return built[0]
 
 
 @pytest.fixture(scope="session")
@@ -146,11 +181,13 @@ class Run:
     """A finished calibration of the small set."""
 
     outcome: Outcome
+    plan: Plan
     work: Path
     interrupted: Interrupted
 
     @property
     def folder(self) -> Path:
+        """The model folder."""
         return self.outcome.folder
 
 
@@ -191,7 +228,9 @@ def run(small: LabelledSet, index: Index, work: Path) -> Run:
         first = sum(counted)
         patch.setattr(CrossEncoder, "score", counting)
         outcome = calibrate(small, out, CONFIG, work=work)
-    return Run(outcome, work, Interrupted(left, first, sum(counted) - first))
+    reranker = resolve(CONFIG.reranker)
+    planned = plan(small, trained_on=trained_on(reranker), max_queries=None, seed=CONFIG.seed)
+    return Run(outcome, planned, work, Interrupted(left, first, sum(counted) - first))
 
 
 @pytest.fixture(scope="session")
@@ -203,7 +242,7 @@ def pipeline(index: Index, work: Path) -> Pipeline:
 @pytest.fixture(scope="session")
 def rankings(run: Run, small: LabelledSet, pipeline: Pipeline) -> dict[str, Ranking]:
     """Every query's ranking in fused order, by query id, in the order of the run."""
-    ids = (*run.outcome.plan.fit, *run.outcome.plan.report)
+    ids = (*run.plan.fit, *run.plan.report)
     return dict(zip(ids, pipeline.rank([small.queries[i] for i in ids]), strict=True))
 
 
@@ -232,7 +271,13 @@ def other_reranker(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
 # --- rankings by hand -------------------------------------------------------------------------
 
 
-def ranking(
+@pytest.fixture(scope="session")
+def by_hand() -> Callable[..., Ranking]:
+    """A maker of rankings from numbers; see `_ranking`."""
+    return _ranking
+
+
+def _ranking(
     *,
     query: str = "fill missing values",
     texts: Sequence[str] = (),
@@ -287,7 +332,13 @@ def ranking(
     )
 
 
-def relabelled(labelled: LabelledSet, rename: Callable[[str], str]) -> LabelledSet:
+@pytest.fixture(scope="session")
+def relabelled() -> Callable[[LabelledSet, Callable[[str], str]], LabelledSet]:
+    """A maker of the same set under other ids."""
+    return _relabelled
+
+
+def _relabelled(labelled: LabelledSet, rename: Callable[[str], str]) -> LabelledSet:
     """The same set under other passage and query ids."""
     return LabelledSet(
         {rename(d): replace(p, doc_id=rename(d)) for d, p in labelled.corpus.items()},
@@ -299,8 +350,3 @@ def relabelled(labelled: LabelledSet, rename: Callable[[str], str]) -> LabelledS
         {split: tuple(rename(q) for q in ids) for split, ids in labelled.splits.items()},
         labelled.name,
     )
-
-
-def exhaust(items: Iterator[Any]) -> None:
-    """Run an iterator to its end."""
-    deque(items, maxlen=0)

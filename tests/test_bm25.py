@@ -25,15 +25,11 @@ def asked(small: LabelledSet) -> list[list[str]]:
     return [words(q.text) for q in small.queries.values()]
 
 
-def test_scores_are_those_of_rank_bm25(
-    documents: list[list[str]], asked: list[list[str]]
-) -> None:
+def test_scores_are_those_of_rank_bm25(documents: list[list[str]], asked: list[list[str]]) -> None:
     """Every passage's score for every real query is BM25Okapi's, to 1e-9."""
     ours, oracle = BM25.build(documents), BM25Okapi(documents)
     for query in asked:
-        np.testing.assert_allclose(
-            ours.scores(query), oracle.get_scores(query), rtol=0, atol=1e-9
-        )
+        np.testing.assert_allclose(ours.scores(query), oracle.get_scores(query), rtol=0, atol=1e-9)
 
 
 def test_weights_are_the_idf_of_rank_bm25(documents: list[list[str]]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from rank_bm25 import BM25Okapi
 
 from calibration.store import StoreError, verify_folder
+from rerank.config import Config
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve
 from rerank.pipeline import Pipeline
@@ -18,7 +19,6 @@ from rerank.retrieval.dense import Encoder, cosines
 from rerank.retrieval.index import Index, build_index
 from rerank.text import words
 from rerank.types import InputError, Passage, Query
-XX
 
 FEW = 12
 
@@ -53,16 +53,16 @@ def test_passages_are_read_back_from_disk(made: Index, few: list[Passage]) -> No
     assert [made.passage(i) for i in range(len(few))] == few
 
 
-def test_vectors_are_those_of_sentence_transformers(index: Index, small: LabelledSet) -> None:
+def test_vectors_are_those_of_sentence_transformers(index: Index, config: Config) -> None:
     """Passages lie in the index as SentenceTransformer.encode gives them, normalised, to 1e-5."""
     from sentence_transformers import SentenceTransformer
 
     oracle = SentenceTransformer(str(resolve("minilm").folder), device="cpu")
-    oracle.max_seq_length = CONFIG.encoder_max_length
-    rows = range(0, len(index), 6)
+    oracle.max_seq_length = config.encoder_max_length
+    rows = list(range(0, len(index), 6))
     texts = [index.passage(i).full_text for i in rows]
     expected = oracle.encode(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(index.vectors[list(rows)], expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(index.vectors[rows], expected, rtol=0, atol=1e-5)
 
 
 def test_candidates_carry_exact_scores_of_both_stages(
@@ -89,9 +89,8 @@ def test_candidates_are_the_fusion_of_two_exact_rankings(
         c = index.candidates(query, vector, pool=5, count=10, rrf_k=60)
         lexical = index.bm25.scores(words(query.text))
         dense = cosines(index.vectors, vector)
-        by_bm25 = [i for i in sorted(range(len(index)), key=lambda i: -lexical[i])[:5]]
-        by_bm25 = [i for i in by_bm25 if lexical[i] > 0]
-        by_dense = sorted(range(len(index)), key=lambda i: -dense[i])[:5]
+        by_bm25 = [i for i in _best(lexical, 5) if lexical[i] > 0]
+        by_dense = _best(dense, 5)
         assert set(c.rows.tolist()) == set(by_bm25) | set(by_dense)
         for k, row in enumerate(c.rows.tolist()):
             first = by_bm25.index(row) + 1 if row in by_bm25 else None
@@ -101,6 +100,10 @@ def test_candidates_are_the_fusion_of_two_exact_rankings(
             expected = sum(1 / (60 + r) for r in (first, second) if r)
             assert c.fused[k] == pytest.approx(expected, abs=1e-15)
         assert (np.diff(c.fused) <= 0).all()
+
+
+def _best(scores: np.ndarray, count: int) -> list[int]:
+    return sorted(range(len(scores)), key=lambda i: -scores[i])[:count]
 
 
 def test_a_query_without_a_known_word_has_dense_candidates_only(
@@ -126,6 +129,9 @@ def test_an_index_is_the_same_when_opened_again(made: Index, encoder: Encoder) -
     """A second open index gives the same candidates, and the folder matches its hashes."""
     verify_folder(made.folder)
     again = Index(made.folder)
+    assert [again.passage(i) for i in range(len(again))] == [
+        made.passage(i) for i in range(len(made))
+    ]
     one, other = (found(i, encoder, "missing values") for i in (made, again))
     for name in ("rows", "bm25", "dense", "fused", "bm25_rank", "dense_rank"):
         assert np.array_equal(getattr(one, name), getattr(other, name))
@@ -145,7 +151,7 @@ def test_the_manifest_names_the_encoder(made: Index, encoder: Encoder) -> None:
 def test_an_index_made_with_another_cut_is_refused(made: Index) -> None:
     """A pipeline that encodes at another length than the index refuses it, naming both."""
     with pytest.raises(InputError, match=r"64 tokens.*128 tokens.*build the index again"):
-        Pipeline(made, type(CONFIG)(encoder_max_length=128))
+        Pipeline(made, Config(encoder_max_length=128))
 
 
 def test_an_empty_corpus_is_refused(tmp_path: Path, encoder: Encoder) -> None:

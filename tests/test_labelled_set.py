@@ -282,16 +282,15 @@ def test_metadata_that_is_no_text_is_refused_or_carried(tmp_path: Path) -> None:
 
 # --- any bytes --------------------------------------------------------------------------------
 
-FRAGMENTS = st.sampled_from(
-    [b'{"_id": "d1", "text": "a"}', b'{"_id": "q1"', b"\n", b"\t", b"q1\td1\t1", b"q1", b"d1"]
-    + [b"\r", b"\xff", b"\xef\xbb\xbf", b"NaN", b"1e400", b"null", b"\\ud800", b"\x00", b'"']
+FRAGMENTS = st.one_of(
+    st.sampled_from([b'{"_id": "d1", "text": "a"}', b'{"_id": "q1"', b"q1\td1\t1", b"q1", b"d1"]),
+    st.sampled_from([b"NaN", b"1e400", b"null", b"\\ud800", b'"', b"\n", b"\t", b"\r", b"\x00"]),
+    st.sampled_from([b"\xff", b"\xef\xbb\xbf"]),
 )
 ANY_BYTES = st.one_of(st.binary(max_size=60), st.lists(FRAGMENTS, max_size=8).map(b"".join))
 
 
-@settings(
-    max_examples=120, deadline=None
-)
+@settings(max_examples=120, deadline=None)
 @given(
     name=st.sampled_from(["corpus.jsonl", "queries.jsonl", "qrels/test.tsv", "splits/test.txt"]),
     content=ANY_BYTES,
@@ -306,11 +305,10 @@ def test_any_bytes_load_or_are_refused(
     path.write_bytes(path.read_bytes() + content if append else content)
     try:
         labelled = read_labelled_set(folder)
-    except InputError as error:
-        assert str(folder) in str(error)
-    else:
-        assert labelled.corpus
-        assert any(labelled.splits.values())
+    except InputError:
+        return
+    assert labelled.corpus
+    assert any(labelled.splits.values())
 
 
 # --- write, then read -------------------------------------------------------------------------
@@ -443,17 +441,18 @@ def test_the_digest_sees_every_change(tmp_path: Path, what: str) -> None:
 
 
 def test_a_group_is_given_or_follows_from_the_answers() -> None:
-    """`metadata.group` wins; else queries with the same right passages share a group."""
+    """`metadata.group` wins; else the same right passages, else the same words, make a group."""
     labelled = LabelledSet(
         {d: Passage(d, "", d) for d in "ab"},
         {
             "g1": Query("g1", "x", {"group": 0}),
             "g2": Query("g2", "x", {"group": 0}),
-            "same": Query("same", "x"),
-            "too": Query("too", "x"),
-            "other": Query("other", "x"),
-            "none": Query("none", "x"),
-            "nothing": Query("nothing", "x"),
+            "same": Query("same", "one"),
+            "too": Query("too", "two"),
+            "other": Query("other", "three"),
+            "none": Query("none", "four"),
+            "again": Query("again", " FOUR"),
+            "nothing": Query("nothing", "five"),
         },
         {
             "g1": {"a": 1.0},
@@ -467,4 +466,5 @@ def test_a_group_is_given_or_follows_from_the_answers() -> None:
     group = labelled.group
     assert group("g1") == group("g2")
     assert group("same") == group("too")
+    assert group("none") == group("again")
     assert len({group(q) for q in ("g1", "same", "other", "none", "nothing")}) == 5
