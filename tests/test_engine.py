@@ -1,0 +1,171 @@
+"""The engine and the cross-encoder: the numbers of sentence-transformers, whatever the batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank import engine
+from rerank.engine import Engine, Tokenizer, Tokens, open_bi_encoder
+from rerank.labelled_set import LabelledSet
+from rerank.models import cache_folder, resolve
+from rerank.pipeline import Pipeline
+from rerank.reranking.cross_encoder import CrossEncoder
+from rerank.types import InputError
+
+LENGTH = 96  # of the pairs below, some are longer
+
+
+@pytest.fixture(scope="module")
+def pairs(small: LabelledSet) -> list[tuple[str, str]]:
+    """Real questions with real passages: short, long, and cut."""
+    passages = sorted(small.corpus.values(), key=lambda p: len(p.text))
+    chosen = [*passages[:4], *passages[120:124], *passages[-2:]]
+    queries = list(small.queries.values())
+    return [(q.text, p.full_text) for q, p in zip(queries, chosen, strict=False)]
+
+
+@pytest.fixture(scope="module")
+def reranker(run: object) -> CrossEncoder:
+    """The bundled cross-encoder, its graph exported by the session's run."""
+    return CrossEncoder(resolve("minilm-reranker"), max_length=LENGTH)
+
+
+def test_logits_are_those_of_sentence_transformers(
+    reranker: CrossEncoder, pairs: list[tuple[str, str]]
+) -> None:
+    """Logits equal CrossEncoder.predict without activation to 1e-5, cut pairs included."""
+    import torch
+    from sentence_transformers import CrossEncoder as Oracle
+
+    oracle = Oracle(str(reranker.files.folder), device="cpu", max_length=LENGTH)
+    expected = oracle.predict(pairs, activation_fn=torch.nn.Identity(), batch_size=3)
+    logits, cut = reranker.score(pairs)
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
+    assert 0 < cut.sum() < len(pairs)
+    assert np.ptp(logits) > 0.5
+
+
+def test_truncation_is_counted_as_the_tokenizer_counts(
+    reranker: CrossEncoder, pairs: list[tuple[str, str]]
+) -> None:
+    """A pair is cut exactly where transformers' own tokenizer gives more tokens than fit."""
+    from transformers import AutoTokenizer
+
+    oracle = AutoTokenizer.from_pretrained(reranker.files.folder)
+    expected = [len(oracle(a, b)["input_ids"]) > LENGTH for a, b in pairs]
+    assert reranker.score(pairs)[1].tolist() == expected
+
+
+def test_tokens_are_those_of_transformers(pairs: list[tuple[str, str]]) -> None:
+    """Ids and types of pairs and of single texts, cut or not, are transformers' own."""
+    from transformers import AutoTokenizer
+
+    folder = resolve("minilm").folder
+    oracle, ours = AutoTokenizer.from_pretrained(folder), Tokenizer(folder, max_length=LENGTH)
+    for found, pair in zip(ours(pairs), pairs, strict=True):
+        expected = oracle(*pair, truncation=True, max_length=LENGTH)
+        assert list(found.ids) == expected["input_ids"]
+        assert list(found.types) == expected["token_type_ids"]
+    (found,) = ours([pairs[-1][1]])
+    assert list(found.ids) == oracle(pairs[-1][1], truncation=True, max_length=LENGTH)["input_ids"]
+
+
+def test_a_logit_depends_on_its_pair_alone(
+    reranker: CrossEncoder, pairs: list[tuple[str, str]]
+) -> None:
+    """One by one, reversed, or all at once: the same logits to the bit."""
+    logits, _ = reranker.score(pairs)
+    alone = [reranker.score([pair])[0][0] for pair in pairs]
+    assert logits.tolist() == alone
+    assert reranker.score(pairs[::-1])[0].tolist() == alone[::-1]
+
+
+def test_the_number_of_workers_changes_nothing() -> None:
+    """One thread or five: the same rows in the same order."""
+    tokens = [Tokens((101, 2000 + k, 102), (0, 0, 0), cut=False) for k in range(12)]
+    one_run = open_bi_encoder(resolve("minilm"))._run
+    one, five = (Engine(one_run, workers=n)(tokens) for n in (1, 5))
+    assert np.array_equal(one, five)
+    assert len({row.tobytes() for row in one}) == len(tokens)
+
+
+def test_vectors_do_not_depend_on_the_batch(pipeline: Pipeline, texts: list[str]) -> None:
+    """A text's vector is the same alone and among others, and has length 1."""
+    some = texts[:6]
+    together = pipeline.encoder.encode(some)
+    alone = np.concatenate([pipeline.encoder.encode([t]) for t in some])
+    assert np.array_equal(together, alone)
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
+    assert together.dtype == np.float32
+
+
+def test_no_pair_gives_no_logit(reranker: CrossEncoder) -> None:
+    """Nothing in, nothing out, with the right types."""
+    logits, cut = reranker.score([])
+    assert logits.shape == cut.shape == (0,)
+    assert cut.dtype == np.bool_
+
+
+@pytest.fixture(scope="module")
+def tiny(other_reranker: Callable[..., Path]) -> Path:
+    """A small untrained cross-encoder."""
+    return other_reranker()
+
+
+def test_a_model_that_does_not_export_runs_in_torch(
+    tiny: Path,
+    pairs: list[tuple[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Where the exporter fails, torch gives the same logits, with one warning that says why."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no such operator")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+        patch.setattr(engine, "_export", fail)
+        in_torch, _ = CrossEncoder(resolve(str(tiny)), max_length=64).score(pairs)
+    assert "no such operator" in caplog.text
+    exported, _ = CrossEncoder(resolve(str(tiny)), max_length=64).score(pairs)
+    np.testing.assert_allclose(in_torch, exported, rtol=0, atol=1e-5)
+
+
+def test_an_export_that_differs_from_torch_is_not_used(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph that shows other numbers than torch is thrown away."""
+    path = cache_folder() / "differs.onnx"
+    module = engine._torch_cross_encoder(tiny)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "TOLERANCE", -1.0)
+        with pytest.raises(ValueError, match="differs from torch"):
+            engine._export(module, path)
+    assert not path.exists()
+    assert not list(path.parent.glob(".export-*"))
+
+
+def test_a_model_with_several_outputs_is_no_reranker(other_reranker: Callable[..., Path]) -> None:
+    """A classifier of three classes is refused by name."""
+    folder = other_reranker(outputs=3)
+    with pytest.raises(InputError, match="has 3 outputs; expected one"):
+        CrossEncoder(resolve(str(folder)), max_length=32).score([("a", "b")])
+
+
+def test_a_cut_that_the_model_cannot_read_is_refused(tiny: Path) -> None:
+    """More tokens than the model has positions is bad input; as many is not."""
+    pairs = [("gap", "word " * 600)]
+    assert CrossEncoder(resolve(str(tiny)), max_length=512).score(pairs)[1].tolist() == [True]
+    with pytest.raises(InputError, match="at most 512 tokens, got 513"):
+        CrossEncoder(resolve(str(tiny)), max_length=513).score(pairs)
+
+
+def test_a_bi_encoder_is_no_reranker() -> None:
+    """A model without the head of a cross-encoder would score at random, and is refused."""
+    with pytest.raises(InputError, match="no cross-encoder"):
+        CrossEncoder(resolve("minilm"), max_length=32).score([("a", "b")])

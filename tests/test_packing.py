@@ -1,0 +1,103 @@
+"""Packed weights: within half a step of the matrix, and refused when a byte is changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from rerank.models import BUNDLED, resolve
+from rerank.packing import EMBEDDINGS, SCALE, pack, quantise, unpack
+from rerank.types import InputError
+
+BUNDLED_RERANKER = BUNDLED / "minilm-reranker"
+MATRICES = arrays(
+    np.float32,
+    array_shapes(min_dims=2, max_dims=2, max_side=5),
+    elements=st.floats(-1e4, 1e4, width=32),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(matrix=MATRICES)
+def test_every_value_is_within_half_a_step(matrix: np.ndarray) -> None:
+    """Each row's error is at most half of its largest value over 127."""
+    values, scale = quantise(matrix)
+    assert values.dtype == np.int8
+    assert scale.shape == (len(matrix), 1)
+    step = np.abs(matrix).max(axis=1, keepdims=True) / 127
+    error = np.abs(values.astype(np.float64) * scale - matrix)
+    assert (error <= step * 0.5 * (1 + 1e-4) + 1e-12).all()
+
+
+def test_one_row_by_hand() -> None:
+    """A row of 127, -63.4, 0 has step 1; a row of zeros stays zeros."""
+    values, scale = quantise(np.array([[127.0, -63.4, 0.0], [0.0, 0.0, 0.0]], dtype=np.float32))
+    assert values.tolist() == [[127, -63, 0], [0, 0, 0]]
+    assert scale[0, 0] == 1.0
+
+
+def test_the_bundled_weights_unpack_to_what_is_packed() -> None:
+    """Matrices are int8 times scale, vectors as packed, embeddings the base model's."""
+    from safetensors.numpy import load_file
+
+    found = load_file(resolve("minilm-reranker").folder / "model.safetensors")
+    packed = load_file(BUNDLED_RERANKER / "weights.safetensors")
+    base = load_file(resolve("minilm").folder / "model.safetensors")
+    np.testing.assert_array_equal(found[EMBEDDINGS], base["embeddings.word_embeddings.weight"])
+    names = [n for n in packed if not n.endswith(SCALE)]
+    assert set(found) == {*names, EMBEDDINGS}
+    for name in names:
+        expected = packed[name].astype(np.float32) * packed.get(name + SCALE, np.float32(1))
+        np.testing.assert_array_equal(found[name], expected)
+
+
+def test_the_bundled_weights_are_small_and_as_the_manifest_says() -> None:
+    """What is committed stays under 25 MB and has the manifest's sha256."""
+    import hashlib
+
+    weights = (BUNDLED_RERANKER / "weights.safetensors").read_bytes()
+    manifest = json.loads((BUNDLED_RERANKER / "manifest.json").read_text())
+    assert hashlib.sha256(weights).hexdigest() == manifest["weights_sha256"]
+    assert len(weights) < 25e6
+
+
+def test_packing_again_changes_nothing(tmp_path: Path) -> None:
+    """An unpacked model, packed and unpacked again, has the very same weights."""
+    from safetensors.numpy import load_file
+
+    folder = resolve("minilm-reranker").folder
+    pack(folder, tmp_path / "packed", {"name": "again"})
+    base = resolve("minilm").folder
+    again = unpack(tmp_path / "packed", base=base, cache=tmp_path / "cache")
+    one, other = (load_file(f / "model.safetensors") for f in (folder, again))
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        np.testing.assert_allclose(other[name], tensor, rtol=1e-6, atol=1e-9)
+
+
+def test_changed_weights_are_refused(tmp_path: Path) -> None:
+    """One other byte in the packed file, and nothing is unpacked."""
+    packed = Path(shutil.copytree(BUNDLED_RERANKER, tmp_path / "packed"))
+    content = bytearray((packed / "weights.safetensors").read_bytes())
+    content[-1] ^= 1
+    (packed / "weights.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match="the manifest says"):
+        unpack(packed, base=resolve("minilm").folder, cache=tmp_path / "cache")
+    assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache").iterdir())
+
+
+def test_unpacking_is_done_once(tmp_path: Path) -> None:
+    """A second call gives the folder that is there."""
+    base, cache = resolve("minilm").folder, tmp_path / "cache"
+    one = unpack(BUNDLED_RERANKER, base=base, cache=cache)
+    before = (one / "model.safetensors").stat().st_mtime_ns
+    assert unpack(BUNDLED_RERANKER, base=base, cache=cache) == one
+    assert (one / "model.safetensors").stat().st_mtime_ns == before
+    assert [p.name for p in cache.iterdir()] == [one.name]
