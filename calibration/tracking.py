@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+VARIABLE = "MLFLOW_TRACKING_URI"
 LONGEST_PARAM = 6000
 """Characters of a parameter that MLflow takes; a longer one is cut, and whole in `params.json`."""
 
@@ -81,7 +82,7 @@ def log_run(
         raise ValueError(f"to register {record.registered_name!r} a folder is needed, got none")
     if record.folder is not None and not Path(record.folder).is_dir():
         raise ValueError(f"{record.folder} is not a folder")
-    named = os.environ.get("MLFLOW_TRACKING_URI")
+    named = os.environ.get(VARIABLE)
     uri = named or tracking_uri
     with _quiet(), _tracking_uri(uri):
         client = MlflowClient(tracking_uri=uri)
@@ -148,13 +149,21 @@ def _ending(name: str, ending: str) -> str:
 
 @contextmanager
 def _tracking_uri(uri: str) -> Iterator[None]:
-    """Point MLflow's global at uri for the while: some of its artefact code reads only that."""
+    """Point MLflow's global at uri for the while: some of its artefact code reads only that.
+
+    MLflow writes its global into the environment as well, which is put back too.
+    """
     before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+    named = os.environ.get(VARIABLE)
     mlflow.set_tracking_uri(uri)
     try:
         yield
     finally:
         mlflow.set_tracking_uri(before)
+        if named is None:
+            os.environ.pop(VARIABLE, None)
+        else:
+            os.environ[VARIABLE] = named
 
 
 @contextmanager
