@@ -69,6 +69,15 @@ class Calibrators:
             confidence, rescue = (map_from_dict(kept[n]) for n in ("confidence", "rescue"))
         except (KeyError, ValueError) as error:
             raise InputError(f"calibrators.json cannot be read: {error}") from None
+        for name, columns, learned in (
+            ("relevance", EVIDENCE, relevance),
+            ("confidence", FEATURES, getattr(confidence, "first", None)),
+            ("rescue", FEATURES, getattr(rescue, "first", None)),
+        ):
+            if isinstance(learned, LogisticMap) and len(learned.coef) != len(columns):
+                raise InputError(
+                    f"the {name} map has {len(learned.coef)} weights, expected {len(columns)}"
+                )
         if not isinstance(relevance, LogisticMap):
             raise InputError("the relevance map should be logistic")
         if not isinstance(confidence, TwoStageMap) or not isinstance(rescue, TwoStageMap):

@@ -113,10 +113,12 @@ def _index(o: argparse.Namespace) -> None:
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import build_index
 
-    labelled = read_labelled_set(o.dataset)
-    encoder = Encoder(resolve(o.encoder), max_length=o.encoder_max_length)
-    corpus = labelled.corpus.values()
-    index = build_index(corpus, o.out, encoder, language=o.language, overwrite=o.overwrite)
+    config = replace(
+        Config(), encoder=o.encoder, encoder_max_length=o.encoder_max_length, language=o.language
+    )
+    corpus = read_labelled_set(o.dataset).corpus.values()
+    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+    index = build_index(corpus, o.out, encoder, language=config.language, overwrite=o.overwrite)
     print(f"{o.out}: {len(index)} passages indexed")
 
 

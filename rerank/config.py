@@ -74,6 +74,9 @@ class Config:
         if self.language != "none" and self.language not in Stemmer.algorithms():
             known = ", ".join(sorted(Stemmer.algorithms()))
             raise InputError(f"no stemmer for {self.language!r}; expected none or one of {known}")
+        for name in ("encoder", "reranker"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"{name} should be a name, got {getattr(self, name)!r}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} should be one of {choices}, got {getattr(self, name)!r}")

@@ -32,6 +32,8 @@ def evaluate_model(
     if labelled.corpus_digest() != model.manifest["corpus_digest"]:
         pipeline = open_pipeline(labelled, config, work)
     ids = unseen(labelled, labelled.splits[split], trained_on(pipeline.reranker.files))
+    if not labelled.splits[split]:
+        raise InputError(f"{labelled.name}: its split {split!r} is empty")
     if not ids:
         raise InputError(f"{labelled.name}: the cross-encoder was trained on all of {split!r}")
     notes = []

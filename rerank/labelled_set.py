@@ -198,6 +198,10 @@ def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
     value = row.get("metadata") or {}
     if not isinstance(value, dict):
         raise InputError(f"'metadata' should be an object, got {type(value).__name__}")
+    try:
+        _json(value).encode()
+    except UnicodeEncodeError:
+        raise InputError("'metadata' holds a lone surrogate, which is not text") from None
     return value
 
 
@@ -317,9 +321,11 @@ def read_labelled_set(folder: Path) -> LabelledSet:
 
 
 def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:
-    """Write the BEIR layout; reading it back gives an equal set."""
+    """Write the BEIR layout; reading it back gives an equal set. Splits that lie there go."""
     for part in (folder / "qrels", folder / "splits"):
         part.mkdir(parents=True, exist_ok=True)
+        for old in (*part.glob("*.tsv"), *part.glob("*.txt")):
+            old.unlink()
     _write_lines(
         folder / "corpus.jsonl", [_json(_passage_row(p)) for p in labelled.corpus.values()]
     )
@@ -330,7 +336,7 @@ def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:
         rows = ["\t".join(QRELS_HEADER)]
         for query_id in ids:
             for doc_id, grade in labelled.qrels.get(query_id, {}).items():
-                rows.append(f"{query_id}\t{doc_id}\t{grade:g}")
+                rows.append(f"{query_id}\t{doc_id}\t{grade!r}")
         _write_lines(folder / f"qrels/{split}.tsv", rows)
         _write_lines(folder / f"splits/{split}.txt", list(ids))
 

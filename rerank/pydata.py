@@ -150,9 +150,11 @@ def _passage(item: _Object) -> Passage:
 def _public_objects() -> dict[str, _Object]:
     """Every documented public object by its shortest public name, copies of a docstring dropped."""
     names: dict[str, tuple[bool, int, str]] = {}  # docstring -> its best name, least first
-    for name, docstring, inherited in _documented():
-        key = (inherited, name.count("."), name)
-        names[docstring] = min(key, names.get(docstring, key))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated names warn when they are looked at
+        for name, docstring, inherited in _documented():
+            key = (inherited, name.count("."), name)
+            names[docstring] = min(key, names.get(docstring, key))
     found = {name: _parse(name, docstring) for docstring, (_, _, name) in names.items()}
     return {name: found[name] for name in sorted(found) if found[name].body}
 
@@ -200,8 +202,7 @@ def _docstring(value: Any) -> Iterator[str]:
 def _modules() -> list[tuple[str, types.ModuleType]]:
     """Public modules of the four libraries, importable on this machine, in name order."""
     found = []
-    with warnings.catch_warnings(), progress(len(LIBRARIES), "reading documentation") as bar:
-        warnings.simplefilter("ignore")
+    with progress(len(LIBRARIES), "reading documentation") as bar:
         for library in LIBRARIES:
             package = importlib.import_module(library)
             found.append((library, package))

@@ -287,9 +287,6 @@ def test_maps_of_another_shape_are_refused(
     assert complaint in refusal(copied)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the number of inputs of a loaded map is not compared with the features"
-)
 @pytest.mark.parametrize("name", ["relevance", "confidence", "rescue"])
 def test_maps_of_another_width_are_refused(copied: Path, name: str) -> None:
     """A map with fewer inputs than there are features is refused at load, not when asked."""

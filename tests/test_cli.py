@@ -288,9 +288,6 @@ def test_options_out_of_range_are_refused(
     assert not out.exists()
 
 
-@pytest.mark.xfail(
-    strict=True, raises=KeyError, reason="`index` does not check the stemmer as `Config` does"
-)
 def test_an_unknown_language_is_refused(
     small_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -329,7 +326,6 @@ def test_finetuning_on_an_unknown_split_is_refused(
     assert "'test'" in message
 
 
-@pytest.mark.xfail(strict=True, reason="the split is looked up after the corpus is indexed")
 def test_an_unknown_split_is_refused_before_the_work(
     few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,9 +117,6 @@ def test_see_also_sections_are_parsed_by_hand() -> None:
     assert found.summary == "Fill gaps."
 
 
-@pytest.mark.xfail(
-    strict=True, reason="attributes are read outside catch_warnings: a thousand deprecations"
-)
 def test_building_is_quiet(built: tuple[LabelledSet, tuple[str, ...]]) -> None:
     """Deprecated names of the libraries that are looked at do not warn the user."""
     assert built[1] == ()

@@ -67,10 +67,7 @@ def mine(
     Raises:
         InputError: the set has no such split, or `limit` is below 1.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"{labelled.name}: expected at least 1 query, got {limit}")
-    if split not in labelled.splits:
-        raise InputError(f"{labelled.name} has no split {split!r}; it has {list(labelled.splits)}")
+    _check(Source(labelled, split, limit))
     draw = random.Random(f"{config.seed}:{labelled.name}:{split}")
     ids = list(labelled.splits[split])
     draw.shuffle(ids)
@@ -184,6 +181,8 @@ def run(sources: Sequence[Source], out: Path, config: FinetuneConfig) -> Mapping
     query trained on, so that calibration can leave these out: on them the logits flatter
     themselves.
     """
+    for source in sources:
+        _check(source)
     encoder = Encoder(resolve(config.encoder), max_length=128)
     examples: list[Example] = []
     sets = []
@@ -223,3 +222,12 @@ def _claim(out: Path, examples: Sequence[Example], config: FinetuneConfig) -> No
     if (out / "checkpoints").is_dir() and (not path.is_file() or path.read_text() != key):
         raise InputError(f"{out} holds a run on other data or settings; give another folder")
     write_file(path, key)
+
+
+def _check(source: Source) -> None:
+    """Refuse a source before any work is done for it."""
+    labelled, split, limit = source.labelled, source.split, source.limit
+    if limit is not None and limit < 1:
+        raise InputError(f"{labelled.name}: expected at least 1 query, got {limit}")
+    if split not in labelled.splits:
+        raise InputError(f"{labelled.name} has no split {split!r}; it has {list(labelled.splits)}")
