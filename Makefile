@@ -19,9 +19,9 @@ install: .venv/installed ## .venv with everything, pinned by constraints.txt
 
 demo: .venv/installed ## the bundled labelled set to a calibrated model, and three questions
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
-	@$(BIN)/rerank calibrate $(DATA) --out $(MODEL) --max-queries 300
+	@$(BIN)/rerank calibrate $(DATA) --out $(MODEL) --max-queries 250
 	@$(BIN)/rerank search $(MODEL) \
-	  "evenly spaced numbers over an interval" \
+	  "median along an axis while ignoring NaNs" \
 	  "how do I fill gaps in a time series with the last known value" \
 	  "train a convolutional neural network on a GPU"
 

@@ -176,8 +176,9 @@ def report_text(
         f"{evaluation.orders_table()}\n\n{evaluation.table.table()}\n\n"
         "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE:\n"
         "error of the probabilities, lower is better; exactly calibrated ones would show\n"
-        f"smECE up to {ours.smece_floor95:.3f}. Of the queries at >= {ours.threshold:g}, that\n"
-        "share or more should be right; the lower bound takes queries as independent.\n\n"
+        f"smECE up to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, "
+        "that share or more should be\n"
+        "right; the lower bound takes queries as independent.\n\n"
         f"{evaluation.events_table()}\n"
     )
 
