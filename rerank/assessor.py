@@ -94,7 +94,7 @@ class CalibratedReranker:
     """A loaded model: questions in, assessments out.
 
     >>> model = CalibratedReranker.load("work/model")          # doctest: +SKIP
-    >>> found = model.search("evenly spaced numbers")          # doctest: +SKIP
+    >>> found = model.search("median ignoring NaNs")           # doctest: +SKIP
     >>> found.confidence, found.ranking.doc_ids[0]             # doctest: +SKIP
     """
 

@@ -343,7 +343,7 @@ def _parser() -> argparse.ArgumentParser:
         "search",
         _search,
         "answer questions, with a confidence each",
-        'search work/model "evenly spaced numbers over an interval"',
+        'search work/model "median along an axis while ignoring NaNs"',
     )
     p.add_argument("model", type=Path, help="model folder")
     p.add_argument("questions", nargs="+", metavar="QUESTION", help="in plain words")
