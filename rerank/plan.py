@@ -14,6 +14,7 @@ from rerank.text import query_hash
 from rerank.types import InputError
 
 REPORT_SHARE = 0.3  # of the groups, where a set has no split to report on
+TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was
 LEAST_QUERIES = 30  # to fit on; below it no map is worth having
 
 
@@ -57,7 +58,8 @@ def plan(
     fresh = {split: unseen(labelled, ids, trained_on) for split, ids in labelled.splits.items()}
     named = next((s for s in ("test", "dev") if fresh.get(s) and len(fresh) > 1), None)
     others = [split for split in fresh if split != named]
-    clean = [split for split in others if len(fresh[split]) == len(labelled.splits[split])]
+    least = {split: (1 - TRAINED_SHARE) * len(labelled.splits[split]) for split in others}
+    clean = [split for split in others if len(fresh[split]) >= least[split]]
     if sum(len(fresh[split]) for split in clean) < LEAST_QUERIES:
         clean = others
     rest = [i for split in clean for i in fresh[split]]

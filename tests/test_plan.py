@@ -100,10 +100,18 @@ def test_queries_that_the_reranker_was_trained_on_are_left_out() -> None:
 def test_the_rest_of_a_split_that_was_trained_on_is_left_out() -> None:
     """Where another split is left to fit on, the trained split's other queries go as well."""
     labelled = set_of({"train": [*range(50)], "dev": [*range(50, 90)], "test": [*range(90, 99)]})
-    hashes = frozenset({query_hash(labelled.queries["train3"].text)})
+    hashes = frozenset(query_hash(labelled.queries[f"train{i}"].text) for i in range(20))
     found = plan(labelled, trained_on=hashes, max_queries=None, seed=0)
     assert found.fit == labelled.splits["dev"]
     assert found.seen_by_reranker == 50
+
+
+def test_a_stray_query_that_was_trained_on_does_not_cost_its_split() -> None:
+    """One query in fifty that the reranker saw is left out by itself."""
+    labelled = set_of({"train": [*range(50)], "test": [*range(90, 99)]})
+    hashes = frozenset({query_hash(labelled.queries["train3"].text)})
+    found = plan(labelled, trained_on=hashes, max_queries=None, seed=0)
+    assert found.fit == tuple(i for i in labelled.splits["train"] if i != "train3")
 
 
 def test_a_question_asked_in_the_same_words_is_not_fitted_on() -> None:
