@@ -326,9 +326,7 @@ def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:
         part.mkdir(parents=True, exist_ok=True)
         for old in (*part.glob("*.tsv"), *part.glob("*.txt")):
             old.unlink()
-    _write_lines(
-        folder / "corpus.jsonl", [_json(_passage_row(p)) for p in labelled.corpus.values()]
-    )
+    write_corpus(labelled.corpus.values(), folder)
     _write_lines(
         folder / "queries.jsonl", [_json(_query_row(q)) for q in labelled.queries.values()]
     )
@@ -339,6 +337,11 @@ def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:
                 rows.append(f"{query_id}\t{doc_id}\t{grade!r}")
         _write_lines(folder / f"qrels/{split}.tsv", rows)
         _write_lines(folder / f"splits/{split}.txt", list(ids))
+
+
+def write_corpus(passages: Iterable[Passage], folder: Path) -> None:
+    """Write only `corpus.jsonl` into `folder`."""
+    _write_lines(folder / "corpus.jsonl", [_json(_passage_row(p)) for p in passages])
 
 
 def _write_lines(path: Path, lines: Sequence[str]) -> None:

@@ -22,7 +22,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rerank.labelled_set import LabelledSet, read_labelled_set, read_queries, write_labelled_set
+from rerank.labelled_set import (
+    LabelledSet,
+    read_labelled_set,
+    read_queries,
+    write_corpus,
+    write_labelled_set,
+)
 from rerank.progress import progress
 from rerank.types import InputError, Passage, Query
 
@@ -89,16 +95,8 @@ def build_pydata_questions(folder: Path) -> LabelledSet:
     """
     read_queries(folder / "queries.jsonl")
     corpus = {p.doc_id: p for p in map(_passage, _public_objects().values())}
-    bare = LabelledSet(corpus, {}, {}, {}, "pydata_questions")
-    write_corpus(bare, folder)
+    write_corpus(corpus.values(), folder)
     return read_labelled_set(folder)
-
-
-def write_corpus(labelled: LabelledSet, folder: Path) -> None:
-    """Write only `corpus.jsonl` of a set into `folder`."""
-    with (folder / "corpus.jsonl").open("w", encoding="utf-8") as out:
-        for p in labelled.corpus.values():
-            out.write(json.dumps({"_id": p.doc_id, "title": p.title, "text": p.text}) + "\n")
 
 
 def manifest(labelled: LabelledSet) -> dict[str, Any]:
