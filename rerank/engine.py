@@ -13,12 +13,11 @@ import logging
 import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ from rerank.types import InputError
 
 logger = logging.getLogger(__name__)
 
-EXPORT_FORMAT = 1  # raised when exported files of an older version must not be used
+EXPORT_FORMAT = 2  # raised when exported files of an older version must not be used
 TOLERANCE = 1e-4  # largest deviation from torch that an export may show
 
 Row = NDArray[np.float32]
@@ -101,18 +100,21 @@ def cores() -> int:
 
 def open_cross_encoder(files: ModelFiles) -> Engine:
     """An engine that gives a pair's logits, without any activation."""
-    return _open(files, "cross-encoder", _torch_cross_encoder)
+    return _open(files, "cross_encoder")
 
 
 def open_bi_encoder(files: ModelFiles) -> Engine:
     """An engine that gives a text's unit vector."""
-    return _open(files, "bi-encoder", _torch_bi_encoder)
+    return _open(files, "bi_encoder")
 
 
-def _open(files: ModelFiles, kind: str, load: Callable[[Path], Any]) -> Engine:
+def _open(files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"]) -> Engine:
     path = cache_folder() / f"{kind}-{files.fingerprint[:32]}-{EXPORT_FORMAT}.onnx"
     if not path.exists():
         with progress(2, f"exporting {files.name}, once", unit="step") as bar:
+            from rerank import export
+
+            load = export.cross_encoder if kind == "cross_encoder" else export.bi_encoder
             module = load(files.folder)
             bar.update()
             try:
@@ -153,8 +155,26 @@ def _torch_runner(module: Any) -> Callable[[Tokens], Row]:
 
 
 def _export(module: Any, path: Path) -> None:
-    """Write the module as ONNX under `path`, once it has shown the same numbers as torch."""
-    import torch
+    """Write the module as ONNX under `path`, in the cheapest form that gives torch's numbers.
+
+    Raises:
+        Exception: no form does; whatever the last one raised.
+    """
+    from rerank import export
+
+    *cheaper, whole = export.forms(module)
+    for form in cheaper:
+        try:
+            _export_checked(form, module, path)
+            return
+        except Exception as error:
+            logger.info("exporting the whole model, not %s: %s", type(form).__name__, error)
+    _export_checked(whole, module, path)
+
+
+def _export_checked(form: Any, module: Any, path: Path) -> None:
+    """Write `form` as ONNX under `path`, once the graph has shown the numbers of `module`."""
+    from rerank import export
 
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(prefix=".export-", suffix=".onnx", dir=path.parent)
@@ -162,18 +182,7 @@ def _export(module: Any, path: Path) -> None:
     samples = [tuple(range(1000, 1000 + n)) for n in (7, 24, 61)]
     tokens = [Tokens(ids, (0,) * 4 + (1,) * (len(ids) - 4), cut=False) for ids in samples]
     try:
-        with warnings.catch_warnings(), torch.inference_mode():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(
-                module,
-                (torch.tensor([tokens[1].ids]), torch.tensor([tokens[1].types])),
-                part,
-                input_names=["input_ids", "token_type_ids"],
-                output_names=["row"],
-                dynamic_axes={"input_ids": {1: "length"}, "token_type_ids": {1: "length"}},
-                opset_version=17,
-                dynamo=False,
-            )
+        export.to_onnx(form, Path(part))
         exported, reference = _onnx_runner(Path(part)), _torch_runner(module)
         gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in tokens)
         if not gap <= TOLERANCE:
@@ -181,47 +190,3 @@ def _export(module: Any, path: Path) -> None:
         os.replace(part, path)
     finally:
         Path(part).unlink(missing_ok=True)
-
-
-def _torch_cross_encoder(folder: Path) -> Any:
-    from sentence_transformers import CrossEncoder
-    from transformers import AutoModelForSequenceClassification
-
-    _, loaded = AutoModelForSequenceClassification.from_pretrained(
-        str(folder), output_loading_info=True, local_files_only=True
-    )
-    if loaded["missing_keys"]:
-        raise InputError(
-            f"{folder} is no cross-encoder: it lacks {sorted(loaded['missing_keys'])}, which would "
-            "be drawn at random; give a reranker, or train one with `rerank finetune`"
-        )
-    return _wrap(CrossEncoder(str(folder), device="cpu", local_files_only=True), "scores")
-
-
-def _torch_bi_encoder(folder: Path) -> Any:
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    return _wrap(model, "sentence_embedding")
-
-
-def _wrap(model: Any, output: str) -> Any:
-    """A torch module from (ids, types), each (1, length), to the rows of one output, (1, width)."""
-    import torch
-
-    class Rows(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, ids: Any, types: Any) -> Any:
-            features = {
-                "input_ids": ids,
-                "attention_mask": torch.ones_like(ids),
-                "token_type_ids": types,
-            }
-            found = self.model(features)[output]
-            found = found if found.ndim == 2 else found.unsqueeze(-1)
-            return torch.nn.functional.normalize(found) if output != "scores" else found
-
-    return Rows().eval()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rerank import engine
+from rerank import engine, export
 from rerank.engine import Engine, Tokenizer, Tokens, open_bi_encoder
 from rerank.labelled_set import LabelledSet
 from rerank.models import cache_folder, resolve
@@ -141,13 +141,48 @@ def test_an_export_that_differs_from_torch_is_not_used(
 ) -> None:
     """A graph that shows other numbers than torch is thrown away."""
     path = cache_folder() / "differs.onnx"
-    module = engine._torch_cross_encoder(tiny)
+    module = export.cross_encoder(tiny)
     with monkeypatch.context() as patch:
         patch.setattr(engine, "TOLERANCE", -1.0)
         with pytest.raises(ValueError, match="differs from torch"):
             engine._export(module, path)
     assert not path.exists()
     assert not list(path.parent.glob(".export-*"))
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_the_last_layer_is_computed_for_the_first_token_only(
+    other_reranker: Callable[..., Path], family: str
+) -> None:
+    """The cheaper form gives transformers' own logits, and its graph is the one that is kept."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    folder = other_reranker(family=family)
+    cheap, whole = export.forms(export.cross_encoder(folder))
+    oracle = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    ids = torch.randint(5, 1000, (1, 37), generator=torch.Generator().manual_seed(0))
+    types = torch.zeros_like(ids)
+    with torch.inference_mode():
+        expected = oracle(ids, token_type_ids=types).logits
+        for form in (cheap, whole):
+            torch.testing.assert_close(form(ids, types), expected, rtol=0, atol=1e-5)
+    assert isinstance(cheap, export.FirstToken)
+
+
+def test_where_the_cheaper_form_fails_the_whole_model_is_exported(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cheaper form that gives other numbers is left aside, and the right ones are exported."""
+    module = export.cross_encoder(tiny)
+    wrong, whole = export.forms(module)
+    right = engine._torch_runner(module)
+    monkeypatch.setattr(wrong, "forward", lambda ids, _types: ids[:, :1].float())
+    monkeypatch.setattr(export, "forms", lambda _: [wrong, whole])
+    path = cache_folder() / "whole.onnx"
+    engine._export(module, path)
+    tokens = Tokens(tuple(range(1000, 1030)), (0,) * 30, cut=False)
+    np.testing.assert_allclose(engine._onnx_runner(path)(tokens), right(tokens), atol=1e-5)
 
 
 def test_a_model_with_several_outputs_is_no_reranker(other_reranker: Callable[..., Path]) -> None:
