@@ -21,7 +21,8 @@ from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES, feature_matrix
 from rerank.models import ModelFiles, resolve
-from rerank.pipeline import Pipeline, ScoreCache, order
+from rerank.pipeline import Pipeline, order
+from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.types import Assessment, Floats, InputError, Query, Ranking
 

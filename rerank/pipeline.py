@@ -6,49 +6,24 @@ turns evidence into relevance is handed in.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.maps import CalibrationMap
-from calibration.store import write_file
 from rerank.config import Config
 from rerank.evidence import evidence_matrix, view
 from rerank.models import resolve
 from rerank.progress import progress
 from rerank.reranking.cross_encoder import CrossEncoder
+from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
 from rerank.types import Candidates, Floats, InputError, Query, Ranking
 
 CHUNK = 64  # queries between two checkpoints
-Scores = tuple[Floats, NDArray[np.bool_]]  # logits and truncation of the pairs of a chunk
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreCache:
-    """Cross-encoder scores on disk, a file a chunk: an interrupted run goes on where it was."""
-
-    folder: Path
-
-    def get(self, key: str, score: Callable[[], Scores]) -> Scores:
-        """The kept scores of `key`, or those of `score()`, which are then kept."""
-        path = self.folder / f"{key}.json"
-        try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            return np.array(kept["logits"]), np.array(kept["truncated"], dtype=np.bool_)
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # not there, or not whole: score again
-        logits, truncated = score()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        kept = {"logits": logits.tolist(), "truncated": truncated.tolist()}
-        write_file(path, json.dumps(kept))
-        return logits, truncated
 
 
 class Pipeline:
@@ -57,9 +32,10 @@ class Pipeline:
     def __init__(self, index: Index, config: Config, *, cache: ScoreCache | None = None) -> None:
         self.index = index
         self.config = config
-        self.cache = cache
         self.encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
-        self.reranker = CrossEncoder(resolve(config.reranker), max_length=config.max_length)
+        self.reranker = CrossEncoder(
+            resolve(config.reranker), max_length=config.max_length, cache=cache
+        )
         made_by = index.manifest["encoder"]
         expected = (self.encoder.files.fingerprint, self.encoder.max_length)
         if (made_by["fingerprint"], made_by["max_length"]) != expected:
@@ -91,7 +67,12 @@ class Pipeline:
             for q, v in zip(queries, vectors, strict=True)
         ]
         read = [found.rows[: c.rerank_depth] for found in candidates]
-        logits, truncated = self._scores(queries, read)
+        pairs = [
+            (query.text, self.index.passage(row).full_text)
+            for query, rows in zip(queries, read, strict=True)
+            for row in rows
+        ]
+        logits, truncated = self.reranker.score(pairs)
         ends = np.cumsum([len(rows) for rows in read])[:-1]
         return [
             self._ranking(found, part, cut)
@@ -99,29 +80,6 @@ class Pipeline:
                 candidates, np.split(logits, ends), np.split(truncated, ends), strict=True
             )
         ]
-
-    def _scores(self, queries: Sequence[Query], read: Sequence[NDArray[np.int64]]) -> Scores:
-        def score() -> Scores:
-            return self.reranker.score(
-                [
-                    (query.text, self.index.passage(row).full_text)
-                    for query, rows in zip(queries, read, strict=True)
-                    for row in rows
-                ]
-            )
-
-        if self.cache is None:
-            return score()
-        state = hashlib.sha256()
-        for part in (
-            self.reranker.files.fingerprint,
-            str(self.reranker.max_length),
-            self.index.manifest["files"]["corpus.jsonl"]["sha256"],
-        ):
-            state.update(part.encode())
-        for query, rows in zip(queries, read, strict=True):
-            state.update(json.dumps([query.text, rows.tolist()]).encode())
-        return self.cache.get(state.hexdigest(), score)
 
     def _ranking(self, found: Candidates, logits: Floats, cut: NDArray[np.bool_]) -> Ranking:
         """Put the scores beside the candidates; what was not read gets the lowest logit read."""

@@ -9,7 +9,8 @@ from calibration.store import StoreError, verify_folder
 from rerank.config import Config
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve
-from rerank.pipeline import Pipeline, ScoreCache
+from rerank.pipeline import Pipeline
+from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index, build_index
 
@@ -21,7 +22,7 @@ def open_pipeline(labelled: LabelledSet, config: Config, work: Path) -> Pipeline
 
 def score_cache(work: Path) -> ScoreCache:
     """The scores that runs in `work` share."""
-    return ScoreCache(work / "scores")
+    return ScoreCache(work / "scores.sqlite")
 
 
 def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:

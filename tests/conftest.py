@@ -28,13 +28,13 @@ from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.labelled_set import LabelledSet, write_labelled_set
 from rerank.models import resolve, trained_on
-from rerank.pipeline import CHUNK, Pipeline, ScoreCache
+from rerank.pipeline import CHUNK, Pipeline
 from rerank.plan import Plan, plan
 from rerank.pydata import build_pydata
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.retrieval.index import Index
 from rerank.types import Candidates, Passage, Query, Ranking
-from rerank.workspace import open_index
+from rerank.workspace import open_index, score_cache
 
 CONFIG = Config(
     rerank_depth=2, candidates=10, pool=30, max_length=128, encoder_max_length=64, folds=2
@@ -208,7 +208,7 @@ def run(small: LabelledSet, index: Index, work: Path) -> Run:
     """The job, stopped as by Ctrl-C when its second chunk is scored, and then run again."""
     assert index.folder.is_relative_to(work)
     counted: list[int] = []
-    original = CrossEncoder.score
+    original = CrossEncoder.read
 
     def counting(self: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> Any:
         counted.append(len(pairs))
@@ -221,12 +221,12 @@ def run(small: LabelledSet, index: Index, work: Path) -> Run:
 
     out = work / "models" / "small"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CrossEncoder, "score", stopping)
+        patch.setattr(CrossEncoder, "read", stopping)
         with pytest.raises(KeyboardInterrupt):
             calibrate(small, out, CONFIG, work=work)
         left = tuple(p.name for p in out.parent.iterdir()) if out.parent.exists() else ()
         first = sum(counted)
-        patch.setattr(CrossEncoder, "score", counting)
+        patch.setattr(CrossEncoder, "read", counting)
         outcome = calibrate(small, out, CONFIG, work=work)
     reranker = resolve(CONFIG.reranker)
     planned = plan(small, trained_on=trained_on(reranker), max_queries=None, seed=CONFIG.seed)
@@ -236,7 +236,7 @@ def run(small: LabelledSet, index: Index, work: Path) -> Run:
 @pytest.fixture(scope="session")
 def pipeline(index: Index, work: Path) -> Pipeline:
     """The small index with both models; scores that the run has made are not made again."""
-    return Pipeline(index, CONFIG, cache=ScoreCache(work / "scores"))
+    return Pipeline(index, CONFIG, cache=score_cache(work))
 
 
 @pytest.fixture(scope="session")
@@ -250,18 +250,21 @@ def rankings(run: Run, small: LabelledSet, pipeline: Pipeline) -> dict[str, Rank
 def other_reranker(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A maker of small untrained cross-encoders of `outputs` outputs, saved as folders."""
 
-    def make(*, outputs: int = 1) -> Path:
-        from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+    def make(*, outputs: int = 1, family: str = "bert") -> Path:
+        from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
         folder = tmp_path_factory.mktemp("reranker")
-        shape = BertConfig(
+        shape = AutoConfig.for_model(
+            family,
+            vocab_size=30522,
+            type_vocab_size=2,
             hidden_size=16,
-            num_hidden_layers=1,
+            num_hidden_layers=2,
             num_attention_heads=2,
             intermediate_size=16,
             num_labels=outputs,
         )
-        BertForSequenceClassification(shape).save_pretrained(folder)
+        AutoModelForSequenceClassification.from_config(shape).save_pretrained(folder)
         AutoTokenizer.from_pretrained(resolve("minilm").folder).save_pretrained(folder)
         return folder
 

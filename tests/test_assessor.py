@@ -20,8 +20,8 @@ from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve
-from rerank.pipeline import ScoreCache
 from rerank.types import InputError, Ranking
+from rerank.workspace import score_cache
 
 Run = Any  # the session's run, see conftest
 UNUSED = ("sklearn", "mlflow", "pandas", "matplotlib")
@@ -29,7 +29,7 @@ UNUSED = ("sklearn", "mlflow", "pandas", "matplotlib")
 
 @pytest.fixture(scope="module")
 def model(run: Run) -> CalibratedReranker:
-    return CalibratedReranker.load(run.folder, cache=ScoreCache(run.work / "scores"))
+    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_the_order_is_the_one_asked_for(
 ) -> None:
     """`rank_by` decides what the passages are sorted by, unread ones after those read."""
     reconfigure(copied, rank_by=rank_by)
-    model = CalibratedReranker.load(copied, cache=ScoreCache(run.work / "scores"))
+    model = CalibratedReranker.load(copied, cache=score_cache(run.work))
     for found in model.assess(list(rankings.values())[:10]):
         r = found.ranking
         key = {
@@ -328,7 +328,7 @@ def test_thresholds_of_the_folder_decide(
     """The bands kept in the folder are the ones that are applied."""
     bands = {"high": 0.2, "medium": 0.1, "low": 0.0, "sufficient": 0.0, "partial": 0.0}
     reconfigure(copied, thresholds=bands)
-    model = CalibratedReranker.load(copied, cache=ScoreCache(run.work / "scores"))
+    model = CalibratedReranker.load(copied, cache=score_cache(run.work))
     for found in model.assess(list(rankings.values())[:20]):
         assert found.accepted == (found.confidence >= 0.1)
         assert found.verdict == "SUFFICIENT"

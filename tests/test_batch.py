@@ -13,8 +13,8 @@ import pytest
 from rerank.assessor import CalibratedReranker
 from rerank.batch import rescore
 from rerank.labelled_set import LabelledSet
-from rerank.pipeline import ScoreCache
 from rerank.types import InputError, Query
+from rerank.workspace import score_cache
 
 Run = Any  # the session's run, see conftest
 FIELDS = {  # "Prediction" in the design: the fields of a line, with their types
@@ -32,7 +32,7 @@ PASSAGE_FIELDS = ["doc_id", "logit", "relevance", "bm25", "dense"]
 
 @pytest.fixture(scope="module")
 def model(run: Run) -> CalibratedReranker:
-    return CalibratedReranker.load(run.folder, cache=ScoreCache(run.work / "scores"))
+    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,11 @@ from calibration.maps import LogisticMap
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.labelled_set import LabelledSet
-from rerank.pipeline import CHUNK, Pipeline, ScoreCache, order
+from rerank.pipeline import CHUNK, Pipeline, order
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.retrieval.index import Index
 from rerank.types import Query, Ranking
+from rerank.workspace import score_cache
 
 Make = Callable[..., Ranking]
 NUMBERS = ("rows", "bm25", "dense", "bm25_rank", "dense_rank", "fused")
@@ -95,31 +96,6 @@ def test_no_query_gives_no_ranking(pipeline: Pipeline) -> None:
 # --- kept scores ------------------------------------------------------------------------------
 
 
-def test_scores_are_kept_whole(tmp_path: Path) -> None:
-    """Kept logits and truncation come back to the bit, and are not computed again."""
-    cache = ScoreCache(tmp_path / "scores")
-    logits, cut = np.array([0.1, 1 / 3, -1e-17]), np.array([True, False, True])
-    assert cache.get("key", lambda: (logits, cut)) == (logits, cut)
-
-    def fail() -> Any:
-        raise AssertionError("computed again")
-
-    again = cache.get("key", fail)
-    assert again[0].tolist() == logits.tolist()
-    assert again[1].tolist() == cut.tolist()
-    assert again[1].dtype == np.bool_
-
-
-@pytest.mark.parametrize("content", ["", "{", '{"logits": [1.0]}', "[]"])
-def test_a_broken_file_of_scores_is_scored_again(tmp_path: Path, content: str) -> None:
-    """A file that is not whole does not stop a run."""
-    (tmp_path / "key.json").write_text(content)
-    cache = ScoreCache(tmp_path)
-    found = cache.get("key", lambda: (np.array([2.5]), np.array([True])))
-    assert found[0].tolist() == [2.5]
-    assert cache.get("key", lambda: (np.array([0.0]), np.array([False])))[0].tolist() == [2.5]
-
-
 def test_scores_of_other_pairs_are_not_taken(
     index: Index,
     pipeline: Pipeline,
@@ -129,21 +105,21 @@ def test_scores_of_other_pairs_are_not_taken(
     monkeypatch: pytest.MonkeyPatch,
     other_reranker: Callable[..., Path],
 ) -> None:
-    """Another cut, depth, question or cross-encoder is scored anew; the same again is not."""
+    """Another cut, passage, question or cross-encoder is scored anew; the same again is not."""
     counted: list[int] = []
-    original = CrossEncoder.score
+    original = CrossEncoder.read
 
     def counting(self: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> Any:
         counted.append(len(pairs))
         return original(self, pairs)
 
-    monkeypatch.setattr(CrossEncoder, "score", counting)
+    monkeypatch.setattr(CrossEncoder, "read", counting)
     tiny = replace(config, rerank_depth=1, max_length=32, reranker=str(other_reranker()))
 
     def scored(query: Query, options: Config) -> int:
         """How many pairs had to be scored."""
         counted.clear()
-        made = Pipeline(index, options, cache=ScoreCache(tmp_path))
+        made = Pipeline(index, options, cache=score_cache(tmp_path))
         made.encoder = pipeline.encoder  # open already
         made.rank([query])
         return sum(counted)
@@ -153,7 +129,7 @@ def test_scores_of_other_pairs_are_not_taken(
     assert scored(replace(query, query_id="same words"), tiny) == 0
     assert scored(replace(query, text=query.text + " now"), tiny) == 1
     assert scored(query, replace(tiny, max_length=40)) == 1
-    assert scored(query, replace(tiny, rerank_depth=2)) == 2
+    assert scored(query, replace(tiny, rerank_depth=3)) == 2
     assert scored(query, replace(tiny, reranker=str(other_reranker()))) == 1
     assert scored(query, tiny) == 0
 

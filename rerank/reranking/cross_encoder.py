@@ -5,6 +5,7 @@ Any one-output model that sentence-transformers' CrossEncoder loads. No sigmoid 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,27 +13,46 @@ from numpy.typing import NDArray
 
 from rerank.engine import Engine, Tokenizer, open_cross_encoder
 from rerank.models import ModelFiles
+from rerank.reranking.score_cache import Score, ScoreCache
 from rerank.types import Floats, InputError
+
+Pair = tuple[str, str]
 
 
 class CrossEncoder:
-    """A cross-encoder; the model is loaded at the first call."""
+    """A cross-encoder; the model is loaded when the first pair must be read."""
 
-    def __init__(self, files: ModelFiles, *, max_length: int) -> None:
+    def __init__(
+        self, files: ModelFiles, *, max_length: int, cache: ScoreCache | None = None
+    ) -> None:
         self.files = files
         self.max_length = max_length
+        self.cache = cache
         self._loaded: tuple[Tokenizer, Engine] | None = None
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, NDArray[np.bool_]]:
+    def score(self, pairs: Sequence[Pair]) -> tuple[Floats, NDArray[np.bool_]]:
         """Logits, shape (n,), and whether a pair was cut at `max_length` tokens.
 
         A pair's logit depends on the pair alone: not on its neighbours, their number or order.
+        So pairs that the cache holds are not read again.
 
         Raises:
             InputError: the model has more than one output.
         """
-        if not pairs:
-            return np.empty(0), np.empty(0, dtype=np.bool_)
+        keys = [self._key(pair) for pair in pairs]
+        known = self.cache.get(keys) if self.cache else {}
+        missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in known}
+        if missing:
+            fresh = dict(zip(missing, self.read(list(missing.values())), strict=True))
+            if self.cache:
+                self.cache.put(fresh)
+            known |= fresh
+        scores = [known[key] for key in keys]
+        logits = np.array([logit for logit, _ in scores], dtype=np.float64)
+        return logits, np.array([cut for _, cut in scores], dtype=np.bool_)
+
+    def read(self, pairs: Sequence[Pair]) -> list[Score]:
+        """Scores of `pairs` (at least one) by the model, whatever the cache holds."""
         if self._loaded is None:
             tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
             self._loaded = tokenizer, open_cross_encoder(self.files)
@@ -43,4 +63,12 @@ class CrossEncoder:
             raise InputError(
                 f"{self.files.name} has {rows.shape[1]} outputs; expected one, as rerankers have"
             )
-        return rows[:, 0].astype(np.float64), np.array([t.cut for t in tokens])
+        return [(float(row[0]), t.cut) for row, t in zip(rows, tokens, strict=True)]
+
+    def _key(self, pair: Pair) -> bytes:
+        """16 bytes that name the weights, the cut and the two texts."""
+        state = hashlib.sha256(f"{self.files.fingerprint}\0{self.max_length}".encode())
+        for text in pair:
+            content = text.encode()
+            state.update(len(content).to_bytes(8, "big") + content)
+        return state.digest()[:16]
