@@ -7,12 +7,12 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.config import CHOICES, Config, Thresholds
+from rerank.config import CHOICES, Config, FinetuneConfig, Thresholds
 from rerank.types import InputError
 
 if TYPE_CHECKING:
@@ -40,6 +40,18 @@ BANDS = {
     "low": "confidence from here is LOW",
     "sufficient": "sufficiency from here is SUFFICIENT",
     "partial": "sufficiency from here is PARTIAL",
+}
+TRAINING = {
+    "base": "body to start from, or a cross-encoder to train further",
+    "encoder": "bi-encoder that mines hard negatives",
+    "hard": "wrong passages a query, from the top of the first stage",
+    "easy": "wrong passages a query, from anywhere",
+    "max_length": "tokens of query and passage, while training",
+    "batch": "queries a step",
+    "steps": "training steps",
+    "learning_rate": "peak learning rate",
+    "frozen_layers": "lowest layers to leave as they are in the base",
+    "seed": "seed of draws and weights",
 }
 
 
@@ -130,14 +142,12 @@ def _finetune(o: argparse.Namespace) -> None:
     for given in o.datasets:
         path, _, limit = given.partition(":")
         if limit and not limit.isdigit():
-            raise InputError(f"{given!r}: expected FOLDER or FOLDER:QUERIES, such as squad:2000")
+            raise InputError(f"{given!r}: expected FOLDER or FOLDER:EXAMPLES, such as squad:2000")
         labelled = read_labelled_set(Path(path))
         sources.append(finetune.Source(labelled, o.split, int(limit) if limit else None))
-    config = finetune.FinetuneConfig(
-        base=o.base, steps=o.steps, batch=o.batch, learning_rate=o.learning_rate, seed=o.seed
-    )
+    config = FinetuneConfig(**{name: getattr(o, name) for name in TRAINING})
     report = finetune.run(sources, o.out, config)
-    print(f"{o.out}/model: trained on {report['examples']} queries, {o.steps} steps")
+    print(f"{o.out}/model: trained on {report['examples']} examples, {o.steps} steps")
     if o.pack:
         from rerank.packing import pack_finetuned
 
@@ -224,19 +234,18 @@ def _config(o: argparse.Namespace) -> Config:
     return replace(Config(), thresholds=thresholds, **{name: getattr(o, name) for name in OPTIONS})
 
 
-def _add_options(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
-    """An option a configuration field, with its default; and a band a threshold."""
-    for kind, texts in ((Config(), OPTIONS), (Thresholds(), BANDS)):
-        for name in (f.name for f in fields(kind) if f.name in texts and f.name in names):
-            default = getattr(kind, name)
-            parser.add_argument(
-                f"--{name.replace('_', '-')}",
-                type=type(default),
-                default=default,
-                choices=CHOICES.get(name),
-                metavar=None if name in CHOICES else type(default).__name__.upper(),
-                help=f"{texts[name]} (default: {default})",
-            )
+def _add_options(parser: argparse.ArgumentParser, kind: object, texts: Mapping[str, str]) -> None:
+    """An option a field of a configuration, with its default."""
+    for name, text in texts.items():
+        default = getattr(kind, name)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=type(default),
+            default=default,
+            choices=CHOICES.get(name),
+            metavar=None if name in CHOICES else type(default).__name__.upper(),
+            help=f"{text} (default: {default})",
+        )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -292,7 +301,8 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("dataset", type=Path, help="BEIR folder")
     p.add_argument("--out", type=Path, required=True, help="index folder to write")
     p.add_argument("--overwrite", action="store_true", help="replace an index that is there")
-    _add_options(p, ("encoder", "encoder_max_length", "language"))
+    wanted = ("encoder", "encoder_max_length", "language")
+    _add_options(p, Config(), {name: OPTIONS[name] for name in wanted})
 
     p = command(
         commands,
@@ -301,15 +311,11 @@ def _parser() -> argparse.ArgumentParser:
         "train a cross-encoder on labelled sets",
         "finetune datasets/pydata my-set:2000 --out work/reranker --steps 600",
     )
-    p.add_argument("datasets", nargs="+", metavar="SET[:QUERIES]", help="BEIR folders")
+    p.add_argument("datasets", nargs="+", metavar="SET[:EXAMPLES]", help="BEIR folders")
     p.add_argument("--out", type=Path, required=True, help="folder for indexes and the model")
     p.add_argument("--split", default="train", help="split to train on (default: train)")
-    p.add_argument("--base", default="minilm", help="body to start from (default: minilm)")
-    p.add_argument("--steps", type=int, default=600, help="training steps (default: 600)")
-    p.add_argument("--batch", type=int, default=8, help="queries a step (default: 8)")
-    p.add_argument("--learning-rate", type=float, default=1e-4, help="peak rate (default: 1e-4)")
-    p.add_argument("--seed", type=int, default=0, help="seed of draws and weights (default: 0)")
     p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
+    _add_options(p, FinetuneConfig(), TRAINING)
 
     p = command(
         commands,
@@ -323,7 +329,8 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
     p.add_argument("--max-queries", type=int, help="bound on queries to fit on, and to report on")
     _add_work(p)
-    _add_options(p, (*OPTIONS, *BANDS))
+    _add_options(p, Config(), OPTIONS)
+    _add_options(p, Thresholds(), BANDS)
 
     p = command(
         commands,

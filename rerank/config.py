@@ -1,4 +1,6 @@
-"""The one configuration of a calibrated model: logged, saved with it, compared at load."""
+"""Configurations: that of a calibrated model (logged, saved with it, compared at load), and that of
+a training run of its cross-encoder.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +27,25 @@ LEAST = {  # the smallest value of each whole number that a run can use
     "folds": 2,
     "seed": 0,
 }
+
+
+TRAINING_LEAST = {
+    "hard": 0,
+    "depth": 1,
+    "easy": 0,
+    "max_length": 16,
+    "batch": 1,
+    "steps": 1,
+    "frozen_layers": 0,
+    "seed": 0,
+}
+
+
+def _check_least(values: object, least: Mapping[str, int]) -> None:
+    for name, smallest in least.items():
+        value = getattr(values, name)
+        if not isinstance(value, int) or value < smallest:
+            raise InputError(f"{name} should be a whole number from {smallest} up, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +88,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""
-        for name, least in LEAST.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise InputError(f"{name} should be a whole number from {least} up, got {value!r}")
+        _check_least(self, LEAST)
         if self.language != "none" and self.language not in Stemmer.algorithms():
             known = ", ".join(sorted(Stemmer.algorithms()))
             raise InputError(f"no stemmer for {self.language!r}; expected none or one of {known}")
@@ -101,3 +119,33 @@ class Config:
             return cls(**{**kept, "thresholds": thresholds})
         except (TypeError, AttributeError) as error:
             raise InputError(f"the configuration cannot be read: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class FinetuneConfig:
+    """Everything that a training run of the cross-encoder depends on, besides its data."""
+
+    base: str = "minilm"  # body to start from, or a cross-encoder to train further
+    encoder: str = "minilm"  # bi-encoder that mines hard negatives
+    hard: int = 1  # passages from the top of the first stage, not right
+    depth: int = 10  # how deep the hard ones are drawn from
+    easy: int = 1  # passages drawn from the whole corpus
+    max_length: int = 160  # tokens of query and passage together, while training
+    batch: int = 8  # queries a step
+    steps: int = 600
+    learning_rate: float = 1e-4
+    warmup: float = 0.05  # share of the steps
+    frozen_layers: int = 0  # lowest layers that stay those of the base; word embeddings always do
+    dropout: float = 0.0  # costs a third of a step on a CPU; a pass or two can do without
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can use."""
+        _check_least(self, TRAINING_LEAST)
+        if self.hard + self.easy < 1:
+            raise InputError("expected at least one wrong passage a query: hard or easy above 0")
+        if not 0 < self.learning_rate < 1:
+            raise InputError(f"learning_rate should be between 0 and 1, got {self.learning_rate}")
+        for name in ("warmup", "dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} should be in [0, 1), got {getattr(self, name)}")

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from calibration.store import sha256_file
+from rerank.packing import TRAINED_ON, TRAINING, unpack
 from rerank.types import InputError
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 HERE = Path(__file__).resolve().parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
-TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash a line
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 
 
@@ -52,8 +54,6 @@ def resolve(name: str) -> ModelFiles:
         return _minilm()
     packed = BUNDLED / name
     if "/" not in name and (packed / "manifest.json").is_file():
-        from rerank.packing import unpack
-
         return _local(name, unpack(packed, base=_minilm().folder, cache=cache_folder()))
     if Path(name).is_dir():
         return _local(name, Path(name))
@@ -70,6 +70,15 @@ def trained_on(files: ModelFiles) -> frozenset[str]:
     """`query_hash` of every query that the model says it was trained on; empty if it says none."""
     path = files.folder / TRAINED_ON
     return frozenset(path.read_text(encoding="utf-8").split()) if path.is_file() else frozenset()
+
+
+def training(files: ModelFiles) -> dict[str, Any] | None:
+    """What the model says of its own fine-tuning; None if it says nothing."""
+    path = files.folder / TRAINING
+    if not path.is_file():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def _minilm() -> ModelFiles:

@@ -21,7 +21,9 @@ from rerank.types import InputError
 EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 BASE_EMBEDDINGS = "embeddings.word_embeddings.weight"
 SCALE = ".scale"
-COPIED = ("config.json", "trained_on.txt")
+TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash a line
+TRAINING = "finetune.json"  # likewise: the sets, the configuration, and the same of its base
+COPIED = ("config.json", TRAINED_ON)
 FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
@@ -59,7 +61,8 @@ def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
     """
     from safetensors.numpy import load_file, save_file
 
-    expected = json.loads((packed / "manifest.json").read_text(encoding="utf-8"))["weights_sha256"]
+    manifest = json.loads((packed / "manifest.json").read_text(encoding="utf-8"))
+    expected = manifest["weights_sha256"]
     home = cache / f"{packed.name}-{expected[:16]}"
     if home.is_dir():
         return home
@@ -79,6 +82,7 @@ def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
         save_file(tensors, part / "model.safetensors", metadata={"format": "pt"})
         for name in COPIED:
             shutil.copyfile(packed / name, part / name)
+        (part / TRAINING).write_text(json.dumps(manifest["training"]), encoding="utf-8")
         for name in FROM_BASE:
             if (base / name).exists():
                 shutil.copyfile(base / name, part / name)
@@ -95,17 +99,8 @@ def pack_finetuned(out: Path, packed: Path) -> None:
     """Pack what `finetune.run` left in `out`; the manifest says how the weights came to be."""
     from importlib.metadata import version
 
-    report = json.loads((out / "finetune.json").read_text(encoding="utf-8"))
+    report = json.loads((out / "model" / TRAINING).read_text(encoding="utf-8"))
+    report["loss"] = dict(list(report["loss"].items())[-1:])  # the curve stays in `out`
     libraries = ("sentence-transformers", "transformers", "torch")
-    pack(
-        out / "model",
-        packed,
-        {
-            "name": packed.name,
-            "sets": report["sets"],
-            "config": report["config"],
-            "examples": report["examples"],
-            "last_loss": list(report["loss"].values())[-1:],
-            "packages": {name: version(name) for name in libraries},
-        },
-    )
+    packages = {name: version(name) for name in libraries}
+    pack(out / "model", packed, {"name": packed.name, "training": report, "packages": packages})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rerank.config import Config, Thresholds
+from rerank.config import Config, FinetuneConfig, Thresholds
 from rerank.types import InputError
 
 
@@ -76,3 +76,24 @@ def test_a_value_of_the_wrong_type_is_refused(values: dict[str, Any]) -> None:
     """`from_dict` says that a field of the wrong type is an InputError."""
     with pytest.raises(InputError):
         Config.from_dict(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"steps": 0},
+        {"batch": 0},
+        {"depth": 0},
+        {"hard": -1},
+        {"hard": 0, "easy": 0},
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"warmup": 1.0},
+        {"dropout": -0.1},
+        {"frozen_layers": -1},
+    ],
+)
+def test_a_training_run_that_cannot_be_is_refused(values: dict[str, Any]) -> None:
+    """Counts, rates and shares out of range, or no wrong passage at all."""
+    with pytest.raises(InputError):
+        FinetuneConfig(**values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.labelled_set import LabelledSet
-from rerank.models import resolve, trained_on
+from rerank.models import resolve, trained_on, training
 from rerank.packing import pack_finetuned
 from rerank.plan import plan
 from rerank.reranking import finetune as job
@@ -111,6 +112,17 @@ def test_mining_is_drawn_by_seed(small: LabelledSet, index: Index, encoder: Enco
     assert len(one) == 6
 
 
+def test_a_limit_above_the_queries_goes_round_again(
+    ten: LabelledSet, index: Index, encoder: Encoder
+) -> None:
+    """Every query comes twice, with the same right passage and mostly other wrong ones."""
+    twice = mine(ten, "train", index, encoder, FinetuneConfig(), limit=2 * TEN)
+    first, again = twice[:TEN], twice[TEN:]
+    assert [e.query for e in first] == [e.query for e in again]
+    assert len({e.query for e in first}) == TEN
+    assert sum(a.passages != b.passages for a, b in zip(first, again, strict=True)) > TEN / 2
+
+
 def test_a_copy_of_the_answer_is_no_hard_negative(
     small: LabelledSet, index: Index, encoder: Encoder
 ) -> None:
@@ -188,8 +200,8 @@ def test_the_report_names_what_was_trained_on(
 ) -> None:
     """`finetune.json` holds the sets with digest and count, and the configuration."""
     out, report = trained
-    kept = json.loads((out / "finetune.json").read_text())
-    expected = {"name": "ten", "digest": ten.digest(), "split": "train", "queries": LIMITED}
+    kept = json.loads((out / "model" / "finetune.json").read_text())
+    expected = {"name": "ten", "digest": ten.digest(), "split": "train", "examples": LIMITED}
     assert kept["sets"] == [expected]
     assert kept["examples"] == report["examples"] == LIMITED
     assert FinetuneConfig(**kept["config"]) == CHEAP
@@ -208,6 +220,35 @@ def test_training_moves_the_weights_and_not_the_embeddings(
     assert "embeddings.word_embeddings.weight" in same
     assert len(same) < len(shared) / 2
     assert all(np.isfinite(after[name]).all() for name in after)
+
+
+def test_training_goes_on_from_a_trained_cross_encoder(
+    trained: tuple[Path, Mapping[str, Any]], small: LabelledSet, tmp_path: Path
+) -> None:
+    """From another run's model: frozen layers stay its own, its list of queries is carried on."""
+    from safetensors.numpy import load_file
+
+    base = trained[0] / "model"
+    other = replace(small, splits={"train": small.splits["test"][:4]}, name="other")
+    config = replace(CHEAP, base=str(base), frozen_layers=4)
+    report = job.run([Source(other)], tmp_path, config)
+    assert report["base_fingerprint"] == resolve(str(base)).fingerprint
+    assert report["base_training"] == json.loads(json.dumps(trained[1]))
+    before, after = (load_file(f / "model.safetensors") for f in (base, tmp_path / "model"))
+    same = {name for name in before if np.array_equal(before[name], after[name])}
+    assert {f"bert.encoder.layer.{k}.output.dense.weight" for k in range(4)} < same
+    assert {f"bert.encoder.layer.{k}.output.dense.weight" for k in (4, 5)}.isdisjoint(same)
+    assert "classifier.weight" not in same
+    new = {query_hash(small.queries[i].text) for i in other.splits["train"]}
+    assert trained_on(resolve(str(tmp_path / "model"))) == trained_on(resolve(str(base))) | new
+
+
+def test_more_frozen_layers_than_there_are_is_refused(
+    run: Any, ten: LabelledSet, tmp_path: Path
+) -> None:
+    """The error says how many layers the model has."""
+    with pytest.raises(InputError, match="has 6 layers, cannot freeze 7"):
+        job.run([Source(ten)], tmp_path, replace(CHEAP, frozen_layers=7))
 
 
 def test_queries_trained_on_are_left_out_of_calibration(
@@ -236,8 +277,9 @@ def test_the_trained_model_and_its_packed_form_score_alike(
     monkeypatch.setattr("rerank.models.BUNDLED", tmp_path)
     pack_finetuned(trained[0], tmp_path / "tiny-reranker")
     manifest = json.loads((tmp_path / "tiny-reranker/manifest.json").read_text())
-    assert manifest["sets"][0]["digest"] == ten.digest()
+    assert manifest["training"]["sets"][0]["digest"] == ten.digest()
     packed = resolve("tiny-reranker")
+    assert training(packed) == manifest["training"]
     assert trained_on(packed) == trained_on(resolve(str(trained[0] / "model")))
     pairs = [
         (q.text, p.full_text)

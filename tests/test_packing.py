@@ -73,7 +73,7 @@ def test_packing_again_changes_nothing(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 
     folder = resolve("minilm-reranker").folder
-    pack(folder, tmp_path / "packed", {"name": "again"})
+    pack(folder, tmp_path / "packed", {"name": "again", "training": {}})
     base = resolve("minilm").folder
     again = unpack(tmp_path / "packed", base=base, cache=tmp_path / "cache")
     one, other = (load_file(f / "model.safetensors") for f in (folder, again))

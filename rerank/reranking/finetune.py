@@ -8,6 +8,7 @@ at random. It knows nothing of calibration.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -16,32 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from calibration.store import write_file
+from rerank.config import FinetuneConfig
 from rerank.labelled_set import LabelledSet
-from rerank.models import TRAINED_ON, ModelFiles, resolve
+from rerank.models import ModelFiles, resolve, trained_on, training
+from rerank.packing import TRAINED_ON, TRAINING
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index, build_index
 from rerank.text import query_hash
 from rerank.types import InputError
 
 NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" is the answer again
-
-
-@dataclass(frozen=True, slots=True)
-class FinetuneConfig:
-    """Everything a training run depends on, besides its data."""
-
-    base: str = "minilm"  # body of the cross-encoder
-    encoder: str = "minilm"  # bi-encoder that mines hard negatives
-    hard: int = 1  # passages from the top of the first stage, not right
-    depth: int = 10  # how deep the hard ones are drawn from
-    easy: int = 1  # passages drawn from the whole corpus
-    max_length: int = 160  # tokens of query and passage together, while training
-    batch: int = 8  # queries a step
-    steps: int = 600
-    learning_rate: float = 1e-4
-    warmup: float = 0.05  # share of the steps
-    freeze_embeddings: bool = True  # the word embeddings stay those of the base model
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +47,9 @@ def mine(
     *,
     limit: int | None = None,
 ) -> list[Example]:
-    """One `Example` a query of `split` (at most `limit`, drawn at random), in drawn order.
+    """`limit` examples from the queries of `split`, drawn at random; by default one a query.
+
+    A limit above the number of queries goes round again, and draws other wrong passages.
 
     Raises:
         InputError: the set has no such split, or `limit` is below 1.
@@ -71,11 +58,11 @@ def mine(
     draw = random.Random(f"{config.seed}:{labelled.name}:{split}")
     ids = list(labelled.splits[split])
     draw.shuffle(ids)
-    ids = ids[:limit]
-    queries = [labelled.queries[i] for i in ids]
+    queries = [labelled.queries[i] for i in ids[:limit]]
     vectors = encoder.encode([q.text for q in queries], label=f"mining {labelled.name}")
     examples = []
-    for query, vector in zip(queries, vectors, strict=True):
+    rounds = itertools.cycle(zip(queries, vectors, strict=True))
+    for query, vector in itertools.islice(rounds, limit or len(queries)):
         right = sorted(labelled.relevant(query.query_id))
         found = index.candidates(query, vector, pool=50, count=config.depth + len(right), rrf_k=60)
         shown = [draw.choice(right)] if right else []
@@ -124,10 +111,13 @@ def finetune(
 
     torch.manual_seed(config.seed)
     model = CrossEncoder(
-        str(base.folder), num_labels=1, max_length=config.max_length, local_files_only=True
+        str(base.folder),
+        num_labels=1,
+        max_length=config.max_length,
+        local_files_only=True,
+        config_kwargs=_dropout(base.folder, config.dropout),
     )
-    if config.freeze_embeddings:
-        model.model.get_input_embeddings().weight.requires_grad_(False)
+    _freeze(model.model, config.frozen_layers)
     shuffled = list(examples)
     random.Random(config.seed).shuffle(shuffled)
     data = Dataset.from_dict(
@@ -165,9 +155,36 @@ def finetune(
     return {"config": asdict(config), "examples": len(examples), "loss": losses}
 
 
+def _dropout(folder: Path, rate: float) -> dict[str, float]:
+    """Every dropout rate that the model's configuration names, set to `rate`."""
+    from transformers import AutoConfig
+
+    known = AutoConfig.from_pretrained(str(folder), local_files_only=True).to_dict()
+    return {k: rate for k, v in known.items() if "dropout" in k and isinstance(v, float)}
+
+
+def _freeze(model: Any, layers: int) -> None:
+    """Keep the word embeddings, and the lowest `layers` with what lies below them, as they are.
+
+    Raises:
+        InputError: the model has fewer layers than that.
+    """
+    import torch
+
+    model.get_input_embeddings().weight.requires_grad_(False)
+    if not layers:
+        return
+    stacks = [m for m in model.base_model.modules() if isinstance(m, torch.nn.ModuleList)]
+    stack = max(stacks, key=len)
+    if layers > len(stack):
+        raise InputError(f"the model has {len(stack)} layers, cannot freeze {layers}")
+    for part in (model.base_model.embeddings, *stack[:layers]):
+        part.requires_grad_(False)
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A labelled set to train on: its split, and at most how many of its queries."""
+    """A labelled set to train on: its split, and how many examples (default: one a query)."""
 
     labelled: LabelledSet
     split: str = "train"
@@ -175,12 +192,14 @@ class Source:
 
 
 def run(sources: Sequence[Source], out: Path, config: FinetuneConfig) -> Mapping[str, Any]:
-    """The whole job: index each set, mine, train, write `out/model` and `out/finetune.json`.
+    """The whole job: index each set, mine, train, write `out/model`; returns the report.
 
-    The report names each set with its digest. `out/model/trained_on.txt` holds a hash of every
-    query trained on, so that calibration can leave these out: on them the logits flatter
-    themselves.
+    The report, `out/model/finetune.json`, names each set with its digest, and holds the report of
+    the base where that was fine-tuned too. `out/model/trained_on.txt` holds a hash of every
+    query trained on, those of the base included, so that calibration can leave these out: on them
+    the logits flatter themselves.
     """
+    base = resolve(config.base)
     for source in sources:
         _check(source)
     encoder = Encoder(resolve(config.encoder), max_length=128)
@@ -198,15 +217,20 @@ def run(sources: Sequence[Source], out: Path, config: FinetuneConfig) -> Mapping
                 "name": source.labelled.name,
                 "digest": digest,
                 "split": source.split,
-                "queries": len(mined),
+                "examples": len(mined),
             }
         )
     _claim(out, examples, config)
-    report = finetune(examples, resolve(config.base), out, config)
-    seen = sorted({query_hash(e.query) for e in examples})
+    report = finetune(examples, base, out, config)
+    seen = sorted(trained_on(base) | {query_hash(e.query) for e in examples})
     write_file(out / "model" / TRAINED_ON, "\n".join(seen) + "\n")
-    whole = {**report, "sets": sets}
-    write_file(out / "finetune.json", json.dumps(whole, indent=2) + "\n")
+    whole = {
+        **report,
+        "sets": sets,
+        "base_fingerprint": base.fingerprint,
+        "base_training": training(base),
+    }
+    write_file(out / "model" / TRAINING, json.dumps(whole, indent=2) + "\n")
     return whole
 
 
