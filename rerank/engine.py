@@ -30,6 +30,13 @@ logger = logging.getLogger(__name__)
 
 EXPORT_FORMAT = 2  # raised when exported files of an older version must not be used
 TOLERANCE = 1e-4  # largest deviation from torch that an export may show
+SAMPLE_LENGTH = 32  # tokens
+SHIFTED = ("roberta", "mpnet", "camembert")  # families that count positions from behind padding's
+SAMPLES = [  # pairs that an export is traced on and compared on
+    ("what is the median", "The middle value of a sorted sample."),
+    ("mean", "The sum over the count."),
+    ("how long is a long passage", "As long as it takes to say what has to be said. " * 5),
+]
 
 Row = NDArray[np.float32]
 
@@ -50,14 +57,10 @@ class Tokenizer:
         most = _positions(folder)
         if max_length > most:
             raise InputError(f"{folder.name} reads at most {most} tokens, got {max_length}")
-        if (folder / "tokenizer.json").is_file():
-            from tokenizers import Tokenizer as Fast
-
-            self._fast = Fast.from_file(str(folder / "tokenizer.json"))
-        else:
-            from transformers import AutoTokenizer
-
-            self._fast = AutoTokenizer.from_pretrained(str(folder)).backend_tokenizer
+        try:
+            self._fast = _fast_tokenizer(folder)
+        except Exception as error:  # the libraries raise bare exceptions
+            raise InputError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
         self._fast.no_padding()
         self._fast.enable_truncation(max_length)
 
@@ -69,11 +72,23 @@ class Tokenizer:
         ]
 
 
+def _fast_tokenizer(folder: Path) -> Any:
+    if (folder / "tokenizer.json").is_file():
+        from tokenizers import Tokenizer as Fast
+
+        return Fast.from_file(str(folder / "tokenizer.json"))
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(str(folder)).backend_tokenizer
+
+
 def _positions(folder: Path) -> int:
     """How many tokens the model has positions for; no bound where its configuration says none."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        return int(config["max_position_embeddings"])
+        shifted = any(family in config.get("model_type", "") for family in SHIFTED)
+        shift = int(config["pad_token_id"]) + 1 if shifted else 0
+        return int(config["max_position_embeddings"]) - shift
     except (OSError, ValueError, KeyError, TypeError):
         return sys.maxsize
 
@@ -115,10 +130,16 @@ def _open(files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"]) -> En
             from rerank import export
 
             load = export.cross_encoder if kind == "cross_encoder" else export.bi_encoder
-            module = load(files.folder)
+            samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
+            try:
+                module = load(files.folder)
+            except InputError:
+                raise
+            except Exception as error:  # a broken file shows in as many ways as there are libraries
+                raise InputError(f"{files.name} cannot be loaded as a {kind}: {error}") from error
             bar.update()
             try:
-                _export(module, path)
+                _export(module, samples, path)
             except Exception as error:  # exporters fail in many ways; torch is slower but right
                 logger.warning("%s runs in torch: it does not export (%s)", files.name, error)
                 return Engine(_torch_runner(module), workers=1)
@@ -154,8 +175,10 @@ def _torch_runner(module: Any) -> Callable[[Tokens], Row]:
     return run
 
 
-def _export(module: Any, path: Path) -> None:
+def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
     """Write the module as ONNX under `path`, in the cheapest form that gives torch's numbers.
+
+    The numbers are compared on `samples`, of different lengths.
 
     Raises:
         Exception: no form does; whatever the last one raised.
@@ -165,26 +188,24 @@ def _export(module: Any, path: Path) -> None:
     *cheaper, whole = export.forms(module)
     for form in cheaper:
         try:
-            _export_checked(form, module, path)
+            _export_checked(form, module, samples, path)
             return
         except Exception as error:
             logger.info("exporting the whole model, not %s: %s", type(form).__name__, error)
-    _export_checked(whole, module, path)
+    _export_checked(whole, module, samples, path)
 
 
-def _export_checked(form: Any, module: Any, path: Path) -> None:
+def _export_checked(form: Any, module: Any, samples: Sequence[Tokens], path: Path) -> None:
     """Write `form` as ONNX under `path`, once the graph has shown the numbers of `module`."""
     from rerank import export
 
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(prefix=".export-", suffix=".onnx", dir=path.parent)
     os.close(handle)
-    samples = [tuple(range(1000, 1000 + n)) for n in (7, 24, 61)]
-    tokens = [Tokens(ids, (0,) * 4 + (1,) * (len(ids) - 4), cut=False) for ids in samples]
     try:
-        export.to_onnx(form, Path(part))
+        export.to_onnx(form, samples[0].ids, samples[0].types, Path(part))
         exported, reference = _onnx_runner(Path(part)), _torch_runner(module)
-        gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in tokens)
+        gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in samples)
         if not gap <= TOLERANCE:
             raise ValueError(f"the exported model differs from torch by {gap:.2g}")
         os.replace(part, path)

@@ -7,6 +7,7 @@ tokens' keys and values and nothing else of them. Importing this file imports to
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import torch
 from rerank.types import InputError
 
 FIRST_TOKEN_FAMILIES = ("bert", "roberta", "xlm-roberta")  # whose layers have the parts used below
+
+FP32 = {"dtype": torch.float32}  # whatever the file holds: a CPU is slow at 16 bits
 
 
 class Rows(torch.nn.Module):
@@ -81,15 +84,15 @@ def cross_encoder(folder: Path) -> Rows:
     from sentence_transformers import CrossEncoder
     from transformers import AutoModelForSequenceClassification
 
-    _, loaded = AutoModelForSequenceClassification.from_pretrained(
+    loaded = AutoModelForSequenceClassification.from_pretrained(
         str(folder), output_loading_info=True, local_files_only=True
-    )
+    )[1]
     if loaded["missing_keys"]:
         raise InputError(
             f"{folder} is no cross-encoder: it lacks {sorted(loaded['missing_keys'])}, which would "
             "be drawn at random; give a reranker, or train one with `rerank finetune`"
         )
-    model = CrossEncoder(str(folder), device="cpu", local_files_only=True)
+    model = CrossEncoder(str(folder), device="cpu", local_files_only=True, model_kwargs=FP32)
     return Rows(model, "scores").eval()
 
 
@@ -97,7 +100,7 @@ def bi_encoder(folder: Path) -> Rows:
     """A text's unit vector."""
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True, model_kwargs=FP32)
     return Rows(model, "sentence_embedding", unit=True).eval()
 
 
@@ -110,15 +113,13 @@ def forms(module: Rows) -> list[torch.nn.Module]:
     return [module]
 
 
-def to_onnx(module: torch.nn.Module, path: Path) -> None:
-    """Write the module's graph to `path`; it takes one sequence of any length."""
-    sample = torch.arange(1000, 1024).unsqueeze(0)
-    types = (torch.arange(24) >= 4).long().unsqueeze(0)
+def to_onnx(module: torch.nn.Module, ids: Sequence[int], types: Sequence[int], path: Path) -> None:
+    """Write the module's graph to `path`, traced on one sequence; it takes one of any length."""
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")
         torch.onnx.export(
             module,
-            (sample, types),
+            (torch.tensor([ids]), torch.tensor([types])),
             str(path),
             input_names=["input_ids", "token_type_ids"],
             output_names=["row"],

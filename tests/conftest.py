@@ -257,7 +257,7 @@ def other_reranker(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
         shape = AutoConfig.for_model(
             family,
             vocab_size=30522,
-            type_vocab_size=2,
+            type_vocab_size=1 if family == "roberta" else 2,  # as published models have
             hidden_size=16,
             num_hidden_layers=2,
             num_attention_heads=2,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +18,11 @@ from rerank.labelled_set import LabelledSet
 from rerank.models import cache_folder, resolve
 from rerank.pipeline import Pipeline
 from rerank.reranking.cross_encoder import CrossEncoder
+from rerank.reranking.score_cache import ScoreCache
 from rerank.types import InputError
 
 LENGTH = 96  # of the pairs below, some are longer
+SHORT = Tokens((101, 2054, 102, 2003, 102), (0, 0, 0, 1, 1), cut=False)
 
 
 @pytest.fixture(scope="module")
@@ -145,21 +150,22 @@ def test_an_export_that_differs_from_torch_is_not_used(
     with monkeypatch.context() as patch:
         patch.setattr(engine, "TOLERANCE", -1.0)
         with pytest.raises(ValueError, match="differs from torch"):
-            engine._export(module, path)
+            engine._export(module, [SHORT], path)
     assert not path.exists()
     assert not list(path.parent.glob(".export-*"))
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_the_last_layer_is_computed_for_the_first_token_only(
-    other_reranker: Callable[..., Path], family: str
+    other_reranker: Callable[..., Path], family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cheaper form gives transformers' own logits, and its graph is the one that is kept."""
     import torch
     from transformers import AutoModelForSequenceClassification
 
     folder = other_reranker(family=family)
-    cheap, whole = export.forms(export.cross_encoder(folder))
+    module = export.cross_encoder(folder)
+    cheap, whole = export.forms(module)
     oracle = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     ids = torch.randint(5, 1000, (1, 37), generator=torch.Generator().manual_seed(0))
     types = torch.zeros_like(ids)
@@ -168,6 +174,19 @@ def test_the_last_layer_is_computed_for_the_first_token_only(
         for form in (cheap, whole):
             torch.testing.assert_close(form(ids, types), expected, rtol=0, atol=1e-5)
     assert isinstance(cheap, export.FirstToken)
+    written: list[object] = []
+    original = export.to_onnx
+
+    def recording(form: Any, *rest: Any) -> None:
+        written.append(form)
+        original(form, *rest)
+
+    monkeypatch.setattr(export, "to_onnx", recording)
+    path = cache_folder() / f"{family}.onnx"
+    samples = [Tokens(tuple(row), (0,) * len(row), cut=False) for row in (ids[0].tolist(), [5, 9])]
+    engine._export(module, samples, path)
+    assert [type(form) for form in written] == [export.FirstToken]
+    assert engine._onnx_runner(path)(samples[0]) == pytest.approx(expected[0].numpy(), abs=1e-5)
 
 
 def test_where_the_cheaper_form_fails_the_whole_model_is_exported(
@@ -180,7 +199,7 @@ def test_where_the_cheaper_form_fails_the_whole_model_is_exported(
     monkeypatch.setattr(wrong, "forward", lambda ids, _types: ids[:, :1].float())
     monkeypatch.setattr(export, "forms", lambda _: [wrong, whole])
     path = cache_folder() / "whole.onnx"
-    engine._export(module, path)
+    engine._export(module, [SHORT], path)
     tokens = Tokens(tuple(range(1000, 1030)), (0,) * 30, cut=False)
     np.testing.assert_allclose(engine._onnx_runner(path)(tokens), right(tokens), atol=1e-5)
 
@@ -198,6 +217,60 @@ def test_a_cut_that_the_model_cannot_read_is_refused(tiny: Path) -> None:
     assert CrossEncoder(resolve(str(tiny)), max_length=512).score(pairs)[1].tolist() == [True]
     with pytest.raises(InputError, match="at most 512 tokens, got 513"):
         CrossEncoder(resolve(str(tiny)), max_length=513).score(pairs)
+
+
+def test_a_broken_model_is_refused(tiny: Path, tmp_path: Path) -> None:
+    """A tokenizer or a configuration that no library can read is bad input, named."""
+    for name, what in (("tokenizer.json", "tokenizer"), ("config.json", "cannot be loaded")):
+        folder = Path(shutil.copytree(tiny, tmp_path / name))
+        (folder / name).write_text('{"version": "of a file that lies elsewhere"}')
+        with pytest.raises(InputError, match=what):
+            CrossEncoder(resolve(str(folder)), max_length=32).score([("a", "b")])
+
+
+def test_positions_behind_padding_are_not_counted(other_reranker: Callable[..., Path]) -> None:
+    """A RoBERTa with 514 positions, padding at 1, reads 512 tokens."""
+    folder = other_reranker(family="roberta")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"max_position_embeddings": 514, "pad_token_id": 1}
+    (folder / "config.json").write_text(json.dumps(config))
+    Tokenizer(folder, max_length=512)
+    with pytest.raises(InputError, match="at most 512 tokens, got 513"):
+        Tokenizer(folder, max_length=513)
+
+
+def test_weights_in_16_bits_are_scored_in_32(
+    other_reranker: Callable[..., Path], pairs: list[tuple[str, str]]
+) -> None:
+    """A reranker kept in bfloat16 gives the logits of its fp32 values."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    folder = other_reranker()
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    halves, _ = CrossEncoder(resolve(str(folder)), max_length=64).score(pairs)
+    model.to(torch.float32).save_pretrained(folder)
+    whole, _ = CrossEncoder(resolve(str(folder)), max_length=64).score(pairs)
+    np.testing.assert_allclose(halves, whole, atol=1e-6)
+
+
+def test_broken_weights_are_refused_and_nothing_is_kept(
+    other_reranker: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Logits that are no numbers are an error; the scores of other models stay."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    cache = ScoreCache(tmp_path / "scores.sqlite")
+    cache.put({b"k" * 16: (1.5, True)})
+    folder = other_reranker()
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    torch.nn.init.constant_(model.classifier.bias, float("nan"))
+    model.save_pretrained(folder)
+    with pytest.raises(InputError, match="no finite numbers"):
+        CrossEncoder(resolve(str(folder)), max_length=64, cache=cache).score([("a", "b")])
+    assert cache.get([b"k" * 16]) == {b"k" * 16: (1.5, True)}
 
 
 def test_a_bi_encoder_is_no_reranker() -> None:

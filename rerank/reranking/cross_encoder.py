@@ -37,7 +37,8 @@ class CrossEncoder:
         So pairs that the cache holds are not read again.
 
         Raises:
-            InputError: the model has more than one output.
+            InputError: the model cannot be loaded, has more than one output, or gives a logit
+                that is no finite number.
         """
         keys = [self._key(pair) for pair in pairs]
         known = self.cache.get(keys) if self.cache else {}
@@ -62,6 +63,10 @@ class CrossEncoder:
         if rows.shape[1] != 1:
             raise InputError(
                 f"{self.files.name} has {rows.shape[1]} outputs; expected one, as rerankers have"
+            )
+        if not np.isfinite(rows).all():
+            raise InputError(
+                f"{self.files.name} gives logits that are no finite numbers; its weights are broken"
             )
         return [(float(row[0]), t.cut) for row, t in zip(rows, tokens, strict=True)]
 

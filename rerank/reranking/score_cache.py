@@ -32,6 +32,7 @@ ASKED = 500  # keys in one query
 @dataclass(frozen=True, slots=True)
 class ScoreCache:
     """Scores by key, in the file `path`; beyond `limit` pairs (about 80 bytes each) the oldest go.
+    Logits are finite.
 
     Safe to share between processes and threads. A file that is no cache, or a broken one, is
     replaced by an empty one: what it held can be computed again.
@@ -89,8 +90,8 @@ class ScoreCache:
         return db
 
     def _give_up(self, error: sqlite3.DatabaseError) -> None:
-        """Remove a broken file; one that is only busy, or cannot be opened, is no such thing."""
-        if isinstance(error, sqlite3.OperationalError):
+        """Remove a broken file; one that is only busy, say, or cannot be opened, stays."""
+        if type(error) is not sqlite3.DatabaseError:  # that of "malformed" and "not a database"
             raise OSError(f"{self.path}: {error}") from error
         logger.warning("%s cannot be read (%s): starting an empty one", self.path, error)
         self.path.unlink(missing_ok=True)
