@@ -1,7 +1,7 @@
 """The training job: a labelled set in; a calibrated, measured, tracked model folder out.
 
-Index, rank, fit, measure, save, track. The queries it reports on share no group with those it
-fits on, and queries that the cross-encoder was trained on are left out of both: on them its
+Index, rank, fit, measure, save, track. The questions it reports on are not among those it fits
+on, and queries that the cross-encoder was trained on are left out of both: on them its
 logits flatter themselves.
 """
 
@@ -28,8 +28,7 @@ from rerank.labelled_set import LabelledSet
 from rerank.models import resolve, trained_on
 from rerank.plan import Plan, plan
 from rerank.progress import progress
-from rerank.types import InputError
-from rerank.workspace import open_pipeline
+from rerank.workspace import NAME, open_pipeline, track
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from calibration.tracking import TrackedRun
 
 REPORT = "report.txt"
-NAME = "calibrated-rerank"  # of the MLflow experiment and of the registered model
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +189,7 @@ def _track(
     figures: Mapping[str, Figure],
     work: Path,
 ) -> TrackedRun:
-    from calibration.tracking import RunRecord, log_run
+    from calibration.tracking import RunRecord
 
     dataset = manifest["dataset"]["name"]
     record = RunRecord(
@@ -203,19 +201,7 @@ def _track(
         folder=out,
         registered_name=NAME,
     )
-    try:
-        return log_run(
-            record,
-            experiment=NAME,
-            run_name=f"{dataset}-{fitted.taken}",
-            tracking_uri=f"sqlite:///{(work / 'mlflow.db').resolve()}",
-            artifact_location=(work / "mlartifacts").resolve().as_uri(),
-        )
-    except Exception as error:  # the store is the user's: any client error can come back
-        raise InputError(
-            f"{out} is written, but MLflow did not take the run ({error}); check "
-            "MLFLOW_TRACKING_URI and give --overwrite to track it"
-        ) from error
+    return track(record, run_name=f"{dataset}-{fitted.taken}", work=work, written=out)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -39,10 +39,10 @@ def evaluate_model(
     notes = []
     if len(ids) < len(labelled.splits[split]):
         gone = len(labelled.splits[split]) - len(ids)
-        notes.append(f"Left out: {gone} queries that the cross-encoder was trained on.")
-    same_set = labelled.name == model.manifest["dataset"]["name"]
+        notes.append(f"left out: {gone} queries that the cross-encoder was trained on.")
+    same_set = labelled.digest() == model.manifest["dataset"]["digest"]
     if same_set and split != model.manifest["queries"]["report_split"]:
-        notes.append("WARNING: the model was fitted on queries of this split; it will look better.")
+        notes.append("warning: the model was fitted on queries of this split; it will look better.")
     rankings = pipeline.rank([labelled.queries[i] for i in ids], label="reranking queries")
     way = {"calibrated": calibrators.confidence}
     return evaluate(rankings, labelled, calibrators, way, config), tuple(notes)

@@ -7,6 +7,7 @@ its base model. Unpacking gives an ordinary fp32 model folder; those fp32 values
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -33,12 +34,23 @@ def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(matrix / scale).astype(np.int8), scale.astype(np.float32)
 
 
-def pack(folder: Path, out: Path, manifest: dict[str, object]) -> None:
-    """Pack the cross-encoder in `folder` into `out`, with `manifest` and the weights' hash."""
+def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) -> None:
+    """Pack the cross-encoder in `folder` into `out`, with `manifest` and the weights' hash.
+
+    Raises:
+        InputError: the word embeddings are not those of `base`, which is all that is kept of them.
+    """
     from safetensors.numpy import load_file, save_file
 
+    tensors = load_file(folder / "model.safetensors")
+    of_base = load_file(base / "model.safetensors")[BASE_EMBEDDINGS]
+    if EMBEDDINGS not in tensors or not np.array_equal(tensors[EMBEDDINGS], of_base):
+        raise InputError(
+            f"{folder} cannot be packed: its word embeddings are not those of minilm; pack models "
+            "that were trained from minilm or from a packed model"
+        )
     kept: dict[str, np.ndarray] = {}
-    for name, tensor in load_file(folder / "model.safetensors").items():
+    for name, tensor in tensors.items():
         if name == EMBEDDINGS or tensor.dtype.kind != "f":
             continue
         if tensor.ndim == 2:
@@ -63,7 +75,8 @@ def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
 
     manifest = json.loads((packed / "manifest.json").read_text(encoding="utf-8"))
     expected = manifest["weights_sha256"]
-    home = cache / f"{packed.name}-{expected[:16]}"
+    content = "".join(sha256_file(packed / name) for name in ("manifest.json", *COPIED))
+    home = cache / f"{packed.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     if home.is_dir():
         return home
     got = sha256_file(packed / "weights.safetensors")
@@ -95,12 +108,8 @@ def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
     return home
 
 
-def pack_finetuned(out: Path, packed: Path) -> None:
-    """Pack what `finetune.run` left in `out`; the manifest says how the weights came to be."""
-    from importlib.metadata import version
-
-    report = json.loads((out / "model" / TRAINING).read_text(encoding="utf-8"))
-    report["loss"] = dict(list(report["loss"].items())[-1:])  # the curve stays in `out`
-    libraries = ("sentence-transformers", "transformers", "torch")
-    packages = {name: version(name) for name in libraries}
-    pack(out / "model", packed, {"name": packed.name, "training": report, "packages": packages})
+def pack_finetuned(folder: Path, packed: Path, *, base: Path) -> None:
+    """Pack a model folder of `finetune`; the manifest says how the weights came to be."""
+    report = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
+    report["loss"] = dict(list(report["loss"].items())[-1:])  # the curve stays in `folder`
+    pack(folder, packed, {"name": packed.name, "training": report}, base=base)

@@ -64,17 +64,17 @@ def plan(
         clean = others
     rest = [i for split in clean for i in fresh[split]]
     if named:
-        report = fresh[named]
-        reported = {labelled.same_question(i) for i in report}
-        fit = [i for i in rest if labelled.same_question(i) not in reported]
+        report, others_left = fresh[named], rest
     else:
         groups = sorted({labelled.group(i) for i in rest})
         random.Random(seed).shuffle(groups)
         held = set(groups[: max(1, round(REPORT_SHARE * len(groups)))])
         report = [i for i in rest if labelled.group(i) in held]
-        fit = [i for i in rest if labelled.group(i) not in held]
+        others_left = [i for i in rest if labelled.group(i) not in held]
+    reported = {labelled.same_question(i) for i in report}
+    fit = [i for i in others_left if labelled.same_question(i) not in reported]
     whole = sum(len(ids) for ids in labelled.splits.values())
-    asked_twice = len(rest) - len(fit) - (0 if named else len(report))
+    asked_twice = len(others_left) - len(fit)
     seen = whole - len(rest) - (len(report) if named else 0)
     fit, report = (_at_most(labelled, ids, max_queries, seed) for ids in (fit, report))
     if len(fit) < LEAST_QUERIES or not report:

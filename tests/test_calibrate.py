@@ -453,6 +453,16 @@ def test_evaluating_again_gives_what_the_run_measured(run: Run, small: LabelledS
         assert seen.events[name] == pytest.approx(values, abs=1e-12)
 
 
+def test_what_flatters_the_figures_is_said(run: Run, small: LabelledSet) -> None:
+    """Measured where it was fitted, the model says so, whatever the set is called."""
+    renamed = replace(small, name="another name")
+    _, notes = evaluate_model(run.folder, renamed, "train", work=run.work)
+    assert any("fitted on queries of this split" in note for note in notes)
+    other = replace(small, splits={"train": small.splits["test"]})
+    _, notes = evaluate_model(run.folder, other, "train", work=run.work)
+    assert notes == ()
+
+
 def test_an_unknown_split_is_refused(run: Run, small: LabelledSet) -> None:
     """The refusal names the splits that there are."""
     with pytest.raises(InputError, match=r"no split 'tset'; it has \['train', 'test'\]"):

@@ -73,8 +73,8 @@ def test_packing_again_changes_nothing(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 
     folder = resolve("minilm-reranker").folder
-    pack(folder, tmp_path / "packed", {"name": "again", "training": {}})
     base = resolve("minilm").folder
+    pack(folder, tmp_path / "packed", {"name": "again", "training": {}}, base=base)
     again = unpack(tmp_path / "packed", base=base, cache=tmp_path / "cache")
     one, other = (load_file(f / "model.safetensors") for f in (folder, again))
     assert one.keys() == other.keys()
@@ -101,3 +101,27 @@ def test_unpacking_is_done_once(tmp_path: Path) -> None:
     assert unpack(BUNDLED_RERANKER, base=base, cache=cache) == one
     assert (one / "model.safetensors").stat().st_mtime_ns == before
     assert [p.name for p in cache.iterdir()] == [one.name]
+
+
+def test_other_word_embeddings_cannot_be_packed(tmp_path: Path) -> None:
+    """Packing leaves the word embeddings to minilm, so a model with its own is refused."""
+    from safetensors.numpy import load_file, save_file
+
+    folder = Path(shutil.copytree(resolve("minilm-reranker").folder, tmp_path / "model"))
+    tensors = load_file(folder / "model.safetensors")
+    tensors[EMBEDDINGS] = tensors[EMBEDDINGS] + np.float32(1e-3)
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(InputError, match="word embeddings are not those of minilm"):
+        pack(folder, tmp_path / "packed", {}, base=resolve("minilm").folder)
+    assert not (tmp_path / "packed").exists()
+
+
+def test_a_corrected_list_of_trained_queries_is_taken_up(tmp_path: Path) -> None:
+    """The same weights with another `trained_on.txt` are unpacked anew."""
+    base, cache = resolve("minilm").folder, tmp_path / "cache"
+    packed = Path(shutil.copytree(BUNDLED_RERANKER, tmp_path / "packed"))
+    before = unpack(packed, base=base, cache=cache)
+    (packed / "trained_on.txt").write_text("0123456789abcdef\n")
+    after = unpack(packed, base=base, cache=cache)
+    assert after != before
+    assert (after / "trained_on.txt").read_text() == "0123456789abcdef\n"

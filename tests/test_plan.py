@@ -56,6 +56,24 @@ def test_fit_and_report_share_no_group(
         assert max(len(fit), len(report)) <= limit
 
 
+@pytest.mark.parametrize("split", ["test", "train"])
+def test_the_same_words_are_never_on_both_sides(split: str) -> None:
+    """Queries without a group, asked again in the same words with another answer."""
+    queries, qrels = {}, {}
+    for k in range(120):
+        queries[f"q{k}"] = Query(f"q{k}", f"question {k // 2}")
+        qrels[f"q{k}"] = {f"d{k}": 1.0}
+    corpus = {f"d{k}": Passage(f"d{k}", "", f"text {k}") for k in range(120)}
+    ids = tuple(queries)
+    splits = {"train": ids} if split == "train" else {"train": ids[::2], "test": ids[1::2][:20]}
+    used = {i: queries[i] for part in splits.values() for i in part}
+    labelled = LabelledSet(corpus, used, {i: qrels[i] for i in used}, splits, "made")
+    found = plan(labelled, trained_on=NONE, max_queries=None, seed=0)
+    fit, report = ({queries[i].text for i in ids} for ids in (found.fit, found.report))
+    assert not fit & report
+    assert found.asked_twice > 0
+
+
 def test_test_is_reported_before_dev() -> None:
     """`test` is what a set is reported on; without it `dev`; the rest is fitted on."""
     groups = {"train": [*range(40)], "dev": [*range(40, 60)], "test": [*range(60, 75)]}
