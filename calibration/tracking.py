@@ -36,6 +36,7 @@ FOLDER = "model"
 class RunRecord:
     """What a run leaves: everything is optional.
 
+    curves: metrics by step.
     figures and tables: artefact name, with or without its ending, to figure (PNG) or data frame
         (JSON, as MLflow shows it). folder: a folder of files, logged as "model" and, where
         `registered_name` is given, registered under that name.
@@ -43,6 +44,7 @@ class RunRecord:
 
     params: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, Figure] = field(default_factory=dict)
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
@@ -111,6 +113,13 @@ def _fill(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
         metrics=[Metric(key, float(value), now, 0) for key, value in record.metrics.items()],
         tags=[RunTag(key, str(value)) for key, value in record.tags.items()],
     )
+    points = [
+        Metric(key, float(value), now, step)
+        for key, curve in record.curves.items()
+        for step, value in curve.items()
+    ]
+    for start in range(0, len(points), 1000):  # and a thousand metrics
+        client.log_batch(run_id, metrics=points[start : start + 1000])
     if any(len(value) > LONGEST_PARAM for value in params.values()):
         client.log_dict(run_id, params, "params.json")
     for name, figure in record.figures.items():

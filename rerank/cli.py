@@ -50,7 +50,16 @@ TRAINING = {
     "batch": "queries a step",
     "steps": "training steps",
     "learning_rate": "peak learning rate",
+    "warmup": "share of the steps in which the rate rises",
+    "dropout": "dropout while training",
+    "depth": "how many of the first stage's passages the wrong ones are drawn from",
     "frozen_layers": "lowest layers to leave as they are in the base",
+    "loss": "what is learned from the labels",
+    "teacher": "cross-encoder whose scores are learned from as well: a name, a folder, a hub id",
+    "distil": "weight of the teacher beside the labels",
+    "validation": "queries held out to choose the best step; 0 keeps the last",
+    "check_every": "steps between two checkpoints, each validated",
+    "patience": "checks in a row without a better nDCG@10 before training stops",
     "seed": "seed of draws and weights",
 }
 
@@ -135,8 +144,9 @@ def _index(o: argparse.Namespace) -> None:
 
 
 def _finetune(o: argparse.Namespace) -> None:
+    from rerank.finetune import finetune
     from rerank.labelled_set import read_labelled_set
-    from rerank.reranking import finetune
+    from rerank.reranking.mining import Source
 
     sources = []
     for given in o.datasets:
@@ -144,14 +154,21 @@ def _finetune(o: argparse.Namespace) -> None:
         if limit and not limit.isdigit():
             raise InputError(f"{given!r}: expected FOLDER or FOLDER:EXAMPLES, such as squad:2000")
         labelled = read_labelled_set(Path(path))
-        sources.append(finetune.Source(labelled, o.split, int(limit) if limit else None))
+        sources.append(Source(labelled, o.split, int(limit) if limit else None))
     config = FinetuneConfig(**{name: getattr(o, name) for name in TRAINING})
-    report = finetune.run(sources, o.out, config)
-    print(f"{o.out}/model: trained on {report['examples']} examples, {o.steps} steps")
+    made = finetune(sources, o.out, config, work=o.work, overwrite=o.overwrite)
+    examples, step = made.report["examples"], made.report["best_step"]
+    print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")
+    if made.run is None:
+        print("it was there already, made from the same lists and settings")
+    else:
+        print(f"tracked as run {made.run.run_id}:")
+        print(f"  mlflow ui --backend-store-uri {made.run.tracking_uri}")
     if o.pack:
+        from rerank.models import resolve
         from rerank.packing import pack_finetuned
 
-        pack_finetuned(o.out, o.pack)
+        pack_finetuned(o.out, o.pack, base=resolve("minilm").folder)
         print(f"{o.pack}: packed weights and manifest")
 
 
@@ -182,11 +199,12 @@ def _evaluate(o: argparse.Namespace) -> None:
 
     labelled = read_labelled_set(o.dataset)
     evaluation, notes = evaluate_model(o.model, labelled, o.split, work=o.work)
+    for note in notes:
+        print(f"rerank: {note}", file=sys.stderr)
     if o.json:
         print(json.dumps(evaluation.to_dict()))
         return
-    print(f"{len(evaluation.right)} queries, {evaluation.right.mean():.1%} right", *notes, sep="\n")
-    print()
+    print(f"{len(evaluation.right)} queries, {evaluation.right.mean():.1%} right\n")
     print(
         evaluation.orders_table(), evaluation.table.table(), evaluation.events_table(), sep="\n\n"
     )
@@ -312,9 +330,11 @@ def _parser() -> argparse.ArgumentParser:
         "finetune datasets/pydata my-set:2000 --out work/reranker --steps 600",
     )
     p.add_argument("datasets", nargs="+", metavar="SET[:EXAMPLES]", help="BEIR folders")
-    p.add_argument("--out", type=Path, required=True, help="folder for indexes and the model")
+    p.add_argument("--out", type=Path, required=True, help="model folder to write")
+    p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
     p.add_argument("--split", default="train", help="split to train on (default: train)")
     p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
+    _add_work(p)
     _add_options(p, FinetuneConfig(), TRAINING)
 
     p = command(

@@ -15,11 +15,12 @@ from rerank.types import InputError
 CHOICES = {
     "rank_by": ("relevance", "logit", "fused"),
     "calibrator": ("auto", "logistic", "isotonic"),
+    "loss": ("listwise", "binary"),
 }
 LEAST = {  # the smallest value of each whole number that a run can use
     "encoder_max_length": 16,
     "max_length": 16,
-    "pool": 1,
+    "pool": 10,  # the features ask who is among a stage's first ten
     "candidates": 1,
     "rerank_depth": 1,
     "rrf_k": 0,
@@ -37,6 +38,9 @@ TRAINING_LEAST = {
     "batch": 1,
     "steps": 1,
     "frozen_layers": 0,
+    "validation": 0,
+    "check_every": 1,
+    "patience": 1,
     "seed": 0,
 }
 
@@ -46,6 +50,12 @@ def _check_least(values: object, least: Mapping[str, int]) -> None:
         value = getattr(values, name)
         if not isinstance(value, int) or value < smallest:
             raise InputError(f"{name} should be a whole number from {smallest} up, got {value!r}")
+
+
+def _check_choices(values: object) -> None:
+    for name, choices in CHOICES.items():
+        if hasattr(values, name) and getattr(values, name) not in choices:
+            raise InputError(f"{name} should be one of {choices}, got {getattr(values, name)!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +105,7 @@ class Config:
         for name in ("encoder", "reranker"):
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} should be a name, got {getattr(self, name)!r}")
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise InputError(f"{name} should be one of {choices}, got {getattr(self, name)!r}")
+        _check_choices(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` gives an equal configuration back."""
@@ -127,21 +135,28 @@ class FinetuneConfig:
 
     base: str = "minilm"  # body to start from, or a cross-encoder to train further
     encoder: str = "minilm"  # bi-encoder that mines hard negatives
-    hard: int = 1  # passages from the top of the first stage, not right
+    hard: int = 2  # passages from the top of the first stage, not right
     depth: int = 10  # how deep the hard ones are drawn from
     easy: int = 1  # passages drawn from the whole corpus
+    loss: str = "listwise"  # or "binary"
+    teacher: str = ""  # cross-encoder whose scores are learned from as well
+    distil: float = 0.5  # weight of the teacher beside the labels, where there is one
     max_length: int = 160  # tokens of query and passage together, while training
     batch: int = 8  # queries a step
     steps: int = 600
     learning_rate: float = 1e-4
     warmup: float = 0.05  # share of the steps
     frozen_layers: int = 0  # lowest layers that stay those of the base; word embeddings always do
+    validation: int = 100  # queries held out to choose the best step; 0: keep the last
+    check_every: int = 100  # steps between two checkpoints, each validated
+    patience: int = 5  # checks in a row without a better nDCG@10 before training stops
     dropout: float = 0.0  # costs a third of a step on a CPU; a pass or two can do without
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""
         _check_least(self, TRAINING_LEAST)
+        _check_choices(self)
         if self.hard + self.easy < 1:
             raise InputError("expected at least one wrong passage a query: hard or easy above 0")
         if not 0 < self.learning_rate < 1:
@@ -149,3 +164,5 @@ class FinetuneConfig:
         for name in ("warmup", "dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} should be in [0, 1), got {getattr(self, name)}")
+        if not 0 <= self.distil <= 1:
+            raise InputError(f"distil should be in [0, 1], got {self.distil}")

@@ -1,257 +1,192 @@
-"""The training job of the cross-encoder: labelled sets in, a model folder out.
+"""The training job of the cross-encoder: labelled sets in; a model folder out, tracked.
 
-Built on sentence-transformers' trainer. Each training query becomes one short list: a right
-passage (if it has one), passages that the first stage ranks high but are not right, and one drawn
-at random. It knows nothing of calibration.
+Index, mine, score by a teacher if there is one, train, write, track. It knows nothing of
+calibration: the folder it writes is an ordinary cross-encoder, for `--reranker`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import random
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from calibration.store import write_file
-from rerank.config import FinetuneConfig
-from rerank.labelled_set import LabelledSet
+from calibration.store import (
+    StoreError,
+    read_manifest,
+    refuse_to_replace,
+    verify_folder,
+    write_folder,
+)
+from rerank.config import Config, FinetuneConfig
 from rerank.models import ModelFiles, resolve, trained_on, training
 from rerank.packing import TRAINED_ON, TRAINING
+from rerank.progress import progress
+from rerank.reranking.cross_encoder import CrossEncoder
+from rerank.reranking.mining import Example, Held, Source, held_lists, hold_out, mine
+from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
-from rerank.retrieval.index import Index, build_index
 from rerank.text import query_hash
 from rerank.types import InputError
+from rerank.workspace import open_index, score_cache, track
 
-NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" is the answer again
+if TYPE_CHECKING:
+    from calibration.tracking import TrackedRun
+
+KIND = "cross-encoder"
+LIBRARIES = ("sentence-transformers", "transformers", "torch")
+CHUNK = 512  # pairs that a teacher reads between two moves of the bar
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """One query and its short list; `labels` is 1 where the passage is right."""
+class Finetuned:
+    """The model folder, its report (`finetune.json`), and its run; None where nothing was done."""
 
-    query: str
-    passages: tuple[str, ...]
-    labels: tuple[int, ...]
-
-
-def mine(
-    labelled: LabelledSet,
-    split: str,
-    index: Index,
-    encoder: Encoder,
-    config: FinetuneConfig,
-    *,
-    limit: int | None = None,
-) -> list[Example]:
-    """`limit` examples from the queries of `split`, drawn at random; by default one a query.
-
-    A limit above the number of queries goes round again, and draws other wrong passages.
-
-    Raises:
-        InputError: the set has no such split, or `limit` is below 1.
-    """
-    _check(Source(labelled, split, limit))
-    draw = random.Random(f"{config.seed}:{labelled.name}:{split}")
-    ids = list(labelled.splits[split])
-    draw.shuffle(ids)
-    queries = [labelled.queries[i] for i in ids[:limit]]
-    vectors = encoder.encode([q.text for q in queries], label=f"mining {labelled.name}")
-    examples = []
-    rounds = itertools.cycle(zip(queries, vectors, strict=True))
-    for query, vector in itertools.islice(rounds, limit or len(queries)):
-        right = sorted(labelled.relevant(query.query_id))
-        found = index.candidates(query, vector, pool=50, count=config.depth + len(right), rrf_k=60)
-        shown = [draw.choice(right)] if right else []
-        answer = set(labelled.corpus[shown[0]].full_text.lower().split()) if right else set()
-        wrong = [
-            p.full_text
-            for p in map(index.passage, found.rows)
-            if p.doc_id not in right and _jaccard(answer, p.full_text) < NEAR_DUPLICATE
-        ][: config.depth]
-        hard = draw.sample(wrong, min(config.hard + (not right), len(wrong)))
-        easy = [index.passage(draw.randrange(len(index))) for _ in range(config.easy)]
-        texts = [labelled.corpus[d].full_text for d in shown] + hard
-        texts += [p.full_text for p in easy if p.doc_id not in right]
-        labels = (1,) * len(shown) + (0,) * (len(texts) - len(shown))
-        examples.append(Example(query.text, tuple(texts), labels))
-    return examples
-
-
-def _jaccard(words: set[str], text: str) -> float:
-    other = set(text.lower().split())
-    return len(words & other) / len(words | other) if words else 0.0
+    folder: Path
+    report: Mapping[str, Any]
+    run: TrackedRun | None
 
 
 def finetune(
-    examples: Sequence[Example], base: ModelFiles, out: Path, config: FinetuneConfig
-) -> Mapping[str, Any]:
-    """Train a cross-encoder on `examples` and save it under `out`; returns the loss by step.
+    sources: Sequence[Source],
+    out: Path,
+    config: FinetuneConfig,
+    *,
+    work: Path,
+    overwrite: bool = False,
+) -> Finetuned:
+    """Run the whole job and write the model folder `out`, whole or not at all.
 
-    Interrupted, the same call goes on from the last checkpoint in `out/checkpoints`.
-
-    Raises:
-        InputError: there is no example.
-    """
-    if not examples:
-        raise InputError("no training example; expected at least one query with passages")
-    import torch
-    from datasets import Dataset
-    from sentence_transformers import CrossEncoder
-    from sentence_transformers.cross_encoder import (
-        CrossEncoderTrainer,
-        CrossEncoderTrainingArguments,
-    )
-    from transformers.trainer_utils import get_last_checkpoint
-
-    from rerank.reranking.losses import ListwiseOrNoneLoss
-
-    torch.manual_seed(config.seed)
-    model = CrossEncoder(
-        str(base.folder),
-        num_labels=1,
-        max_length=config.max_length,
-        local_files_only=True,
-        config_kwargs=_dropout(base.folder, config.dropout),
-    )
-    _freeze(model.model, config.frozen_layers)
-    shuffled = list(examples)
-    random.Random(config.seed).shuffle(shuffled)
-    data = Dataset.from_dict(
-        {
-            "query": [e.query for e in shuffled],
-            "passages": [list(e.passages) for e in shuffled],
-            "label": [[float(x) for x in e.labels] for e in shuffled],
-        }
-    )
-    on_gpu = torch.cuda.is_available()
-    arguments = CrossEncoderTrainingArguments(
-        output_dir=str(out / "checkpoints"),
-        max_steps=config.steps,
-        per_device_train_batch_size=config.batch,
-        learning_rate=config.learning_rate,
-        warmup_steps=config.warmup,
-        bf16=on_gpu,
-        use_cpu=not on_gpu,
-        logging_steps=20,
-        save_steps=100,
-        save_total_limit=1,
-        seed=config.seed,
-        report_to="none",
-        dataloader_pin_memory=False,
-    )
-    trainer = CrossEncoderTrainer(
-        model=model, args=arguments, train_dataset=data, loss=ListwiseOrNoneLoss(model)
-    )
-    checkpoint = (
-        get_last_checkpoint(str(out / "checkpoints")) if (out / "checkpoints").is_dir() else None
-    )
-    trainer.train(resume_from_checkpoint=checkpoint)
-    model.save_pretrained(str(out / "model"))
-    losses = {row["step"]: row["loss"] for row in trainer.state.log_history if "loss" in row}
-    return {"config": asdict(config), "examples": len(examples), "loss": losses}
-
-
-def _dropout(folder: Path, rate: float) -> dict[str, float]:
-    """Every dropout rate that the model's configuration names, set to `rate`."""
-    from transformers import AutoConfig
-
-    known = AutoConfig.from_pretrained(str(folder), local_files_only=True).to_dict()
-    return {k: rate for k, v in known.items() if "dropout" in k and isinstance(v, float)}
-
-
-def _freeze(model: Any, layers: int) -> None:
-    """Keep the word embeddings, and the lowest `layers` with what lies below them, as they are.
+    Indexes, a teacher's scores and checkpoints are kept under `work`: the same call, after an
+    interruption, goes on from them. Where `out` already is the model of these very lists and
+    settings, nothing is done. `out/finetune.json` names each set with its digest, holds the
+    curves, and the report of the base where that was fine-tuned too; `out/trained_on.txt` holds a
+    hash of every query trained or validated on, those of the base included, so that calibration
+    can leave these out: on them the logits flatter themselves.
 
     Raises:
-        InputError: the model has fewer layers than that.
+        InputError: there is no source, or a model does not exist.
+        StoreError: `out` exists, is another model, and `overwrite` is False.
     """
-    import torch
+    if not sources:
+        raise InputError("no labelled set to train on; expected at least one")
+    base, encoder = resolve(config.base), resolve(config.encoder)
+    teacher = resolve(config.teacher) if config.teacher else None
+    examples, held, sets = _mined(sources, encoder, config, work)
+    key = _key(examples, held, [m.fingerprint for m in (base, teacher) if m], config)
+    if not overwrite and _is_already(out, key):
+        kept = json.loads((out / TRAINING).read_text(encoding="utf-8"))
+        return Finetuned(out, kept, None)
+    refuse_to_replace(out, overwrite=overwrite, kind=KIND)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if teacher:
+        examples = taught(examples, teacher, config, score_cache(work))
+    from rerank.reranking.trainer import train
 
-    model.get_input_embeddings().weight.requires_grad_(False)
-    if not layers:
-        return
-    stacks = [m for m in model.base_model.modules() if isinstance(m, torch.nn.ModuleList)]
-    stack = max(stacks, key=len)
-    if layers > len(stack):
-        raise InputError(f"the model has {len(stack)} layers, cannot freeze {layers}")
-    for part in (model.base_model.embeddings, *stack[:layers]):
-        part.requires_grad_(False)
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A labelled set to train on: its split, and how many examples (default: one a query)."""
-
-    labelled: LabelledSet
-    split: str = "train"
-    limit: int | None = None
-
-
-def run(sources: Sequence[Source], out: Path, config: FinetuneConfig) -> Mapping[str, Any]:
-    """The whole job: index each set, mine, train, write `out/model`; returns the report.
-
-    The report, `out/model/finetune.json`, names each set with its digest, and holds the report of
-    the base where that was fine-tuned too. `out/model/trained_on.txt` holds a hash of every
-    query trained on, those of the base included, so that calibration can leave these out: on them
-    the logits flatter themselves.
-    """
-    base = resolve(config.base)
-    for source in sources:
-        _check(source)
-    encoder = Encoder(resolve(config.encoder), max_length=128)
-    examples: list[Example] = []
-    sets = []
-    for source in sources:
-        digest = source.labelled.digest()
-        home = out / "index" / digest[:16]
-        corpus = source.labelled.corpus.values()
-        index = Index(home) if home.is_dir() else build_index(corpus, home, encoder)
-        mined = mine(source.labelled, source.split, index, encoder, config, limit=source.limit)
-        examples += mined
-        sets.append(
-            {
-                "name": source.labelled.name,
-                "digest": digest,
-                "split": source.split,
-                "examples": len(mined),
-            }
-        )
-    _claim(out, examples, config)
-    report = finetune(examples, base, out, config)
-    seen = sorted(trained_on(base) | {query_hash(e.query) for e in examples})
-    write_file(out / "model" / TRAINED_ON, "\n".join(seen) + "\n")
-    whole = {
-        **report,
+    checkpoints = work / "checkpoints" / key[:16]
+    model, shown = train(examples, held, base, checkpoints, config)
+    asked = [*(e.query for e in examples), *(h.query for h in held)]
+    seen = trained_on(base) | {query_hash(query) for query in asked}
+    report = {
+        "config": asdict(config),
+        "examples": len(examples),
         "sets": sets,
+        **asdict(shown),
+        "packages": {name: version(name) for name in LIBRARIES},
         "base_fingerprint": base.fingerprint,
         "base_training": training(base),
     }
-    write_file(out / "model" / TRAINING, json.dumps(whole, indent=2) + "\n")
-    return whole
+
+    def fill(folder: Path) -> dict[str, Any]:
+        model.save_pretrained(str(folder))
+        (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
+        (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        return {"made_from": key}
+
+    write_folder(out, fill, overwrite=overwrite, kind=KIND)
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return Finetuned(out, report, _track(report, out, work))
 
 
-def _claim(out: Path, examples: Sequence[Example], config: FinetuneConfig) -> None:
-    """Mark `out` as the place of this very run, so that no other resumes from its checkpoints.
+def _mined(
+    sources: Sequence[Source], encoder: ModelFiles, config: FinetuneConfig, work: Path
+) -> tuple[list[Example], list[Held], list[dict[str, Any]]]:
+    """Every source's training lists, validation lists, and what the report says of it."""
+    asking = Encoder(encoder, max_length=Config().encoder_max_length)
+    examples: list[Example] = []
+    held: list[Held] = []
+    sets: list[dict[str, Any]] = []
+    for source in sources:
+        labelled = source.labelled
+        index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
+        share = config.validation // len(sources)
+        ids, aside = hold_out(labelled, source.split, share, seed=config.seed)
+        mined = mine(labelled, ids, index, asking, config, limit=source.limit)
+        lists = held_lists(labelled, aside, index, asking, depth=config.depth)
+        examples += mined
+        held += lists
+        counts = {"examples": len(mined), "validation": len(lists)}
+        about = {"name": labelled.name, "digest": labelled.digest(), "split": source.split}
+        sets.append(about | counts)
+    return examples, held, sets
 
-    Raises:
-        InputError: `out` holds another run.
-    """
-    whole = json.dumps([asdict(config), [asdict(e) for e in examples]], sort_keys=True)
-    key = hashlib.sha256(whole.encode()).hexdigest()
-    path = out / "run.txt"
-    if (out / "checkpoints").is_dir() and (not path.is_file() or path.read_text() != key):
-        raise InputError(f"{out} holds a run on other data or settings; give another folder")
-    write_file(path, key)
+
+def taught(
+    examples: Sequence[Example], teacher: ModelFiles, config: FinetuneConfig, cache: ScoreCache
+) -> list[Example]:
+    """The examples with the logits that another cross-encoder gives to their passages."""
+    reader = CrossEncoder(teacher, max_length=config.max_length, cache=cache)
+    found: list[float] = []
+    pairs = [(e.query, passage) for e in examples for passage in e.passages]
+    with progress(len(pairs), f"reading with {teacher.name}", unit="pair") as bar:
+        for start in range(0, len(pairs), CHUNK):
+            part = pairs[start : start + CHUNK]
+            found += reader.score(part)[0].tolist()
+            bar.update(len(part))
+    logits = iter(found)
+    return [replace(e, teacher=tuple(next(logits) for _ in e.passages)) for e in examples]
 
 
-def _check(source: Source) -> None:
-    """Refuse a source before any work is done for it."""
-    labelled, split, limit = source.labelled, source.split, source.limit
-    if limit is not None and limit < 1:
-        raise InputError(f"{labelled.name}: expected at least 1 query, got {limit}")
-    if split not in labelled.splits:
-        raise InputError(f"{labelled.name} has no split {split!r}; it has {list(labelled.splits)}")
+def _key(
+    examples: Sequence[Example],
+    held: Sequence[Held],
+    fingerprints: Sequence[str],
+    config: FinetuneConfig,
+) -> str:
+    """A sha256 of everything that the weights come from: the same key, the same training."""
+    lists = [*map(asdict, examples), *map(asdict, held)]
+    whole = json.dumps([asdict(config), fingerprints, lists], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def _is_already(out: Path, key: str) -> bool:
+    """Whether `out` is a whole folder made from exactly this."""
+    try:
+        if not out.is_dir() or read_manifest(out).get("made_from") != key:
+            return False
+        verify_folder(out)
+    except StoreError:
+        return False
+    return True
+
+
+def _track(report: Mapping[str, Any], out: Path, work: Path) -> TrackedRun:
+    from calibration.tracking import RunRecord
+
+    record = RunRecord(
+        params={
+            **report["config"],
+            "sets": [s["name"] for s in report["sets"]],
+            "examples": report["examples"],
+            "base_fingerprint": report["base_fingerprint"],
+            "best_step": report["best_step"],
+        },
+        curves={"loss": report["loss"], "validation_ndcg10": report["ndcg10"]},
+        tags={"job": "finetune"},
+        folder=out,
+    )
+    return track(record, run_name=f"finetune-{out.name}", work=work, written=out)

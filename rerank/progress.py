@@ -14,9 +14,15 @@ class Bar(Protocol):
     def update(self, n: int = 1, /) -> object:
         """Move on by `n`."""
 
+    def set_postfix_str(self, text: str, /) -> object:
+        """Show `text` behind the bar."""
+
 
 class _Silent:
     def update(self, n: int = 1, /) -> object:
+        return None
+
+    def set_postfix_str(self, text: str, /) -> object:
         return None
 
 

@@ -1,9 +1,10 @@
-"""What a working folder keeps between runs: indexes and cross-encoder scores."""
+"""What a working folder keeps between runs: indexes, cross-encoder scores, and tracked runs."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from calibration.store import StoreError, verify_folder
 from rerank.config import Config
@@ -13,6 +14,12 @@ from rerank.pipeline import Pipeline
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index, build_index
+from rerank.types import InputError
+
+if TYPE_CHECKING:
+    from calibration.tracking import RunRecord, TrackedRun
+
+NAME = "calibrated-rerank"  # of the MLflow experiment and of the registered model
 
 
 def open_pipeline(labelled: LabelledSet, config: Config, work: Path) -> Pipeline:
@@ -42,5 +49,31 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
         verify_folder(home)
     except StoreError:
         shutil.rmtree(home, ignore_errors=True)
-        build_index(labelled.corpus.values(), home, encoder, language=config.language)
+        try:
+            build_index(labelled.corpus.values(), home, encoder, language=config.language)
+        except StoreError:
+            verify_folder(home)  # another run built it meanwhile
     return Index(home)
+
+
+def track(record: RunRecord, *, run_name: str, work: Path, written: Path) -> TrackedRun:
+    """Log a run to MLflow: to MLFLOW_TRACKING_URI, else to a database in `work`.
+
+    Raises:
+        InputError: MLflow did not take it; what was `written` stays.
+    """
+    from calibration.tracking import log_run
+
+    try:
+        return log_run(
+            record,
+            experiment=NAME,
+            run_name=run_name,
+            tracking_uri=f"sqlite:///{(work / 'mlflow.db').resolve()}",
+            artifact_location=(work / "mlartifacts").resolve().as_uri(),
+        )
+    except Exception as error:  # the store is the user's: any client error can come back
+        raise InputError(
+            f"{written} is written, but MLflow did not take the run ({error}); check "
+            "MLFLOW_TRACKING_URI and give --overwrite to track it"
+        ) from error

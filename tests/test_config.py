@@ -14,7 +14,7 @@ from rerank.types import InputError
 
 def test_a_configuration_survives_json() -> None:
     """What is logged and kept with a model reads back as an equal value."""
-    made = Config(pool=7, thresholds=Thresholds(high=0.8), rank_by="fused")
+    made = Config(pool=17, thresholds=Thresholds(high=0.8), rank_by="fused")
     assert Config.from_dict(json.loads(json.dumps(made.to_dict()))) == made
     assert Config.from_dict({}) == Config()
 

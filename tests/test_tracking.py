@@ -48,6 +48,7 @@ def test_everything_of_a_record_is_read_back(
     record = RunRecord(
         params={"C": 0.1, "long": "x" * 9000},
         metrics={"brier": 0.2, "auroc": float("nan"), "smece": float(np.float64(0.01))},
+        curves={"loss": {20: 0.9, 40: 0.5}},
         tags={"set": "pydata"},
         figures={"reliability": figure},
         tables={"comparison": pd.DataFrame({"name": ["raw"], "brier": [0.25]})},
@@ -69,6 +70,8 @@ def test_everything_of_a_record_is_read_back(
     assert len(data.params["long"]) == 6000
     assert data.metrics["brier"] == 0.2
     assert data.tags["set"] == "pydata"
+    curve = client.get_metric_history(run.run_id, "loss")
+    assert {point.step: point.value for point in curve} == {20: 0.9, 40: 0.5}
     kept = {item.path for item in client.list_artifacts(run.run_id)}
     assert {"reliability.png", "comparison.json", "params.json", "model"} <= kept
     files = Path(info.artifact_uri.removeprefix("file://"))

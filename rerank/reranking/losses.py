@@ -1,35 +1,72 @@
-"""The listwise loss of fine-tuning; knows nothing of data sets or trainers."""
+"""The losses of fine-tuning, a query's list at a time; nothing of data sets or trainers.
+
+A list is `logits` (n,) and `target` (n, 2): column 0 holds 1 for a right passage and 0 for a wrong
+one, column 1 a teacher's logit, or NaN where there is no teacher.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
+
+ListLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-class ListwiseOrNoneLoss(nn.Module):
-    """Softmax cross-entropy over a query's passages *and* a "none of them" whose logit is 0.
+def listwise_or_none(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """-log P(a right candidate), where P is the softmax over `logits` (n,) and a null logit 0.
 
     A listwise softmax (ListNet with one relevant passage, Cao et al. 2007) learns quickly but
     leaves the level of its logits free. The fixed null candidate, as in the no-answer score of
     SQuAD 2.0 readers (Devlin et al. 2019), pins it: above 0 means "rather this than nothing",
-    and a query without a right passage teaches as well.
+    and a query without a right passage teaches as well: the null is right. Several right passages
+    share the probability.
+    """
+    every = torch.cat([logits.new_zeros(1), logits])
+    wanted = logits[right > 0] if bool((right > 0).any()) else every[:1]
+    return torch.logsumexp(every, 0) - torch.logsumexp(wanted, 0)
+
+
+def binary(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Mean binary cross-entropy: each passage is judged by itself."""
+    return functional.binary_cross_entropy_with_logits(logits, (right > 0).to(logits.dtype))
+
+
+def distillation(logits: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    """KL(softmax(teacher) || softmax(logits)) over the list (Hinton et al. 2015).
+
+    Only differences within the list are learned from, so a teacher of any level will do.
+    """
+    return functional.kl_div(
+        functional.log_softmax(logits, 0),
+        functional.log_softmax(teacher, 0),
+        reduction="sum",
+        log_target=True,
+    )
+
+
+LOSSES: dict[str, ListLoss] = {"listwise": listwise_or_none, "binary": binary}
+
+
+class ListsLoss(nn.Module):
+    """The mean over a batch's lists of (1 - share) x label loss + share x distillation.
+
+    `share` counts only where a list has a teacher.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, loss: str = "listwise", share: float = 0.5) -> None:
         super().__init__()
         self.model = model
+        self.loss = LOSSES[loss]
+        self.share = share
 
     def forward(
         self, inputs: Sequence[Any], labels: Sequence[torch.Tensor], **_: Any
     ) -> torch.Tensor:
-        """The mean loss of a batch.
-
-        `inputs` is (queries, passage lists), as sentence-transformers' listwise collator gives
-        them; `labels[i]` holds 1 for the right passages of query i, else 0.
-        """
+        """The batch's loss; `inputs` is (queries, passage lists), `labels` a target a query."""
         queries, passage_lists = inputs
         pairs = [(q, p) for q, found in zip(queries, passage_lists, strict=True) for p in found]
         features = self.model.preprocess(pairs)
@@ -38,17 +75,12 @@ class ListwiseOrNoneLoss(nn.Module):
         }
         logits = self.model(features)["scores"].view(-1).float()
         parts = logits.split([len(found) for found in passage_lists])
-        return torch.stack(
-            [listwise_or_none(part, label) for part, label in zip(parts, labels, strict=True)]
-        ).mean()
+        each = [self._one(part, label) for part, label in zip(parts, labels, strict=True)]
+        return torch.stack(each).mean()
 
-
-def listwise_or_none(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """-log P(a right candidate), where P is the softmax over `logits` (n,) and a null logit 0.
-
-    With no right passage the null is right. Several right passages share the probability.
-    """
-    right = labels.to(logits.device) > 0
-    every = torch.cat([logits.new_zeros(1), logits])
-    wanted = logits[right] if bool(right.any()) else every[:1]
-    return torch.logsumexp(every, 0) - torch.logsumexp(wanted, 0)
+    def _one(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        target = target.to(logits.device)
+        from_labels = self.loss(logits, target[:, 0])
+        if bool(target[:, 1].isnan().any()):
+            return from_labels
+        return (1 - self.share) * from_labels + self.share * distillation(logits, target[:, 1])

@@ -1,0 +1,173 @@
+"""What a cross-encoder is trained on: short lists of right and wrong passages, mined by the index.
+
+A training query gets one right passage (if it has any) and wrong ones, the hard among them from
+the top of the first stage. A validation query keeps the first stage's list as it is. This file
+knows nothing of models that learn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rerank.config import FinetuneConfig
+from rerank.labelled_set import LabelledSet
+from rerank.retrieval.dense import Encoder
+from rerank.retrieval.index import Index
+from rerank.types import InputError, Passage, Query
+
+NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" is the answer again
+ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One query and its short list; `labels` is 1 where the passage is right.
+
+    `teacher` holds another model's logits of the same passages, where there is one to learn from.
+    """
+
+    query: str
+    passages: tuple[str, ...]
+    labels: tuple[int, ...]
+    teacher: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One validation query: its right passages, and the first stage's list, best first."""
+
+    query: str
+    right: tuple[str, ...]
+    found: tuple[str, ...]
+
+
+def hold_out(
+    labelled: LabelledSet, split: str, count: int, *, seed: int
+) -> tuple[list[str], list[str]]:
+    """(query ids to train on, about `count` to validate on), whole groups each, in drawn order.
+
+    At most a fifth of the queries are held out.
+    """
+    draw = random.Random(f"{seed}:{labelled.name}")
+    groups: dict[str, list[str]] = {}
+    for query_id in labelled.splits[split]:
+        groups.setdefault(labelled.group(query_id), []).append(query_id)
+    names = sorted(groups)
+    draw.shuffle(names)
+    room = min(count, len(labelled.splits[split]) // 5)
+    held: list[str] = []
+    kept: list[str] = []
+    for name in names:
+        (held if len(held) + len(groups[name]) <= room else kept).extend(groups[name])
+    draw.shuffle(kept)
+    return kept, held
+
+
+def mine(
+    labelled: LabelledSet,
+    ids: Sequence[str],
+    index: Index,
+    encoder: Encoder,
+    config: FinetuneConfig,
+    *,
+    limit: int | None = None,
+) -> list[Example]:
+    """`limit` examples from the queries `ids`, in their order; by default one a query.
+
+    A limit above the number of queries goes round again, and draws other wrong passages. The
+    passage that an unanswerable query was asked about is always among its wrong ones.
+    """
+    draw = random.Random(f"{config.seed}:{labelled.name}:lists")
+    queries = [labelled.queries[i] for i in ids[:limit]]
+    vectors = encoder.encode([q.text for q in queries], label=f"mining {labelled.name}")
+    rounds = itertools.cycle(zip(queries, vectors, strict=True))
+    return [
+        _example(labelled, query, vector, index, config, draw)
+        for query, vector in itertools.islice(rounds, limit or len(queries))
+    ]
+
+
+def _example(
+    labelled: LabelledSet,
+    query: Query,
+    vector: NDArray[np.float32],
+    index: Index,
+    config: FinetuneConfig,
+    draw: random.Random,
+) -> Example:
+    right = sorted(labelled.relevant(query.query_id))
+    shown = [labelled.corpus[draw.choice(right)]] if right else []
+    found = _first_stage(query, vector, index, config.depth + len(right))
+    answer = set(shown[0].full_text.lower().split()) if shown else set()
+    near = [p for p in found if _is_wrong(p, right, answer)][: config.depth]
+    asked = labelled.corpus.get(str(query.metadata.get(ASKED_ABOUT)))
+    sure = [asked] if asked and asked.doc_id not in right and not right else []
+    room = config.hard + (not right) - len(sure)
+    others = [p for p in near if p not in sure]
+    hard = [*sure, *draw.sample(others, min(max(room, 0), len(others)))]
+    drawn = [index.passage(draw.randrange(len(index))) for _ in range(config.easy)]
+    easy = [p for p in drawn if _is_wrong(p, right, answer)]
+    passages = [p.full_text for p in (*shown, *hard, *easy)]
+    labels = (1,) * len(shown) + (0,) * (len(passages) - len(shown))
+    return Example(query.text, tuple(passages), labels)
+
+
+def held_lists(
+    labelled: LabelledSet, ids: Sequence[str], index: Index, encoder: Encoder, *, depth: int
+) -> list[Held]:
+    """The first stage's `depth` best passages of each answerable query of `ids`."""
+    queries = [labelled.queries[i] for i in ids if labelled.relevant(i)]
+    if not queries:
+        return []
+    vectors = encoder.encode([q.text for q in queries])
+    held = []
+    for query, vector in zip(queries, vectors, strict=True):
+        right = sorted(labelled.relevant(query.query_id))
+        found = _first_stage(query, vector, index, depth)
+        held.append(
+            Held(
+                query.text,
+                tuple(labelled.corpus[d].full_text for d in right),
+                tuple(p.full_text for p in found),
+            )
+        )
+    return held
+
+
+def _first_stage(
+    query: Query, vector: NDArray[np.float32], index: Index, count: int
+) -> list[Passage]:
+    found = index.candidates(query, vector, pool=50, count=count, rrf_k=60)
+    return [index.passage(row) for row in found.rows]
+
+
+def _is_wrong(passage: Passage, right: Sequence[str], answer: set[str]) -> bool:
+    """Not judged right, and no near-duplicate of the right passage's words, `answer`."""
+    if passage.doc_id in right:
+        return False
+    words = set(passage.full_text.lower().split())
+    return not answer or len(answer & words) < NEAR_DUPLICATE * len(answer | words)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A labelled set to train on: its split, and how many examples (default: one a query)."""
+
+    labelled: LabelledSet
+    split: str = "train"
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a split that is not there, or an empty one, before any work is done for it."""
+        labelled, split, limit = self.labelled, self.split, self.limit
+        if limit is not None and limit < 1:
+            raise InputError(f"{labelled.name}: expected at least 1 query, got {limit}")
+        if not labelled.splits.get(split):
+            has = list(labelled.splits)
+            raise InputError(f"{labelled.name} has no split {split!r}; it has {has}")

@@ -1,0 +1,210 @@
+"""Mined lists and a base model in, a trained cross-encoder out: sentence-transformers' trainer.
+
+Importing this file imports torch. It knows nothing of labelled sets or of how lists are mined.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from sentence_transformers import CrossEncoder
+from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+from transformers import AutoConfig, EarlyStoppingCallback, PrinterCallback, TrainerCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from rerank.config import FinetuneConfig
+from rerank.models import ModelFiles
+from rerank.progress import Bar, progress
+from rerank.reranking.losses import ListsLoss
+from rerank.reranking.mining import Example, Held
+from rerank.types import InputError
+
+NDCG = "validation_ndcg@10"  # as the evaluator names it
+FIRST_STAGE = "validation_base_ndcg@10"
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a training run showed, by step; `best_step` is that of the weights that were kept."""
+
+    loss: dict[int, float]
+    ndcg10: dict[int, float]  # on the validation lists; empty without any
+    best_step: int
+    first_stage_ndcg10: float | None = None
+
+
+def train(
+    examples: Sequence[Example],
+    held: Sequence[Held],
+    base: ModelFiles,
+    checkpoints: Path,
+    config: FinetuneConfig,
+) -> tuple[CrossEncoder, Training]:
+    """Train on `examples`; the model as it was at the step that is best on `held`.
+
+    Without `held` it is that of the last step. Interrupted, the same call goes on from the last
+    of its `checkpoints`.
+
+    Raises:
+        InputError: there is no example, or the base has fewer layers than should be frozen.
+    """
+    if not examples:
+        raise InputError("no training example; expected at least one query with passages")
+    torch.manual_seed(config.seed)
+    model = CrossEncoder(
+        str(base.folder),
+        num_labels=1,
+        max_length=config.max_length,
+        local_files_only=True,
+        config_kwargs=_dropout(base.folder, config.dropout),
+    )
+    _freeze(model.model, config.frozen_layers)
+    trainer = CrossEncoderTrainer(
+        model=model,
+        args=_arguments(checkpoints, config, validates=bool(held)),
+        train_dataset=_dataset(examples, config.seed),
+        loss=ListsLoss(model, loss=config.loss, share=config.distil),
+        evaluator=_evaluator(held, config) if held else None,
+        callbacks=[_Progress(), *([EarlyStoppingCallback(config.patience)] if held else [])],
+    )
+    trainer.remove_callback(PrinterCallback)
+    last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
+    trainer.train(resume_from_checkpoint=last)
+    history, state = trainer.state.log_history, trainer.state
+    best = state.best_model_checkpoint
+    first = [row[f"eval_{FIRST_STAGE}"] for row in history if f"eval_{FIRST_STAGE}" in row]
+    return model, Training(
+        loss={row["step"]: row["loss"] for row in history if "loss" in row},
+        ndcg10={row["step"]: row[f"eval_{NDCG}"] for row in history if f"eval_{NDCG}" in row},
+        best_step=int(best.rsplit("-", 1)[-1]) if held and best else state.global_step,
+        first_stage_ndcg10=first[0] if first else None,
+    )
+
+
+def _arguments(
+    folder: Path, config: FinetuneConfig, *, validates: bool
+) -> CrossEncoderTrainingArguments:
+    on_gpu = torch.cuda.is_available()
+    return CrossEncoderTrainingArguments(
+        output_dir=str(folder),
+        max_steps=config.steps,
+        per_device_train_batch_size=config.batch,
+        learning_rate=config.learning_rate,
+        warmup_steps=config.warmup,
+        bf16=on_gpu and torch.cuda.is_bf16_supported(),
+        use_cpu=not on_gpu,
+        logging_steps=min(20, config.steps),
+        save_steps=config.check_every,
+        save_total_limit=1,
+        eval_strategy="steps" if validates else "no",
+        eval_steps=config.check_every,
+        load_best_model_at_end=validates,
+        metric_for_best_model=NDCG if validates else None,
+        greater_is_better=True if validates else None,
+        seed=config.seed,
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
+
+
+def _dataset(examples: Sequence[Example], seed: int) -> Dataset:
+    """A row an example, shuffled; `label` is the losses' target: (label, teacher's logit) pairs."""
+    shuffled = list(examples)
+    random.Random(seed).shuffle(shuffled)
+    nan = float("nan")
+    return Dataset.from_dict(
+        {
+            "query": [e.query for e in shuffled],
+            "passages": [list(e.passages) for e in shuffled],
+            "label": [
+                [
+                    [float(label), score]
+                    for label, score in zip(
+                        e.labels, e.teacher or (nan,) * len(e.labels), strict=True
+                    )
+                ]
+                for e in shuffled
+            ],
+        }
+    )
+
+
+def _evaluator(held: Sequence[Held], config: FinetuneConfig) -> CrossEncoderRerankingEvaluator:
+    return CrossEncoderRerankingEvaluator(
+        [{"query": h.query, "positive": list(h.right), "documents": list(h.found)} for h in held],
+        at_k=10,
+        always_rerank_positives=False,
+        name="validation",
+        batch_size=config.batch,
+        write_csv=False,
+    )
+
+
+class _Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no types
+    """The project's own bar, which also shows the last loss and the last check."""
+
+    def __init__(self) -> None:
+        self._context: Any = None
+        self._bar: Bar | None = None
+        self._done = 0
+        self._shown: dict[str, str] = {}
+
+    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Open the bar where a resumed run stands."""
+        self._context = progress(state.max_steps, "training", unit="step")
+        self._bar = self._context.__enter__()
+        self._move_to(state.global_step)
+
+    def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Move the bar."""
+        self._move_to(state.global_step)
+
+    def on_log(self, _args: Any, _state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
+        """Show the loss, and the nDCG@10 of a check beside the first stage's."""
+        if "loss" in logs:
+            self._shown["loss"] = f"loss {float(logs['loss']):.3f}"
+        if f"eval_{NDCG}" in logs:
+            ours, first = logs[f"eval_{NDCG}"], logs[f"eval_{FIRST_STAGE}"]
+            self._shown["check"] = f"nDCG@10 {ours:.3f}, first stage {first:.3f}"
+        if self._bar is not None:
+            self._bar.set_postfix_str(", ".join(self._shown.values()))
+
+    def on_train_end(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+        """Close the bar."""
+        self._context.__exit__(None, None, None)
+
+    def _move_to(self, step: int) -> None:
+        if self._bar is not None:
+            self._bar.update(step - self._done)
+        self._done = step
+
+
+def _dropout(folder: Path, rate: float) -> dict[str, float]:
+    """Every dropout rate that the model's configuration names, set to `rate`."""
+    known = AutoConfig.from_pretrained(str(folder), local_files_only=True).to_dict()
+    return {k: rate for k, v in known.items() if "dropout" in k and isinstance(v, float)}
+
+
+def _freeze(model: Any, layers: int) -> None:
+    """Keep the word embeddings, and the lowest `layers` with what lies below them, as they are.
+
+    Raises:
+        InputError: the model has fewer layers than that.
+    """
+    model.get_input_embeddings().weight.requires_grad_(False)
+    if not layers:
+        return
+    stacks = [m for m in model.base_model.modules() if isinstance(m, torch.nn.ModuleList)]
+    stack = max(stacks, key=len)
+    if layers > len(stack):
+        raise InputError(f"the model has {len(stack)} layers, cannot freeze {layers}")
+    for part in (model.base_model.embeddings, *stack[:layers]):
+        part.requires_grad_(False)
