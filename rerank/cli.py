@@ -262,7 +262,7 @@ def _add_options(parser: argparse.ArgumentParser, kind: object, texts: Mapping[s
             default=default,
             choices=CHOICES.get(name),
             metavar=None if name in CHOICES else type(default).__name__.upper(),
-            help=f"{text} (default: {default})",
+            help=f"{text} (default: {'none' if default == '' else default})",
         )
 
 

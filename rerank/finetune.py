@@ -76,7 +76,7 @@ def finetune(
         raise InputError("no labelled set to train on; expected at least one")
     base, encoder = resolve(config.base), resolve(config.encoder)
     teacher = resolve(config.teacher) if config.teacher else None
-    examples, held, sets = _mined(sources, encoder, config, work)
+    examples, held, sets = _mined(sources, encoder, trained_on(base), config, work)
     key = _key(examples, held, [m.fingerprint for m in (base, teacher) if m], config)
     if not overwrite and _is_already(out, key):
         kept = json.loads((out / TRAINING).read_text(encoding="utf-8"))
@@ -113,7 +113,11 @@ def finetune(
 
 
 def _mined(
-    sources: Sequence[Source], encoder: ModelFiles, config: FinetuneConfig, work: Path
+    sources: Sequence[Source],
+    encoder: ModelFiles,
+    seen: frozenset[str],
+    config: FinetuneConfig,
+    work: Path,
 ) -> tuple[list[Example], list[Held], list[dict[str, Any]]]:
     """Every source's training lists, validation lists, and what the report says of it."""
     asking = Encoder(encoder, max_length=Config().encoder_max_length)
@@ -124,7 +128,7 @@ def _mined(
         labelled = source.labelled
         index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
         share = config.validation // len(sources)
-        ids, aside = hold_out(labelled, source.split, share, seed=config.seed)
+        ids, aside = hold_out(labelled, source.split, share, seed=config.seed, seen=seen)
         mined = mine(labelled, ids, index, asking, config, limit=source.limit)
         lists = held_lists(labelled, aside, index, asking, depth=config.depth)
         examples += mined

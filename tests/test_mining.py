@@ -13,6 +13,7 @@ from rerank.models import resolve
 from rerank.reranking.mining import Example, Source, held_lists, hold_out, mine
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
+from rerank.text import query_hash
 from rerank.types import InputError, Passage
 
 
@@ -135,6 +136,10 @@ def test_whole_groups_are_held_out(pydata: LabelledSet) -> None:
     assert hold_out(pydata, "dev", 60, seed=0) == (ids, held)
     assert hold_out(pydata, "dev", 60, seed=1)[1] != held
     assert hold_out(pydata, "dev", 0, seed=0)[1] == []
+    seen = frozenset(query_hash(pydata.queries[i].text) for i in held[:5])
+    again = hold_out(pydata, "dev", 60, seed=0, seen=seen)[1]
+    assert 55 <= len(again) <= 60
+    assert not {pydata.group(i) for i in held[:5]} & {pydata.group(i) for i in again}
     assert len(hold_out(pydata, "dev", 9999, seed=0)[1]) <= len(pydata.splits["dev"]) / 5
 
 

@@ -19,6 +19,7 @@ from rerank.config import FinetuneConfig
 from rerank.labelled_set import LabelledSet
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
+from rerank.text import query_hash
 from rerank.types import InputError, Passage, Query
 
 NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" is the answer again
@@ -48,11 +49,12 @@ class Held:
 
 
 def hold_out(
-    labelled: LabelledSet, split: str, count: int, *, seed: int
+    labelled: LabelledSet, split: str, count: int, *, seed: int, seen: frozenset[str] = frozenset()
 ) -> tuple[list[str], list[str]]:
     """(query ids to train on, about `count` to validate on), whole groups each, in drawn order.
 
-    At most a fifth of the queries are held out.
+    At most a fifth of the queries are held out, and no group of which the base has `seen` a query
+    (its `query_hash`): on those it would look better than it is.
     """
     draw = random.Random(f"{seed}:{labelled.name}")
     groups: dict[str, list[str]] = {}
@@ -64,7 +66,9 @@ def hold_out(
     held: list[str] = []
     kept: list[str] = []
     for name in names:
-        (held if len(held) + len(groups[name]) <= room else kept).extend(groups[name])
+        fits = len(held) + len(groups[name]) <= room
+        known = any(query_hash(labelled.queries[i].text) in seen for i in groups[name])
+        (held if fits and not known else kept).extend(groups[name])
     draw.shuffle(kept)
     return kept, held
 
