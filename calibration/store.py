@@ -155,6 +155,18 @@ def verify_folder(path: str | Path) -> dict[str, Any]:
     return manifest
 
 
+def is_made_from(path: str | Path, made_from: Mapping[str, Any]) -> bool:
+    """Whether a whole folder stands at `path` whose manifest holds all that is in `made_from`."""
+    try:
+        manifest = read_manifest(path)
+        if any(manifest.get(key) != value for key, value in made_from.items()):
+            return False
+        verify_folder(path)
+    except StoreError:
+        return False
+    return True
+
+
 def _files(folder: Path) -> dict[str, Path]:
     """Return every regular file below a folder by its relative posix path; refuse all else."""
     result = {}

@@ -14,13 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibration.store import (
-    StoreError,
-    read_manifest,
-    refuse_to_replace,
-    verify_folder,
-    write_folder,
-)
+from calibration.store import is_made_from, refuse_to_replace, write_folder
 from rerank.assessor import MODEL_KIND, bound_to, fingerprints
 from rerank.config import Config
 from rerank.fitting import Evaluation, Fitted, evaluate, fit
@@ -73,7 +67,7 @@ def calibrate(
         "dataset": {"name": labelled.name, "digest": labelled.digest(), **labelled.counts()},
         "max_queries": max_queries,
     }
-    if _is_already(out, made_from) and not overwrite:
+    if not overwrite and is_made_from(out, made_from):
         return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), None)
     refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -114,20 +108,6 @@ def calibrate(
         run = _track(out, manifest, fitted, evaluation, figures, work)
         bar.update()
     return Outcome(out, report, run)
-
-
-def _is_already(out: Path, made_from: Mapping[str, Any]) -> bool:
-    """Whether `out` is a whole model folder made from exactly this."""
-    if not out.is_dir():
-        return False
-    try:
-        manifest = read_manifest(out)
-        if any(manifest.get(key) != value for key, value in made_from.items()):
-            return False
-        verify_folder(out)
-    except StoreError:
-        return False
-    return True
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

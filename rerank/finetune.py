@@ -15,13 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibration.store import (
-    StoreError,
-    read_manifest,
-    refuse_to_replace,
-    verify_folder,
-    write_folder,
-)
+from calibration.store import is_made_from, refuse_to_replace, write_folder
 from rerank.config import Config, FinetuneConfig
 from rerank.models import ModelFiles, resolve, trained_on, training
 from rerank.packing import TRAINED_ON, TRAINING
@@ -78,7 +72,7 @@ def finetune(
     teacher = resolve(config.teacher) if config.teacher else None
     examples, held, sets = _mined(sources, encoder, trained_on(base), config, work)
     key = _key(examples, held, [m.fingerprint for m in (base, teacher) if m], config)
-    if not overwrite and _is_already(out, key):
+    if not overwrite and is_made_from(out, {"made_from": key}):
         kept = json.loads((out / TRAINING).read_text(encoding="utf-8"))
         return Finetuned(out, kept, None)
     refuse_to_replace(out, overwrite=overwrite, kind=KIND)
@@ -165,17 +159,6 @@ def _key(
     lists = [*map(asdict, examples), *map(asdict, held)]
     whole = json.dumps([asdict(config), fingerprints, lists], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()
-
-
-def _is_already(out: Path, key: str) -> bool:
-    """Whether `out` is a whole folder made from exactly this."""
-    try:
-        if not out.is_dir() or read_manifest(out).get("made_from") != key:
-            return False
-        verify_folder(out)
-    except StoreError:
-        return False
-    return True
 
 
 def _track(report: Mapping[str, Any], out: Path, work: Path) -> TrackedRun:

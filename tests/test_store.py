@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from calibration import store
-from calibration.store import StoreError, read_manifest, verify_folder, write_file, write_folder
+from calibration.store import (
+    StoreError,
+    is_made_from,
+    read_manifest,
+    verify_folder,
+    write_file,
+    write_folder,
+)
 
 
 def fill(folder: Path) -> dict[str, Any]:
@@ -209,3 +216,21 @@ def test_a_file_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         write_file(path, "newer")
     assert path.read_bytes() == b"\x00new"
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_folder_made_from_the_same_is_known(tmp_path: Path) -> None:
+    """All values must be the manifest's, and every file whole; else it is not the same."""
+    out = tmp_path / "model"
+    assert not is_made_from(out, {})
+    write_folder(out, lambda folder: _fill(folder, {"key": 1, "other": [2]}))
+    assert is_made_from(out, {"key": 1})
+    assert is_made_from(out, {"key": 1, "other": [2]})
+    assert not is_made_from(out, {"key": 2})
+    assert not is_made_from(out, {"missing": None, "key": 2})
+    (out / "file.txt").write_text("changed")
+    assert not is_made_from(out, {"key": 1})
+
+
+def _fill(folder: Path, manifest: dict[str, object]) -> dict[str, object]:
+    (folder / "file.txt").write_text("content")
+    return manifest
