@@ -70,7 +70,8 @@ def finetune(
         raise InputError("no labelled set to train on; expected at least one")
     base, encoder = resolve(config.base), resolve(config.encoder)
     teacher = resolve(config.teacher) if config.teacher else None
-    examples, held, sets = _mined(sources, encoder, trained_on(base), config, work)
+    seen = trained_on(base)
+    examples, held, sets = _mined(sources, encoder, seen, config, work)
     key = _key(examples, held, [m.fingerprint for m in (base, teacher) if m], config)
     if not overwrite and is_made_from(out, {"made_from": key}):
         kept = json.loads((out / TRAINING).read_text(encoding="utf-8"))
@@ -84,7 +85,7 @@ def finetune(
     checkpoints = work / "checkpoints" / key[:16]
     model, shown = train(examples, held, base, checkpoints, config)
     asked = [*(e.query for e in examples), *(h.query for h in held)]
-    seen = trained_on(base) | {query_hash(query) for query in asked}
+    seen |= {query_hash(query) for query in asked}
     report = {
         "config": asdict(config),
         "examples": len(examples),

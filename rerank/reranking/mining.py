@@ -90,24 +90,27 @@ def mine(
     draw = random.Random(f"{config.seed}:{labelled.name}:lists")
     queries = [labelled.queries[i] for i in ids[:limit]]
     vectors = encoder.encode([q.text for q in queries], label=f"mining {labelled.name}")
-    rounds = itertools.cycle(zip(queries, vectors, strict=True))
+    lists = [
+        _first_stage(query, vector, index, config.depth + len(labelled.relevant(query.query_id)))
+        for query, vector in zip(queries, vectors, strict=True)
+    ]
+    rounds = itertools.cycle(zip(queries, lists, strict=True))
     return [
-        _example(labelled, query, vector, index, config, draw)
-        for query, vector in itertools.islice(rounds, limit or len(queries))
+        _example(labelled, query, found, index, config, draw)
+        for query, found in itertools.islice(rounds, limit or len(queries))
     ]
 
 
 def _example(
     labelled: LabelledSet,
     query: Query,
-    vector: NDArray[np.float32],
+    found: Sequence[Passage],
     index: Index,
     config: FinetuneConfig,
     draw: random.Random,
 ) -> Example:
     right = sorted(labelled.relevant(query.query_id))
     shown = [labelled.corpus[draw.choice(right)]] if right else []
-    found = _first_stage(query, vector, index, config.depth + len(right))
     answer = set(shown[0].full_text.lower().split()) if shown else set()
     near = [p for p in found if _is_wrong(p, right, answer)][: config.depth]
     asked = labelled.corpus.get(str(query.metadata.get(ASKED_ABOUT)))
