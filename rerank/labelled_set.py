@@ -20,6 +20,7 @@ from rerank.types import InputError, Passage, Query
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 SHOWN_PROBLEMS = 20
+ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,14 @@ class LabelledSet:
         """The label that keeps rephrasings of one question on one side of every split.
 
         `metadata.group` where present; else the set of right passages, so that two queries with
-        the same answers stay together; else the words of the query.
+        the same answers stay together; else the passage that an unanswerable query was asked
+        about, so that it stays with those which that passage answers; else the query's words.
         """
-        given = self.queries[query_id].metadata.get("group")
-        if given is not None:
-            return f"group:{given}"
-        right = sorted(self.qrels.get(query_id, ()))
+        metadata = self.queries[query_id].metadata
+        if metadata.get("group") is not None:
+            return f"group:{metadata['group']}"
+        about = metadata.get(ASKED_ABOUT)
+        right = sorted(self.qrels.get(query_id, ())) or ([str(about)] if about else [])
         return "right:" + "\x1f".join(right) if right else self._words(query_id)
 
     def same_question(self, query_id: str) -> str:

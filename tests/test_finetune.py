@@ -280,5 +280,5 @@ def test_the_trained_model_and_its_packed_form_score_alike(
         Oracle(str(folder), device="cpu").predict(pairs, activation_fn=torch.nn.Identity())
         for folder in (trained.folder, packed.folder)
     )
-    np.testing.assert_allclose(small_logits, whole, rtol=0, atol=0.05)
+    np.testing.assert_allclose(small_logits, whole, rtol=0, atol=0.1)
     assert not np.array_equal(small_logits, whole)

@@ -15,6 +15,8 @@ from torch.nn import functional
 
 ListLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
+CPU_PAIRS = 4  # read at a time on a CPU: padding costs there what a larger product saves
+
 
 def listwise_or_none(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """-log P(a right candidate), where P is the softmax over `logits` (n,) and a null logit 0.
@@ -69,14 +71,22 @@ class ListsLoss(nn.Module):
         """The batch's loss; `inputs` is (queries, passage lists), `labels` a target a query."""
         queries, passage_lists = inputs
         pairs = [(q, p) for q, found in zip(queries, passage_lists, strict=True) for p in found]
-        features = self.model.preprocess(pairs)
-        features = {
-            k: v.to(self.model.device) if torch.is_tensor(v) else v for k, v in features.items()
-        }
-        logits = self.model(features)["scores"].view(-1).float()
-        parts = logits.split([len(found) for found in passage_lists])
+        parts = self._logits(pairs).split([len(found) for found in passage_lists])
         each = [self._one(part, label) for part, label in zip(parts, labels, strict=True)]
         return torch.stack(each).mean()
+
+    def _logits(self, pairs: Sequence[tuple[str, str]]) -> torch.Tensor:
+        """One logit a pair, in their order; pairs of like length share their padding."""
+        device = self.model.device
+        order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
+        size = CPU_PAIRS if device.type == "cpu" else len(pairs)
+        found = []
+        for start in range(0, len(order), size):
+            features = self.model.preprocess([pairs[i] for i in order[start : start + size]])
+            there = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
+            found.append(self.model(there)["scores"].view(-1).float())
+        place = torch.tensor(order, device=device).argsort()
+        return torch.cat(found)[place]
 
     def _one(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         target = target.to(logits.device)

@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.config import FinetuneConfig
-from rerank.labelled_set import LabelledSet
+from rerank.labelled_set import ASKED_ABOUT, LabelledSet
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
 from rerank.text import query_hash
 from rerank.types import InputError, Passage, Query
 
 NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" is the answer again
-ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,9 @@ class Held:
 def hold_out(
     labelled: LabelledSet, split: str, count: int, *, seed: int, seen: frozenset[str] = frozenset()
 ) -> tuple[list[str], list[str]]:
-    """(query ids to train on, about `count` to validate on), whole groups each, in drawn order.
+    """(query ids to train on, about `count` to validate on), group by group, in drawn order.
 
+    So the first of those to train on leave whole groups of the set unseen, to calibrate on.
     At most a fifth of the queries are held out, and no group of which the base has `seen` a query
     (its `query_hash`): on those it would look better than it is.
     """
@@ -69,7 +69,6 @@ def hold_out(
         fits = len(held) + len(groups[name]) <= room
         known = any(query_hash(labelled.queries[i].text) in seen for i in groups[name])
         (held if fits and not known else kept).extend(groups[name])
-    draw.shuffle(kept)
     return kept, held
 
 
