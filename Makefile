@@ -42,6 +42,7 @@ format: .venv/installed ## put the code into its standard form
 bench: .venv/installed ## speed, as ratios measured side by side
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
 	$(BIN)/python tests/bench/scoring.py --set $(DATA)
+	$(BIN)/python tests/bench/first_stage.py --set $(DATA)
 
 clean: ## remove what was built, but not .venv
 	rm -rf work $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits

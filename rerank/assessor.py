@@ -31,13 +31,15 @@ MODEL_KIND = "a calibrated model"
 
 @dataclass(frozen=True, slots=True)
 class Calibrators:
-    """The three learned maps.
+    """The four learned maps.
 
-    `relevance`: a passage's evidence to P(it is right). `confidence`: a ranking's features to
-    P(its top passage is right). `rescue`: the same features to P(one of the first k is right,
-    given that the top one is not); so sufficiency = c + (1 - c) x rescue never falls below c.
+    `prior`: a passage's evidence to P(it is right) before the cross-encoder has read anything; it
+    chooses what is read. `relevance`: the same, with what was read. `confidence`: a ranking's
+    features to P(its top passage is right). `rescue`: these features to P(one of the first k is
+    right, given that the top one is not); so sufficiency = c + (1 - c) x rescue is never below c.
     """
 
+    prior: LogisticMap
     relevance: LogisticMap
     confidence: TwoStageMap
     rescue: TwoStageMap
@@ -47,6 +49,7 @@ class Calibrators:
         return {
             "evidence": list(EVIDENCE),
             "features": list(FEATURES),
+            "prior": self.prior.to_dict(),
             "relevance": self.relevance.to_dict(),
             "confidence": self.confidence.to_dict(),
             "rescue": self.rescue.to_dict(),
@@ -66,11 +69,12 @@ class Calibrators:
                     f"expected {list(ours)}; calibrate it again"
                 )
         try:
-            relevance = map_from_dict(kept["relevance"])
+            prior, relevance = (map_from_dict(kept[n]) for n in ("prior", "relevance"))
             confidence, rescue = (map_from_dict(kept[n]) for n in ("confidence", "rescue"))
         except (KeyError, ValueError) as error:
             raise InputError(f"calibrators.json cannot be read: {error}") from None
         for name, columns, learned in (
+            ("prior", EVIDENCE, prior),
             ("relevance", EVIDENCE, relevance),
             ("confidence", FEATURES, getattr(confidence, "first", None)),
             ("rescue", FEATURES, getattr(rescue, "first", None)),
@@ -79,11 +83,11 @@ class Calibrators:
                 raise InputError(
                     f"the {name} map has {len(learned.coef)} weights, expected {len(columns)}"
                 )
-        if not isinstance(relevance, LogisticMap):
-            raise InputError("the relevance map should be logistic")
+        if not isinstance(prior, LogisticMap) or not isinstance(relevance, LogisticMap):
+            raise InputError("the prior and relevance maps should be logistic")
         if not isinstance(confidence, TwoStageMap) or not isinstance(rescue, TwoStageMap):
             raise InputError("the confidence and rescue maps should have two stages")
-        return cls(relevance, confidence, rescue)
+        return cls(prior, relevance, confidence, rescue)
 
     def probabilities(self, features: Floats) -> tuple[Floats, Floats]:
         """(confidence, sufficiency) for features (n, d), each (n,) in [0, 1]."""
@@ -142,10 +146,14 @@ class CalibratedReranker:
         Raises:
             InputError: the question is empty.
         """
-        return self.assess(self.pipeline.rank([Query("question", _checked(question))]))[0]
+        return self.assess(self.rank([Query("question", _checked(question))]))[0]
+
+    def rank(self, queries: Sequence[Query], *, label: str | None = None) -> list[Ranking]:
+        """What `assess` judges: a ranking a query, in their order; `label` names a progress bar."""
+        return self.pipeline.rank(queries, self.calibrators.prior, label=label)
 
     def assess(self, rankings: Sequence[Ranking]) -> list[Assessment]:
-        """Judge rankings as the pipeline gives them; in their order."""
+        """Judge rankings as `rank` gives them; in their order."""
         config, t = self.pipeline.config, self.pipeline.config.thresholds
         ordered = [order(r, self.calibrators.relevance, rank_by=config.rank_by) for r in rankings]
         features = feature_matrix(ordered)

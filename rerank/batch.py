@@ -26,7 +26,7 @@ def rescore(model: CalibratedReranker, queries: Path, out: Path) -> int:
     if not out.parent.is_dir() or out.is_dir():
         raise InputError(f"{out}: expected a file name in a folder that exists")
     found = list(read_queries(queries).values())
-    rankings = model.pipeline.rank(found, label="rescoring queries")
+    rankings = model.rank(found, label="rescoring queries")
     lines = [json.dumps(a.to_dict(), ensure_ascii=False) for a in model.assess(rankings)]
     write_file(out, "\n".join(lines) + "\n")
     return len(lines)

@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING, Any
 from calibration.store import is_made_from, refuse_to_replace, write_folder
 from rerank.assessor import MODEL_KIND, bound_to, fingerprints
 from rerank.config import Config
-from rerank.fitting import Evaluation, Fitted, evaluate, fit
+from rerank.fitting import Evaluation, Fitted, cross_ordered, evaluate, fit
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve, trained_on
+from rerank.pipeline import Pipeline, order
 from rerank.plan import Plan, plan
 from rerank.progress import progress
+from rerank.types import Ranking
 from rerank.workspace import NAME, open_pipeline, track
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from calibration.maps import LogisticMap
     from calibration.tracking import TrackedRun
 
 REPORT = "report.txt"
@@ -75,11 +78,9 @@ def calibrate(
         labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
     )
     pipeline = open_pipeline(labelled, config, work)
-    every = [labelled.queries[i] for i in (*planned.fit, *planned.report)]
-    rankings = pipeline.rank(every, label="reranking queries")
-    to_fit, to_report = rankings[: len(planned.fit)], rankings[len(planned.fit) :]
+    to_fit, to_report, prior = rank(pipeline, labelled, planned)
     with progress(4, "fitting, measuring, saving", unit="step") as bar:
-        fitted = fit(to_fit, labelled, config)
+        fitted = fit(to_fit, labelled, prior, config)
         bar.update()
         evaluation = evaluate(to_report, labelled, fitted.calibrators, fitted.ways, config)
         bar.update()
@@ -108,6 +109,22 @@ def calibrate(
         run = _track(out, manifest, fitted, evaluation, figures, work)
         bar.update()
     return Outcome(out, report, run)
+
+
+def rank(
+    pipeline: Pipeline, labelled: LabelledSet, planned: Plan
+) -> tuple[list[Ranking], list[Ranking], LogisticMap]:
+    """Rankings to fit on, rankings to report on, and the prior by which all were read.
+
+    A ranking to fit on was read in the order of a prior that has not seen its query's group.
+    """
+    every = [labelled.queries[i] for i in (*planned.fit, *planned.report)]
+    found = pipeline.find(every, label="finding candidates")
+    parted = len(planned.fit)
+    to_fit, prior = cross_ordered(found[:parted], labelled, pipeline.config, rank_by="relevance")
+    to_report = [order(r, prior) for r in found[parted:]]
+    read = pipeline.read([*to_fit, *to_report], label="reranking queries")
+    return read[:parted], read[parted:], prior
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from rerank.config import CHOICES, Config, FinetuneConfig, Thresholds
 from rerank.types import InputError
 
 if TYPE_CHECKING:
+    from calibration.tracking import TrackedRun
     from rerank.types import Assessment
 
 SHOWN = 3  # passages that `search` prints
@@ -54,6 +55,7 @@ TRAINING = {
     "dropout": "dropout while training",
     "depth": "how many of the first stage's passages the wrong ones are drawn from",
     "frozen_layers": "lowest layers to leave as they are in the base",
+    "lora": "rank of low-rank updates to the layers (LoRA); 0 trains them whole",
     "loss": "what is learned from the labels",
     "teacher": "cross-encoder whose scores are learned from as well: a name, a folder, a hub id",
     "distil": "weight of the teacher beside the labels",
@@ -159,11 +161,7 @@ def _finetune(o: argparse.Namespace) -> None:
     made = finetune(sources, o.out, config, work=o.work, overwrite=o.overwrite)
     examples, step = made.report["examples"], made.report["best_step"]
     print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")
-    if made.run is None:
-        print("it was there already, made from the same lists and settings")
-    else:
-        print(f"tracked as run {made.run.run_id}:")
-        print(f"  mlflow ui --backend-store-uri {made.run.tracking_uri}")
+    _print_run(made.folder, made.run, o.work)
     if o.pack:
         from rerank.models import resolve
         from rerank.packing import pack_finetuned
@@ -186,11 +184,21 @@ def _calibrate(o: argparse.Namespace) -> None:
     )
     print(f"\n{outcome.report}")
     print(f"{outcome.folder}: the model; pictures: reliability.png, risk_coverage.png")
-    if outcome.run is None:
+    _print_run(outcome.folder, outcome.run, o.work)
+
+
+def _print_run(folder: Path, run: TrackedRun | None, work: Path) -> None:
+    """Where a job's run is; `run` is None where its folder was there already."""
+    from rerank.workspace import tracked_run_id
+
+    if run is None:
         print("it was there already, made from the same data, configuration and weights")
+        known = tracked_run_id(folder, work)
+        print(f"tracked as run {known}" if known else "untracked: give --overwrite to track it")
         return
-    print(f"tracked as run {outcome.run.run_id}, model version {outcome.run.model_version}:")
-    print(f"  mlflow ui --backend-store-uri {outcome.run.tracking_uri}")
+    version = f", model version {run.model_version}" if run.model_version else ""
+    print(f"tracked as run {run.run_id}{version}:")
+    print(f"  mlflow ui --backend-store-uri {run.tracking_uri}")
 
 
 def _evaluate(o: argparse.Namespace) -> None:

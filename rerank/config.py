@@ -38,6 +38,7 @@ TRAINING_LEAST = {
     "batch": 1,
     "steps": 1,
     "frozen_layers": 0,
+    "lora": 0,
     "validation": 0,
     "check_every": 1,
     "patience": 1,
@@ -147,6 +148,7 @@ class FinetuneConfig:
     learning_rate: float = 1e-4
     warmup: float = 0.05  # share of the steps
     frozen_layers: int = 0  # lowest layers that stay those of the base; word embeddings always do
+    lora: int = 0  # rank of low-rank updates to the layers; 0 trains them whole
     validation: int = 100  # queries held out to choose the best step; 0: keep the last
     check_every: int = 100  # steps between two checkpoints, each validated
     patience: int = 5  # checks in a row without a better nDCG@10 before training stops

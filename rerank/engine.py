@@ -97,13 +97,13 @@ class Engine:
     """A model ready to run: `run` takes one sequence and gives one row."""
 
     def __init__(self, run: Callable[[Tokens], Row], *, workers: int | None = None) -> None:
-        self._run = run
+        self.run = run
         self._workers = workers or cores()
 
     def __call__(self, sequences: Sequence[Tokens]) -> NDArray[np.float32]:
         """Rows of shape (n, width), in the order of `sequences`; n >= 1."""
         with ThreadPoolExecutor(self._workers) as pool:
-            return np.stack(list(pool.map(self._run, sequences)))
+            return np.stack(list(pool.map(self.run, sequences)))
 
 
 def cores() -> int:

@@ -43,6 +43,7 @@ def evaluate_model(
     same_set = labelled.digest() == model.manifest["dataset"]["digest"]
     if same_set and split != model.manifest["queries"]["report_split"]:
         notes.append("warning: the model was fitted on queries of this split; it will look better.")
-    rankings = pipeline.rank([labelled.queries[i] for i in ids], label="reranking queries")
+    queries = [labelled.queries[i] for i in ids]
+    rankings = pipeline.rank(queries, calibrators.prior, label="reranking queries")
     way = {"calibrated": calibrators.confidence}
     return evaluate(rankings, labelled, calibrators, way, config), tuple(notes)

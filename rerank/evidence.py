@@ -189,6 +189,17 @@ def bigram_coverage(seen: View) -> Floats:
 
 
 @evidence
+def rarest_missing(seen: View) -> Floats:
+    """Highest idf of a query word that passage and title lack / highest of all; 0 if none lacks."""
+    highest = max(seen.idf.values(), default=0.0)
+    missing = [
+        max((seen.idf[w] for w in seen.idf if w not in p.body and w not in p.title), default=0.0)
+        for p in seen.passages
+    ]
+    return np.array(missing, dtype=np.float64) / (highest or 1.0)
+
+
+@evidence
 def log_length(seen: View) -> Floats:
     """log(1 + number of words of the passage)."""
     return np.log1p(np.array([p.length for p in seen.passages], dtype=np.float64))

@@ -273,6 +273,12 @@ def winner_bigram_coverage(r: Ranking) -> float:
 
 
 @feature
+def winner_rarest_missing(r: Ranking) -> float:
+    """Rarest query word that the top passage lacks: its idf / the highest idf; 0 if it has all."""
+    return float(_evidence(r, "rarest_missing")[0])
+
+
+@feature
 def top_idf_coverage(r: Ranking) -> float:
     """Query words anywhere in the top: highest share of the idf in one of the first 5."""
     return float(_evidence(r, "idf_coverage")[:TOP].max())

@@ -56,7 +56,7 @@ def finetune(
     """Run the whole job and write the model folder `out`, whole or not at all.
 
     Indexes, a teacher's scores and checkpoints are kept under `work`: the same call, after an
-    interruption, goes on from them. Where `out` already is the model of these very lists and
+    interruption, goes on from them. Where `out` already is the model of these very sets and
     settings, nothing is done. `out/finetune.json` names each set with its digest, holds the
     curves, and the report of the base where that was fine-tuned too; `out/trained_on.txt` holds a
     hash of every query trained or validated on, those of the base included, so that calibration
@@ -71,13 +71,23 @@ def finetune(
     base, encoder = resolve(config.base), resolve(config.encoder)
     teacher = resolve(config.teacher) if config.teacher else None
     seen = trained_on(base)
-    examples, held, sets = _mined(sources, encoder, seen, config, work)
-    key = _key(examples, held, [m.fingerprint for m in (base, teacher) if m], config)
-    if not overwrite and is_made_from(out, {"made_from": key}):
+    made_from: dict[str, Any] = {
+        "config": asdict(config),
+        "fingerprints": {
+            "base": base.fingerprint,
+            "encoder": encoder.fingerprint,
+            "teacher": teacher.fingerprint if teacher else None,
+        },
+        "sets": [_about(source) for source in sources],
+    }
+    if not overwrite and is_made_from(out, made_from):
         kept = json.loads((out / TRAINING).read_text(encoding="utf-8"))
         return Finetuned(out, kept, None)
     refuse_to_replace(out, overwrite=overwrite, kind=KIND)
     out.parent.mkdir(parents=True, exist_ok=True)
+    examples, held, counts = _mined(sources, encoder, seen, config, work)
+    lists = [*map(asdict, examples), *map(asdict, held)]
+    key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
     if teacher:
         examples = taught(examples, teacher, config, score_cache(work))
     from rerank.reranking.trainer import train
@@ -89,7 +99,7 @@ def finetune(
     report = {
         "config": asdict(config),
         "examples": len(examples),
-        "sets": sets,
+        "sets": [a | c for a, c in zip(made_from["sets"], counts, strict=True)],
         **asdict(shown),
         "packages": {name: version(name) for name in LIBRARIES},
         "base_fingerprint": base.fingerprint,
@@ -100,11 +110,17 @@ def finetune(
         model.save_pretrained(str(folder))
         (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
         (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        return {"made_from": key}
+        return made_from
 
     write_folder(out, fill, overwrite=overwrite, kind=KIND)
     shutil.rmtree(checkpoints, ignore_errors=True)
     return Finetuned(out, report, _track(report, out, work))
+
+
+def _about(source: Source) -> dict[str, Any]:
+    labelled = source.labelled
+    about = {"name": labelled.name, "digest": labelled.digest()}
+    return about | {"split": source.split, "limit": source.limit}
 
 
 def _mined(
@@ -113,12 +129,12 @@ def _mined(
     seen: frozenset[str],
     config: FinetuneConfig,
     work: Path,
-) -> tuple[list[Example], list[Held], list[dict[str, Any]]]:
-    """Every source's training lists, validation lists, and what the report says of it."""
+) -> tuple[list[Example], list[Held], list[dict[str, int]]]:
+    """All training lists, all validation lists, and how many of each a source gave."""
     asking = Encoder(encoder, max_length=Config().encoder_max_length)
     examples: list[Example] = []
     held: list[Held] = []
-    sets: list[dict[str, Any]] = []
+    counts: list[dict[str, int]] = []
     for source in sources:
         labelled = source.labelled
         index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
@@ -128,10 +144,8 @@ def _mined(
         lists = held_lists(labelled, aside, index, asking, depth=config.depth)
         examples += mined
         held += lists
-        counts = {"examples": len(mined), "validation": len(lists)}
-        about = {"name": labelled.name, "digest": labelled.digest(), "split": source.split}
-        sets.append(about | counts)
-    return examples, held, sets
+        counts.append({"examples": len(mined), "validation": len(lists)})
+    return examples, held, counts
 
 
 def taught(
@@ -148,18 +162,6 @@ def taught(
             bar.update(len(part))
     logits = iter(found)
     return [replace(e, teacher=tuple(next(logits) for _ in e.passages)) for e in examples]
-
-
-def _key(
-    examples: Sequence[Example],
-    held: Sequence[Held],
-    fingerprints: Sequence[str],
-    config: FinetuneConfig,
-) -> str:
-    """A sha256 of everything that the weights come from: the same key, the same training."""
-    lists = [*map(asdict, examples), *map(asdict, held)]
-    whole = json.dumps([asdict(config), fingerprints, lists], sort_keys=True)
-    return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def _track(report: Mapping[str, Any], out: Path, work: Path) -> TrackedRun:

@@ -55,6 +55,7 @@ class Fitted:
         import pandas as pd
 
         maps = (
+            ("prior", EVIDENCE, self.calibrators.prior),
             ("relevance", EVIDENCE, self.calibrators.relevance),
             ("confidence", FEATURES, self.calibrators.confidence.first),
         )
@@ -135,22 +136,36 @@ def hits(rankings: Sequence[Ranking], labelled: LabelledSet, *, k: int = 1) -> L
     )
 
 
-def fit(rankings: Sequence[Ranking], labelled: LabelledSet, config: Config) -> Fitted:
-    """Fit relevance, confidence and rescue on labelled rankings, cross-fitted by query group.
+def cross_ordered(
+    rankings: Sequence[Ranking], labelled: LabelledSet, config: Config, *, rank_by: str
+) -> tuple[list[Ranking], LogisticMap]:
+    """Rankings in the order of a relevance map that has not seen their query's group.
 
-    The features of a query are computed on the order that a relevance map gives which has not
-    seen the query's group; the maps that are kept are refitted on everything.
+    Beside them the map to keep, which is fitted on all of them.
     """
-    from calibration.calibrators import TwoStageCalibrator
-
-    groups = np.array([labelled.group(r.query.query_id) for r in rankings])
-    folds = grouped_folds(groups, config.folds, random_state=config.seed)
+    folds = grouped_folds(_groups(rankings, labelled), config.folds, random_state=config.seed)
     pairs = list(zip(rankings, folds.tolist(), strict=True))
     unseen = {
         fold: fit_relevance([r for r, f in pairs if f != fold], labelled)
         for fold in set(folds.tolist())
     }
-    ordered = [order(r, unseen[f], rank_by=config.rank_by) for r, f in pairs]
+    ordered = [order(r, unseen[f], rank_by=rank_by) for r, f in pairs]
+    return ordered, fit_relevance(rankings, labelled)
+
+
+def fit(
+    rankings: Sequence[Ranking], labelled: LabelledSet, prior: LogisticMap, config: Config
+) -> Fitted:
+    """Fit relevance, confidence and rescue on labelled rankings, cross-fitted by query group.
+
+    The features of a query are computed on the order that a relevance map gives which has not
+    seen the query's group; the maps that are kept are refitted on everything. `prior` is the map
+    by which the passages to read were chosen.
+    """
+    from calibration.calibrators import TwoStageCalibrator
+
+    groups = _groups(rankings, labelled)
+    ordered, relevance = cross_ordered(rankings, labelled, config, rank_by=config.rank_by)
     features = feature_matrix(ordered)
     top, first_k = hits(ordered, labelled), hits(ordered, labelled, k=config.sufficiency_k)
 
@@ -173,8 +188,11 @@ def fit(rankings: Sequence[Ranking], labelled: LabelledSet, config: Config) -> F
     if not missed.any():
         missed = ~missed  # nothing was missed: the rescue is then the smoothed base rate
     rescue = two_stage("logistic", features[missed], (first_k - top)[missed], groups[missed])
-    relevance = fit_relevance(rankings, labelled)
-    return Fitted(Calibrators(relevance, ways[taken], rescue), ways, taken, choice)
+    return Fitted(Calibrators(prior, relevance, ways[taken], rescue), ways, taken, choice)
+
+
+def _groups(rankings: Sequence[Ranking], labelled: LabelledSet) -> NDArray[np.str_]:
+    return np.array([labelled.group(r.query.query_id) for r in rankings])
 
 
 def fit_relevance(rankings: Sequence[Ranking], labelled: LabelledSet) -> LogisticMap:

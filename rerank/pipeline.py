@@ -1,7 +1,7 @@
 """Query to ranking: candidates, cross-encoder, evidence; and the order that people see.
 
-Training, batch rescoring and search all go through here. It knows nothing of labels: the map that
-turns evidence into relevance is handed in.
+Training, batch rescoring and search all go through here. It knows nothing of labels: the maps that
+turn evidence into relevance, before the cross-encoder has read and after, are handed in.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
-from rerank.types import Candidates, Floats, InputError, Query, Ranking
+from rerank.types import Candidates, Floats, InputError, Passage, Query, Ranking
 
 CHUNK = 64  # queries between two checkpoints
 
@@ -46,46 +46,82 @@ class Pipeline:
                 f"(fingerprint {expected[0][:12]}); build the index again"
             )
 
-    def rank(self, queries: Sequence[Query], *, label: str | None = None) -> list[Ranking]:
-        """Rankings in fused order with relevance 0, in the order of `queries`.
+    def rank(
+        self,
+        queries: Sequence[Query],
+        prior: CalibrationMap | None = None,
+        *,
+        label: str | None = None,
+    ) -> list[Ranking]:
+        """Rankings in the order of `queries`, their passages in the order in which they were read.
 
-        With `label`, a progress bar of that name.
+        That is the order of `prior`, a relevance map of the evidence before any reading; without
+        one, the fused order. Relevance is 0. With `label`, a progress bar of that name.
         """
         found: list[Ranking] = []
         with progress(len(queries), label, unit="query") as bar:
             for start in range(0, len(queries), CHUNK):
-                part = queries[start : start + CHUNK]
-                found += self._rank_chunk(part)
+                part = self.find(queries[start : start + CHUNK])
+                found += self.read([order(r, prior) for r in part] if prior else part)
                 bar.update(len(part))
         return found
 
-    def _rank_chunk(self, queries: Sequence[Query]) -> list[Ranking]:
+    def find(self, queries: Sequence[Query], *, label: str | None = None) -> list[Ranking]:
+        """The candidates of each query in fused order, none read: every logit and relevance 0."""
+        found: list[Ranking] = []
+        with progress(len(queries), label, unit="query") as bar:
+            for start in range(0, len(queries), CHUNK):
+                part = queries[start : start + CHUNK]
+                vectors = self.encoder.encode([q.text for q in part])
+                found += [self._find(q, v) for q, v in zip(part, vectors, strict=True)]
+                bar.update(len(part))
+        return found
+
+    def read(self, rankings: Sequence[Ranking], *, label: str | None = None) -> list[Ranking]:
+        """The rankings, in their own order, with the first `rerank_depth` passages of each read."""
+        found: list[Ranking] = []
+        with progress(len(rankings), label, unit="query") as bar:
+            for start in range(0, len(rankings), CHUNK):
+                part = rankings[start : start + CHUNK]
+                found += self._read_chunk(part)
+                bar.update(len(part))
+        return found
+
+    def _find(self, query: Query, vector: NDArray[np.float32]) -> Ranking:
         c = self.config
-        vectors = self.encoder.encode([q.text for q in queries])
-        candidates = [
-            self.index.candidates(q, v, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
-            for q, v in zip(queries, vectors, strict=True)
-        ]
-        read = [found.rows[: c.rerank_depth] for found in candidates]
+        found = self.index.candidates(query, vector, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
+        passages = tuple(self.index.passage(row) for row in found.rows)
+        return self._ranking(found, passages, np.empty(0), np.empty(0, dtype=np.bool_))
+
+    def _read_chunk(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+        first = [r.passages[: self.config.rerank_depth] for r in rankings]
         pairs = [
-            (query.text, self.index.passage(row).full_text)
-            for query, rows in zip(queries, read, strict=True)
-            for row in rows
+            (r.query.text, passage.full_text)
+            for r, passages in zip(rankings, first, strict=True)
+            for passage in passages
         ]
         logits, truncated = self.reranker.score(pairs)
-        ends = np.cumsum([len(rows) for rows in read])[:-1]
+        ends = np.cumsum([len(passages) for passages in first])[:-1]
         return [
-            self._ranking(found, part, cut)
-            for found, part, cut in zip(
-                candidates, np.split(logits, ends), np.split(truncated, ends), strict=True
+            self._ranking(r.candidates, r.passages, part, cut)
+            for r, part, cut in zip(
+                rankings, np.split(logits, ends), np.split(truncated, ends), strict=True
             )
         ]
 
-    def _ranking(self, found: Candidates, logits: Floats, cut: NDArray[np.bool_]) -> Ranking:
-        """Put the scores beside the candidates; what was not read gets the lowest logit read."""
-        passages = tuple(self.index.passage(row) for row in found.rows)
+    def _ranking(
+        self,
+        found: Candidates,
+        passages: tuple[Passage, ...],
+        logits: Floats,
+        cut: NDArray[np.bool_],
+    ) -> Ranking:
+        """Put the scores of the first passages beside the candidates.
+
+        What was not read gets the lowest logit read, and 0 where nothing was.
+        """
         read = np.arange(len(found)) < len(logits)
-        filled = np.full(len(found), logits.min(initial=np.inf) if len(logits) else 0.0)
+        filled = np.full(len(found), logits.min() if len(logits) else 0.0)
         filled[: len(logits)] = logits
         truncated = np.zeros(len(found), dtype=np.bool_)
         truncated[: len(cut)] = cut

@@ -6,14 +6,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calibration.store import StoreError, verify_folder
+from calibration.store import MANIFEST, StoreError, sha256_file, verify_folder, write_file
 from rerank.config import Config
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve
 from rerank.pipeline import Pipeline
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
-from rerank.retrieval.index import Index, build_index
+from rerank.retrieval.index import LAYOUT, Index, build_index
 from rerank.types import InputError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
             encoder.files.fingerprint[:16],
             str(encoder.max_length),
             config.language,
+            f"layout{LAYOUT}",
         ]
     )
     home = work / "index" / key
@@ -59,13 +60,15 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
 def track(record: RunRecord, *, run_name: str, work: Path, written: Path) -> TrackedRun:
     """Log a run to MLflow: to MLFLOW_TRACKING_URI, else to a database in `work`.
 
+    That it was taken is noted in `work`, for `tracked_run_id`.
+
     Raises:
         InputError: MLflow did not take it; what was `written` stays.
     """
     from calibration.tracking import log_run
 
     try:
-        return log_run(
+        run = log_run(
             record,
             experiment=NAME,
             run_name=run_name,
@@ -77,3 +80,20 @@ def track(record: RunRecord, *, run_name: str, work: Path, written: Path) -> Tra
             f"{written} is written, but MLflow did not take the run ({error}); check "
             "MLFLOW_TRACKING_URI and give --overwrite to track it"
         ) from error
+    note = _note(written, work)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    write_file(note, run.run_id)
+    return run
+
+
+def tracked_run_id(folder: Path, work: Path) -> str | None:
+    """The id of the run from `work` that logged this very folder; None where none did.
+
+    A job that is interrupted between writing its folder and MLflow's answer leaves none.
+    """
+    note = _note(folder, work)
+    return note.read_text(encoding="utf-8") if note.is_file() else None
+
+
+def _note(folder: Path, work: Path) -> Path:
+    return work / "tracked" / sha256_file(folder / MANIFEST)

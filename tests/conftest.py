@@ -6,6 +6,7 @@ The small set is cut out of `pydata`. Everything that costs seconds is made once
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -22,8 +23,10 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
+from calibration.maps import LogisticMap
 from rerank import fitting
-from rerank.calibrate import Outcome, calibrate
+from rerank.assessor import Calibrators
+from rerank.calibrate import Outcome, calibrate, rank
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.labelled_set import LabelledSet, write_labelled_set
@@ -241,9 +244,15 @@ def pipeline(index: Index, work: Path) -> Pipeline:
 
 @pytest.fixture(scope="session")
 def rankings(run: Run, small: LabelledSet, pipeline: Pipeline) -> dict[str, Ranking]:
-    """Every query's ranking in fused order, by query id, in the order of the run."""
-    ids = (*run.plan.fit, *run.plan.report)
-    return dict(zip(ids, pipeline.rank([small.queries[i] for i in ids]), strict=True))
+    """Every query's ranking as the run read it, by query id, in the order of the run."""
+    to_fit, to_report, _ = rank(pipeline, small, run.plan)
+    return {r.query.query_id: r for r in (*to_fit, *to_report)}
+
+
+@pytest.fixture(scope="session")
+def prior(run: Run) -> LogisticMap:
+    """The map by which the run chose what to read."""
+    return Calibrators.from_dict(json.loads((run.folder / "calibrators.json").read_text())).prior
 
 
 @pytest.fixture(scope="session")

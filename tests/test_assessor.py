@@ -120,10 +120,11 @@ def test_a_ranking_without_passages_is_no_answer(
 
 
 def test_search_is_ranking_and_assessing(
-    model: CalibratedReranker, small: LabelledSet, rankings: Mapping[str, Ranking]
+    model: CalibratedReranker, run: Run, small: LabelledSet, rankings: Mapping[str, Ranking]
 ) -> None:
     """`search` gives the numbers that the batch path gives for the same words."""
-    query_id, ranking = next(iter(rankings.items()))
+    query_id = run.plan.report[0]
+    ranking = rankings[query_id]
     found, expected = model.search(small.queries[query_id].text), model.assess([ranking])[0]
     assert found.confidence == expected.confidence
     assert found.sufficiency == expected.sufficiency
@@ -275,7 +276,8 @@ def test_an_unknown_configuration_field_is_refused(copied: Path) -> None:
         (lambda k: k["evidence"].reverse(), "the model's evidence differ"),
         (lambda k: k.pop("rescue"), "calibrators.json cannot be read"),
         (lambda k: k["relevance"].update(intercept="x"), "calibrators.json cannot be read"),
-        (lambda k: k.update(relevance=k["confidence"]), "relevance map should be logistic"),
+        (lambda k: k.update(relevance=k["confidence"]), "maps should be logistic"),
+        (lambda k: k.update(prior=k["rescue"]), "maps should be logistic"),
         (lambda k: k.update(confidence=k["relevance"]), "should have two stages"),
     ],
 )
@@ -287,12 +289,12 @@ def test_maps_of_another_shape_are_refused(
     assert complaint in refusal(copied)
 
 
-@pytest.mark.parametrize("name", ["relevance", "confidence", "rescue"])
+@pytest.mark.parametrize("name", ["prior", "relevance", "confidence", "rescue"])
 def test_maps_of_another_width_are_refused(copied: Path, name: str) -> None:
     """A map with fewer inputs than there are features is refused at load, not when asked."""
 
     def narrow(kept: dict[str, Any]) -> None:
-        learned = kept[name] if name == "relevance" else kept[name]["first"]
+        learned = kept[name] if name in ("prior", "relevance") else kept[name]["first"]
         for key in ("coef", "mean", "scale", "low", "high"):
             learned[key].pop()
 

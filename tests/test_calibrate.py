@@ -26,7 +26,7 @@ from rerank.features import FEATURES, feature_matrix
 from rerank.fitting import Evaluation, Fitted, evaluate, fit, fit_relevance, hits
 from rerank.heuristics import HEURISTICS
 from rerank.labelled_set import LabelledSet
-from rerank.pipeline import order
+from rerank.pipeline import Pipeline, order
 from rerank.plan import LEAST_QUERIES
 from rerank.types import Floats, InputError, Ranking
 
@@ -46,8 +46,8 @@ def to_report(run: Run, rankings: Rankings) -> list[Ranking]:
 
 
 @pytest.fixture(scope="module")
-def fitted(to_fit: list[Ranking], small: LabelledSet, config: Config) -> Fitted:
-    return fit(to_fit, small, config)
+def fitted(to_fit: list[Ranking], small: LabelledSet, prior: LogisticMap, config: Config) -> Fitted:
+    return fit(to_fit, small, prior, config)
 
 
 def confidences(fitted: Fitted, rankings: Sequence[Ranking]) -> tuple[Floats, Floats]:
@@ -56,6 +56,16 @@ def confidences(fitted: Fitted, rankings: Sequence[Ranking]) -> tuple[Floats, Fl
 
 
 # --- fitting ----------------------------------------------------------------------------------
+
+
+def test_reported_queries_are_read_in_the_order_of_the_prior(
+    pipeline: Pipeline, to_report: list[Ranking], prior: LogisticMap
+) -> None:
+    """The prior of the model folder orders the candidates; what it puts first was read."""
+    unread = pipeline.find([r.query for r in to_report])
+    assert [r.doc_ids for r in to_report] == [order(r, prior).doc_ids for r in unread]
+    assert [r.doc_ids for r in to_report] != [r.doc_ids for r in unread]
+    assert all(r.read[:2].all() and not r.read[2:].any() for r in to_report)
 
 
 def test_relevance_is_scikit_learns_logistic_regression(
@@ -87,6 +97,7 @@ def ordered_for_features(
     monkeypatch: pytest.MonkeyPatch,
     rankings: Sequence[Ranking],
     labelled: LabelledSet,
+    prior: LogisticMap,
     config: Config,
 ) -> list[Ranking]:
     """The ordered rankings from which `fit` would compute its features."""
@@ -98,12 +109,16 @@ def ordered_for_features(
 
     monkeypatch.setattr(fitting, "feature_matrix", recording)
     with pytest.raises(Captured):
-        fit(rankings, labelled, config)
+        fit(rankings, labelled, prior, config)
     return seen
 
 
 def test_features_come_from_a_map_that_never_saw_the_group(
-    monkeypatch: pytest.MonkeyPatch, to_fit: list[Ranking], small: LabelledSet, config: Config
+    monkeypatch: pytest.MonkeyPatch,
+    to_fit: list[Ranking],
+    small: LabelledSet,
+    prior: LogisticMap,
+    config: Config,
 ) -> None:
     """Other labels for a group leave that group's own features as they were, and move others'."""
     by_id = {r.query.query_id: r for r in to_fit}
@@ -114,8 +129,8 @@ def test_features_come_from_a_map_that_never_saw_the_group(
         for i in by_id
     }
     changed = replace(small, qrels={i: right for i, right in wrong.items() if right})
-    before = ordered_for_features(monkeypatch, to_fit, small, config)
-    after = ordered_for_features(monkeypatch, to_fit, changed, config)
+    before = ordered_for_features(monkeypatch, to_fit, small, prior, config)
+    after = ordered_for_features(monkeypatch, to_fit, changed, prior, config)
     moved = {
         a.query.query_id
         for a, b in zip(before, after, strict=True)
@@ -127,10 +142,10 @@ def test_features_come_from_a_map_that_never_saw_the_group(
 
 
 def test_the_same_seed_gives_the_same_numbers(
-    fitted: Fitted, to_fit: list[Ranking], small: LabelledSet, config: Config
+    fitted: Fitted, to_fit: list[Ranking], small: LabelledSet, prior: LogisticMap, config: Config
 ) -> None:
     """Fitting twice gives the same maps to the last bit."""
-    again = fit(to_fit, small, config)
+    again = fit(to_fit, small, prior, config)
     assert again.calibrators == fitted.calibrators
     assert again.ways == fitted.ways
     assert again.taken == fitted.taken
@@ -141,10 +156,11 @@ def test_the_order_of_queries_does_not_matter(
     to_fit: list[Ranking],
     to_report: list[Ranking],
     small: LabelledSet,
+    prior: LogisticMap,
     config: Config,
 ) -> None:
     """Fitted on the same rankings in another order, confidences agree to solver precision."""
-    other = fit(to_fit[::-1], small, config)
+    other = fit(to_fit[::-1], small, prior, config)
     for ours, theirs in zip(
         confidences(fitted, to_report), confidences(other, to_report), strict=True
     ):
@@ -173,13 +189,17 @@ def test_mean_confidence_is_the_share_of_right_ones(
 
 @pytest.mark.parametrize("every_query", ["right", "wrong"])
 def test_labels_of_one_class_still_fit(
-    to_fit: list[Ranking], small: LabelledSet, config: Config, every_query: str
+    to_fit: list[Ranking],
+    small: LabelledSet,
+    prior: LogisticMap,
+    config: Config,
+    every_query: str,
 ) -> None:
     """Where every query is right, or none, confidences are finite and on the right side."""
     right = {
         r.query.query_id: dict.fromkeys(r.doc_ids, 1.0) for r in to_fit if every_query == "right"
     }
-    found = fit(to_fit, replace(small, qrels=right), config)
+    found = fit(to_fit, replace(small, qrels=right), prior, config)
     for values in confidences(found, to_fit):
         assert ((values > 0.5) if right else (values < 0.5)).all()
 
@@ -209,10 +229,11 @@ def test_a_query_without_passages_is_fitted_on(
     to_report: list[Ranking],
     empty: Ranking,
     asked: LabelledSet,
+    prior: LogisticMap,
     config: Config,
 ) -> None:
     """A ranking with nothing in it does not break fitting; its confidence is a probability."""
-    found = fit([*to_fit, empty], asked, config)
+    found = fit([*to_fit, empty], asked, prior, config)
     for values in confidences(found, [*to_report, empty]):
         assert ((values >= 0) & (values <= 1)).all()
 
@@ -226,12 +247,12 @@ def test_a_query_without_passages_has_no_confidence(evaluation: Evaluation) -> N
 
 
 def test_the_named_calibrator_is_taken(
-    fitted: Fitted, to_fit: list[Ranking], small: LabelledSet, config: Config
+    fitted: Fitted, to_fit: list[Ranking], small: LabelledSet, prior: LogisticMap, config: Config
 ) -> None:
     """`calibrator` overrules the choice; `auto` takes no isotonic map below a thousand queries."""
     assert fitted.taken == "logistic"
     assert "isotonic not considered" in fitted.choice.reason
-    named = fit(to_fit, small, replace(config, calibrator="isotonic"))
+    named = fit(to_fit, small, prior, replace(config, calibrator="isotonic"))
     assert named.taken == "isotonic"
     assert isinstance(named.calibrators.confidence.then, IsotonicMap)
 

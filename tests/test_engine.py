@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rerank import engine, export
-from rerank.engine import Engine, Tokenizer, Tokens, open_bi_encoder
+from rerank.engine import Engine, Tokenizer, Tokens, open_bi_encoder, open_cross_encoder
 from rerank.labelled_set import LabelledSet
 from rerank.models import cache_folder, resolve
 from rerank.pipeline import Pipeline
@@ -90,10 +92,46 @@ def test_a_logit_depends_on_its_pair_alone(
     assert reranker.score(pairs[::-1])[0].tolist() == alone[::-1]
 
 
+@settings(max_examples=10, deadline=None)
+@given(order=st.permutations(range(6)), size=st.integers(1, 6), workers=st.integers(1, 4))
+def test_a_logit_is_the_same_in_any_batch_order_and_number_of_threads(
+    reranker: CrossEncoder,
+    pairs: list[tuple[str, str]],
+    order: list[int],
+    size: int,
+    workers: int,
+) -> None:
+    """However the pairs are cut into calls, and whatever runs them, each has its own logit."""
+    expected = reranker.score(pairs[:6])[0]
+    tokenizer = Tokenizer(reranker.files.folder, max_length=LENGTH)
+    engine = Engine(open_cross_encoder(reranker.files).run, workers=workers)
+    found = np.empty(6)
+    for start in range(0, 6, size):
+        part = order[start : start + size]
+        found[part] = engine(tokenizer([pairs[i] for i in part]))[:, 0]
+    assert np.array_equal(found, expected)
+
+
+def test_a_logit_is_the_same_in_another_process(
+    reranker: CrossEncoder, pairs: list[tuple[str, str]], run_python: Callable[..., str]
+) -> None:
+    """A fresh process gives the very same numbers."""
+    asked = json.dumps([reranker.files.name, LENGTH, pairs[:3]])
+    code = (
+        "import json\n"
+        "from rerank.models import resolve\n"
+        "from rerank.reranking.cross_encoder import CrossEncoder\n"
+        f"name, length, pairs = json.loads({asked!r})\n"
+        "reader = CrossEncoder(resolve(name), max_length=length)\n"
+        "print(json.dumps(reader.score([tuple(p) for p in pairs])[0].tolist()))"
+    )
+    assert json.loads(run_python(code)) == reranker.score(pairs[:3])[0].tolist()
+
+
 def test_the_number_of_workers_changes_nothing() -> None:
     """One thread or five: the same rows in the same order."""
     tokens = [Tokens((101, 2000 + k, 102), (0, 0, 0), cut=False) for k in range(12)]
-    one_run = open_bi_encoder(resolve("minilm"))._run
+    one_run = open_bi_encoder(resolve("minilm")).run
     one, five = (Engine(one_run, workers=n)(tokens) for n in (1, 5))
     assert np.array_equal(one, five)
     assert len({row.tobytes() for row in one}) == len(tokens)

@@ -73,11 +73,18 @@ def test_the_table_by_hand() -> None:
         "idf_coverage": [1.0, 0.5],  # it does not: missing and values are 2 of 4
         "title_coverage": [0.0, 0.5],  # "fillna" is another word; fill is 2 of 4
         "bigram_coverage": [1.0, 0.0],
+        "rarest_missing": [0.0, 0.0],  # the second has one in its title
         "log_length": [math.log(5), math.log(5)],
     }
     assert set(expected) == set(EVIDENCE)
     for k, name in enumerate(EVIDENCE):
         assert X[:, k].tolist() == pytest.approx(expected[name], abs=1e-12), name
+
+
+def test_the_rarest_missing_word_by_hand() -> None:
+    """Of fill (2), missing (1) and values (1), the first passage lacks a 1 and the second the 2."""
+    X = seen("fill missing values", [("", "fill it"), ("", "missing values")])
+    assert X[:, list(EVIDENCE).index("rarest_missing")].tolist() == [0.5, 1.0]
 
 
 def test_repeated_query_words_count_once() -> None:

@@ -47,6 +47,7 @@ def table(by_hand: Make) -> Ranking:
             "idf_coverage": [0.3, 0.9, 0.6],
             "title_coverage": [0.1, 0.2, 0.3],
             "bigram_coverage": [0.4, 0.0, 0.0],
+            "rarest_missing": [0.7, 0.0, 0.0],
         },
     )
 
@@ -79,6 +80,7 @@ BY_HAND = {  # each worked out from the definition in the docstring, with pencil
     "winner_idf_coverage": 0.3,
     "winner_title_coverage": 0.1,
     "winner_bigram_coverage": 0.4,
+    "winner_rarest_missing": 0.7,
     "top_idf_coverage": 0.9,
     "query_length": math.log(3),
     # {fill the gaps} and {drop the gaps} share 2 of 4 words; the third shares none with either

@@ -22,7 +22,7 @@ from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.reranking.mining import Example, Source
 from rerank.text import query_hash
 from rerank.types import InputError
-from rerank.workspace import score_cache
+from rerank.workspace import score_cache, tracked_run_id
 
 TEN = 10
 CHEAP = FinetuneConfig(steps=2, batch=2, max_length=48, warmup=0.0, check_every=1, validation=2)
@@ -101,6 +101,7 @@ def test_the_run_is_tracked_with_its_curves(trained: Trained) -> None:
     client = mlflow.MlflowClient(f"sqlite:///{trained.work}/mlflow.db")
     (experiment,) = (e for e in client.search_experiments() if e.name == "calibrated-rerank")
     (tracked,) = client.search_runs([experiment.experiment_id])
+    assert tracked_run_id(trained.folder, trained.work) == tracked.info.run_id
     assert tracked.data.params["steps"] == "2"
     curve = client.get_metric_history(tracked.info.run_id, "validation_ndcg10")
     assert {str(m.step): m.value for m in curve} == pytest.approx(
@@ -140,8 +141,17 @@ def test_a_finished_run_is_not_made_again(trained: Trained, ten: LabelledSet) ->
     again = finetune([Source(ten)], trained.folder, CHEAP, work=trained.work)
     assert again.run is None
     assert again.report == json.loads(json.dumps(trained.report))
+
+
+def test_a_taken_folder_is_refused_before_any_work(
+    trained: Trained, ten: LabelledSet, tmp_path: Path
+) -> None:
+    """Another run does not replace a model unasked, and says so before it builds an index."""
     with pytest.raises(StoreError, match="exists"):
-        finetune([Source(ten)], trained.folder, replace(CHEAP, seed=1), work=trained.work)
+        finetune([Source(ten)], trained.folder, replace(CHEAP, seed=1), work=tmp_path)
+    with pytest.raises(StoreError, match="exists"):
+        finetune([Source(ten, limit=3)], trained.folder, CHEAP, work=tmp_path)
+    assert not any(tmp_path.iterdir())
 
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(
@@ -189,6 +199,26 @@ def test_training_goes_on_from_a_trained_cross_encoder(
     new = {query_hash(small.queries[i].text) for i in other.splits["train"]}
     old = trained_on(resolve(str(trained.folder)))
     assert trained_on(resolve(str(made.folder))) == old | new
+
+
+def test_low_rank_updates_end_up_in_the_layers(ten: LabelledSet, tmp_path: Path) -> None:
+    """Linear maps of the upper layers move by a matrix of that rank; the head moves whole."""
+    config = replace(CHEAP, lora=2, frozen_layers=4, learning_rate=0.01)
+    made = finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
+    after, before = weights(made.folder), weights(resolve("minilm").folder)
+    moved = {
+        name: after[f"bert.{name}"] - before[name]
+        for name in before
+        if before[name].dtype.kind == "f"
+        and not np.array_equal(before[name], after[f"bert.{name}"])
+    }
+    in_layers = {name for name in moved if name.startswith("encoder.")}
+    assert in_layers
+    assert all(name.startswith(("encoder.layer.4", "encoder.layer.5")) for name in in_layers)
+    for name in in_layers:
+        assert np.linalg.matrix_rank(moved[name], tol=1e-5) <= config.lora
+    assert not any(name.startswith("embeddings.") for name in moved)
+    assert not any("lora" in name for name in after)
 
 
 # --- a teacher --------------------------------------------------------------------------------

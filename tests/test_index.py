@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,15 @@ def test_an_index_is_the_same_when_opened_again(made: Index, encoder: Encoder) -
     one, other = (found(i, encoder, "missing values") for i in (made, again))
     for name in ("rows", "bm25", "dense", "fused", "bm25_rank", "dense_rank"):
         assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_an_index_of_another_layout_is_refused(made: Index, tmp_path: Path) -> None:
+    """Files that another version wrote are not read as if they were ours."""
+    folder = shutil.copytree(made.folder, tmp_path / "index")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"layout": 1}))
+    with pytest.raises(InputError, match=r"layout 1.*build it again"):
+        Index(folder)
 
 
 def test_the_manifest_names_the_encoder(made: Index, encoder: Encoder) -> None:

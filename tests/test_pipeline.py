@@ -43,6 +43,12 @@ def some(small: LabelledSet) -> list[Query]:
     return list(small.queries.values())[:4]
 
 
+@pytest.fixture(scope="module")
+def rankings(pipeline: Pipeline, some: list[Query]) -> dict[str, Ranking]:
+    """The rankings of some queries, read in fused order."""
+    return {r.query.query_id: r for r in pipeline.rank(some)}
+
+
 def test_rankings_keep_the_order_of_the_queries(
     pipeline: Pipeline, rankings: Mapping[str, Ranking], some: list[Query]
 ) -> None:
@@ -73,6 +79,29 @@ def test_the_cross_encoder_reads_the_best_fused(
         assert (ranking.logits[2:] == ranking.logits[:2].min()).all()
         assert not ranking.truncated[2:].any()
         assert ranking.relevance.tolist() == [0.0] * 10
+
+
+def test_before_reading_every_logit_is_0(pipeline: Pipeline, some: list[Query]) -> None:
+    """Candidates come in fused order, with what evidence there is without the cross-encoder."""
+    for ranking in pipeline.find(some):
+        assert not ranking.read.any()
+        assert not ranking.logits.any()
+        assert (np.diff(ranking.candidates.fused) <= 0).all()
+        assert np.ptp(ranking.evidence[:, list(EVIDENCE).index("cosine")]) > 0
+
+
+def test_with_a_prior_the_passages_it_puts_first_are_read(
+    pipeline: Pipeline, rankings: Mapping[str, Ranking], some: list[Query]
+) -> None:
+    """The same candidates in the prior's order, the first two of them read."""
+    for ranking in pipeline.rank(some, by_evidence("cosine")):
+        fused = rankings[ranking.query.query_id]
+        assert set(ranking.doc_ids) == set(fused.doc_ids)
+        assert (np.diff(ranking.candidates.dense) <= 0).all()
+        assert ranking.read.tolist() == [True] * 2 + [False] * 8
+        pairs = [(ranking.query.text, p.full_text) for p in ranking.passages[:2]]
+        assert ranking.logits[:2].tolist() == pipeline.reranker.score(pairs)[0].tolist()
+        assert not ranking.relevance.any()
 
 
 def test_logits_are_those_of_query_and_full_text(

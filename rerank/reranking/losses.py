@@ -71,7 +71,7 @@ class ListsLoss(nn.Module):
         """The batch's loss; `inputs` is (queries, passage lists), `labels` a target a query."""
         queries, passage_lists = inputs
         pairs = [(q, p) for q, found in zip(queries, passage_lists, strict=True) for p in found]
-        parts = self._logits(pairs).split([len(found) for found in passage_lists])
+        parts = torch.split(self._logits(pairs), [len(found) for found in passage_lists])
         each = [self._one(part, label) for part, label in zip(parts, labels, strict=True)]
         return torch.stack(each).mean()
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from peft import LoraConfig, LoraModel
+from safetensors.torch import load_model
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
@@ -66,7 +68,8 @@ def train(
         config_kwargs=_dropout(base.folder, config.dropout),
     )
     _freeze(model.model, config.frozen_layers)
-    trainer = CrossEncoderTrainer(
+    updates = _low_rank(model.model, config.lora) if config.lora else None
+    trainer = _Trainer(
         model=model,
         args=_arguments(checkpoints, config, validates=bool(held)),
         train_dataset=_dataset(examples, config.seed),
@@ -77,6 +80,8 @@ def train(
     trainer.remove_callback(PrinterCallback)
     last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
     trainer.train(resume_from_checkpoint=last)
+    if updates is not None:
+        updates.merge_and_unload()  # into the model's own weights: what is saved is an ordinary one
     history, state = trainer.state.log_history, trainer.state
     best = state.best_model_checkpoint
     first = [row[f"eval_{FIRST_STAGE}"] for row in history if f"eval_{FIRST_STAGE}" in row]
@@ -148,6 +153,13 @@ def _evaluator(held: Sequence[Held], config: FinetuneConfig) -> CrossEncoderRera
     )
 
 
+class _Trainer(CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transformers' has no types
+    """Takes up a checkpoint as it was written, low-rank updates and all."""
+
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+        load_model(self.model.model, Path(checkpoint_path) / "model.safetensors")
+
+
 class _Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no types
     """The project's own bar, which also shows the last loss and the last check."""
 
@@ -202,9 +214,36 @@ def _freeze(model: Any, layers: int) -> None:
     model.get_input_embeddings().weight.requires_grad_(False)
     if not layers:
         return
-    stacks = [m for m in model.base_model.modules() if isinstance(m, torch.nn.ModuleList)]
-    stack = max(stacks, key=len)
+    stack = _stack(model)
     if layers > len(stack):
         raise InputError(f"the model has {len(stack)} layers, cannot freeze {layers}")
     for part in (model.base_model.embeddings, *stack[:layers]):
         part.requires_grad_(False)
+
+
+def _low_rank(model: Any, rank: int) -> LoraModel:
+    """Train the head, and updates of `rank` to the linear maps of the layers that are not frozen.
+
+    LoRA, Hu et al. 2022.
+    """
+    layers, below = _stack(model), model.base_model.embeddings
+    in_layers = {id(module) for module in layers.modules()}
+    linear = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+        and module.weight.requires_grad
+        and id(module) in in_layers
+    ]
+    body = {id(p) for part in (layers, below) for p in part.parameters()}
+    updates = LoraModel(model, LoraConfig(r=rank, lora_alpha=rank, target_modules=linear), "lora")
+    for parameter in model.parameters():
+        if id(parameter) not in body:
+            parameter.requires_grad_(True)
+    return updates
+
+
+def _stack(model: Any) -> torch.nn.ModuleList:
+    """The model's layers, lowest first."""
+    lists = [m for m in model.base_model.modules() if isinstance(m, torch.nn.ModuleList)]
+    return max(lists, key=len)

@@ -6,46 +6,49 @@ mean idf). Knows nothing of passages: token lists in, arrays of scores out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rerank.types import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
 class BM25:
-    """Each (term, passage) weight, term-major: `data[indptr[t]:indptr[t+1]]` belong to term t."""
+    """Each (term, passage) weight, term-major: `weights[starts[t]:starts[t+1]]` are term t's."""
 
     terms: dict[str, int]
     idf: Floats  # (terms,)
-    indptr: Ints  # (terms + 1,)
-    indices: Ints  # passage rows
-    data: Floats  # weights; a query's score is their sum over its terms
+    starts: Ints  # (terms + 1,)
+    rows: NDArray[np.int32]  # passage rows, rising within a term
+    weights: Floats  # a query's score is their sum over its terms
     size: int  # passages
 
     @classmethod
-    def build(cls, documents: Sequence[Sequence[str]]) -> BM25:
-        """Compile the statistics of `BM25Okapi(documents)`; documents may be empty lists."""
-        from rank_bm25 import BM25Okapi
+    def build(cls, documents: Iterable[Sequence[str]]) -> BM25:
+        """Compile the statistics of `BM25Okapi(documents)`, which are gone through once.
 
-        filled = [list(d) for d in documents]
-        if not any(filled):
-            filled = [["\x00"], *filled[1:]]  # BM25Okapi divides by the mean length
-        okapi = BM25Okapi(filled)
-        terms = {term: i for i, term in enumerate(okapi.idf)}
+        Documents may be empty lists; there is at least one.
+        """
+        from scipy.sparse import csr_array
+
+        okapi = _okapi(documents)
+        idf = np.array(list(okapi.idf.values()), dtype=np.float64)
+        shape = (okapi.corpus_size, len(idf))
+        counts = csr_array((okapi.counts, okapi.ids, okapi.ends), shape=shape).tocsc()
         length = np.asarray(okapi.doc_len, dtype=np.float64)
         norm = okapi.k1 * (1 - okapi.b + okapi.b * length / okapi.avgdl)
-        rows = np.repeat(np.arange(len(filled)), [len(f) for f in okapi.doc_freqs])
-        which = np.array([terms[t] for f in okapi.doc_freqs for t in f], dtype=np.int64)
-        count = np.array([n for f in okapi.doc_freqs for n in f.values()], dtype=np.float64)
-        idf = np.array(list(okapi.idf.values()), dtype=np.float64)
-        weights = idf[which] * (count * (okapi.k1 + 1) / (count + norm[rows]))
-        order = np.argsort(which, kind="stable")
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(which, minlength=len(terms)))])
-        return cls(terms, idf, indptr, rows[order], weights[order], len(filled))
+        weights = counts.data * (okapi.k1 + 1) / (counts.data + norm[counts.indices])
+        weights *= np.repeat(idf, np.diff(counts.indptr))
+        terms = {term: i for i, term in enumerate(okapi.idf)}
+        starts = counts.indptr.astype(np.int64)
+        return cls(terms, idf, starts, counts.indices.astype(np.int32), weights, shape[0])
 
     def scores(self, query: Sequence[str]) -> Floats:
         """The score of every passage, shape (size,); a repeated query word counts each time."""
@@ -53,8 +56,8 @@ class BM25:
         for word in query:
             term = self.terms.get(word)
             if term is not None:
-                part = slice(self.indptr[term], self.indptr[term + 1])
-                total[self.indices[part]] += self.data[part]
+                part = slice(self.starts[term], self.starts[term + 1])
+                total[self.rows[part]] += self.weights[part]
         return total
 
     def weight(self, word: str) -> float:
@@ -63,21 +66,52 @@ class BM25:
         return float(self.idf[term]) if term is not None else float(self.idf.max(initial=1.0))
 
     def save(self, folder: Path) -> None:
-        """Write `bm25.npz` and `terms.txt` (one term a line)."""
+        """Write `terms.txt` (one term a line) and an array a file, to be mapped into memory."""
         (folder / "terms.txt").write_text("\n".join(self.terms), encoding="utf-8")
-        np.savez(
-            folder / "bm25.npz",
-            idf=self.idf,
-            indptr=self.indptr,
-            indices=self.indices,
-            data=self.data,
-            size=np.array(self.size),
-        )
+        for name in ("rows", "weights"):
+            np.save(folder / f"bm25_{name}.npy", getattr(self, name))
+        np.savez(folder / "bm25.npz", idf=self.idf, starts=self.starts, size=np.array(self.size))
 
     @classmethod
     def open(cls, folder: Path) -> BM25:
-        """Read what `save` wrote; nothing is unpickled."""
+        """Read what `save` wrote; nothing is unpickled, and the large arrays stay on disk."""
         words = (folder / "terms.txt").read_text(encoding="utf-8").split("\n")
+        large = {
+            name: np.load(folder / f"bm25_{name}.npy", mmap_mode="r", allow_pickle=False)
+            for name in ("rows", "weights")
+        }
         with np.load(folder / "bm25.npz", allow_pickle=False) as kept:
-            arrays = {name: kept[name] for name in ("idf", "indptr", "indices", "data")}
-            return cls({w: i for i, w in enumerate(words)}, size=int(kept["size"]), **arrays)
+            return cls(
+                {w: i for i, w in enumerate(words)},
+                idf=kept["idf"],
+                starts=kept["starts"],
+                size=int(kept["size"]),
+                **large,
+            )
+
+
+def _okapi(documents: Iterable[Sequence[str]]) -> Any:
+    """`BM25Okapi(documents)` with its counts in flat arrays, not in a dictionary a passage."""
+    from rank_bm25 import BM25Okapi
+
+    class Flat(BM25Okapi):  # type: ignore[misc]  # rank_bm25 has no types
+        def _initialize(self, corpus: Iterable[Sequence[str]]) -> dict[str, int]:
+            terms: dict[str, int] = {}
+            ids, counts, ends = array("i"), array("i"), array("q", [0])
+            for document in corpus:
+                self.doc_len.append(len(document))
+                for word, count in Counter(document).items():
+                    ids.append(terms.setdefault(word, len(terms)))
+                    counts.append(count)
+                ends.append(len(ids))
+            if not terms:  # BM25Okapi divides by the mean length
+                terms, ids, counts = {"\0": 0}, array("i", [0]), array("i", [1])
+                self.doc_len[0] = 1
+                ends = array("q", [0, *([1] * len(self.doc_len))])
+            self.ids, self.counts, self.ends = (np.array(a) for a in (ids, counts, ends))
+            self.corpus_size = len(self.doc_len)
+            self.avgdl = sum(self.doc_len) / self.corpus_size
+            holding = np.bincount(self.ids, minlength=len(terms))
+            return dict(zip(terms, holding.tolist(), strict=True))
+
+    return Flat(documents)

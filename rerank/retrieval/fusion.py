@@ -1,38 +1,49 @@
-"""Reciprocal rank fusion of two score vectors (Cormack, Clarke & Buettcher, SIGIR 2009)."""
+"""Reciprocal rank fusion of the stages' lists (Cormack, Clarke & Buettcher, SIGIR 2009)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from rerank.types import Floats, Ints
 
+BLOCK = 512  # scores; the highest of each block bound the highest of all from below
 
-def top(scores: Floats, count: int) -> Ints:
+
+def top(scores: NDArray[np.floating], count: int) -> Ints:
     """Rows of the `count` best scores, best first; ties go to the earlier row."""
     count = min(count, len(scores))
-    if count < len(scores):
-        edge = np.partition(scores, -count)[-count]  # every row at or above it may belong
-        rows = np.flatnonzero(scores >= edge)
-    else:
-        rows = np.arange(len(scores))
+    rows = np.arange(len(scores))
+    blocks = len(scores) // BLOCK
+    if 0 < count < blocks:  # `count` blocks reach the bound, so at least as many scores do
+        highest = scores[: blocks * BLOCK].reshape(blocks, BLOCK).max(axis=1)
+        rows = np.flatnonzero(scores >= np.partition(highest, -count)[-count])
+    if 0 < count < len(rows):
+        edge = np.partition(scores[rows], -count)[-count]  # every row at or above it may belong
+        rows = rows[scores[rows] >= edge]
     order = np.argsort(-scores[rows], kind="stable")[:count]
     return rows[order].astype(np.int64)
 
 
-def ranks(found: Ints, size: int, *, missing: int) -> Ints:
-    """Rank of every row, shape (size,): 1 for `found[0]`, `missing` for a row not found."""
-    place = np.full(size, missing, dtype=np.int64)
-    place[found] = np.arange(1, len(found) + 1)
-    return place
+def ranks(found: Ints, rows: Ints, *, missing: int) -> Ints:
+    """The rank of each of `rows` in a stage's list: 1 for `found[0]`, `missing` if it is not in."""
+    place = {int(row): rank for rank, row in enumerate(found, 1)}
+    return np.array([place.get(int(row), missing) for row in rows], dtype=np.int64)
 
 
-def reciprocal_rank_fusion(found: list[Ints], size: int, *, k: int = 60) -> Floats:
-    """Sum over stages of 1 / (k + rank), shape (size,); a stage that missed a row adds nothing.
+def reciprocal_rank_fusion(found: Sequence[Ints], *, k: int = 60) -> tuple[Ints, Floats]:
+    """(rows that a stage found, rising; the sum over stages of 1 / (k + rank) for each).
 
-    >>> reciprocal_rank_fusion([np.array([2, 0]), np.array([2])], 3, k=60).round(4).tolist()
-    [0.0161, 0.0, 0.0328]
+    A stage that missed a row adds nothing to it.
+
+    >>> rows, fused = reciprocal_rank_fusion([np.array([2, 0]), np.array([2])], k=60)
+    >>> rows.tolist(), fused.round(4).tolist()
+    ([0, 2], [0.0161, 0.0328])
     """
-    total = np.zeros(size)
+    rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
+    fused = np.zeros(len(rows))
     for stage in found:
-        total[stage] += 1.0 / (k + np.arange(1, len(stage) + 1))
-    return total
+        fused[np.searchsorted(rows, stage)] += 1.0 / (k + np.arange(1, len(stage) + 1))
+    return rows, fused

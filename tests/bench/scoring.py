@@ -2,8 +2,10 @@
 
     python tests/bench/scoring.py [--set datasets/pydata] [--pairs 192] [--rounds 3]
 
-Ways are interleaved, round by round, on the same real pairs, and each round's ratio is to
-`CrossEncoder.predict` with its defaults in that round; the table shows the median and the range.
+Ways are interleaved, round by round, on the same real pairs, once with one core and once with all;
+a ratio is to `CrossEncoder.predict` with its defaults in that round. Beside it stands what the
+machine could do: the rate of a plain product of matrices of the model's size, over the floating
+point operations that a pair needs.
 """
 
 from __future__ import annotations
@@ -12,39 +14,69 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from ratios import in_turns, ratios, table
 from sentence_transformers import CrossEncoder as Reference
+from transformers import AutoConfig
 
 from rerank.config import Config
-from rerank.engine import Engine, Tokenizer, cores, open_cross_encoder
+from rerank.engine import Engine, Tokenizer, Tokens, cores, open_cross_encoder
 from rerank.labelled_set import read_labelled_set
-from rerank.models import resolve
+from rerank.models import ModelFiles, resolve
 
-Way = Callable[[list[tuple[str, str]]], np.ndarray]
+Pairs = list[tuple[str, str]]
+Way = Callable[[Pairs], np.ndarray]
 
 
-def ways(reranker: str, max_length: int) -> dict[str, Way]:
+def ways(files: ModelFiles, max_length: int, workers: int) -> dict[str, Way]:
     """The reference first; each takes pairs and gives logits."""
-    files = resolve(reranker)
     reference = Reference(str(files.folder), max_length=max_length, device="cpu")
     tokenizer = Tokenizer(files.folder, max_length=max_length)
-    engine = open_cross_encoder(files)
-    alone = Engine(engine._run, workers=1)
+    engine = Engine(open_cross_encoder(files).run, workers=workers)
 
     def predict(batch: int) -> Way:
-        return lambda pairs: reference.predict(
-            pairs, batch_size=batch, activation_fn=torch.nn.Identity(), show_progress_bar=False
-        )
+        def run(pairs: Pairs) -> np.ndarray:
+            torch.set_num_threads(workers)
+            return reference.predict(
+                pairs, batch_size=batch, activation_fn=torch.nn.Identity(), show_progress_bar=False
+            )
+
+        return run
 
     return {
-        "predict, batches of 32": predict(32),
-        "predict, batches of 8": predict(8),
-        "engine, one worker": lambda pairs: alone(tokenizer(pairs))[:, 0],
-        f"engine, {cores()} workers": lambda p: engine(tokenizer(p))[:, 0],
+        "`predict`, batches of 32": predict(32),
+        "`predict`, batches of 8": predict(8),
+        "our engine": lambda pairs: engine(tokenizer(pairs))[:, 0],
     }
+
+
+def operations(files: ModelFiles, tokens: list[Tokens]) -> float:
+    """Floating point operations of the mean pair, the last layer for the first token alone."""
+    c = AutoConfig.from_pretrained(str(files.folder))
+    found = []
+    for length in (len(t.ids) for t in tokens):
+        maps = 4 * c.hidden_size**2 + 2 * c.hidden_size * c.intermediate_size
+        layer = 2 * length * maps + 4 * length**2 * c.hidden_size
+        last = 4 * length * c.hidden_size**2 + 2 * maps
+        found.append((c.num_hidden_layers - 1) * layer + last)
+    return statistics.fmean(found)
+
+
+def product_rate(workers: int, length: int) -> float:
+    """Floating point operations a second of a feed-forward layer's product, the best of ten."""
+    torch.set_num_threads(workers)
+    a, b = torch.rand(length * workers, 384), torch.rand(384, 1536)
+    best = 0.0
+    for _ in range(10):
+        start = time.perf_counter()
+        for _ in range(20):
+            a @ b
+        best = max(best, 20 * 2 * a.shape[0] * b.numel() / (time.perf_counter() - start))
+    return best
 
 
 def main() -> None:
@@ -61,22 +93,27 @@ def main() -> None:
         for i in range(o.pairs)
     ]
     config = Config()
-    measured = ways(config.reranker, config.max_length)
-    seconds: dict[str, list[float]] = {name: [] for name in measured}
-    logits = {name: way(pairs[:16]) for name, way in measured.items()}  # warm
-    for _ in range(o.rounds):
-        for name, way in measured.items():
-            start = time.perf_counter()
-            logits[name] = way(pairs)
-            seconds[name].append(time.perf_counter() - start)
-    reference, *_ = measured
-    print(f"{o.pairs} pairs of {o.set.name}, {torch.get_num_threads()} cores, {o.rounds} rounds")
-    print(f"{'':<26}{'times as fast':>14}{'range':>16}{'largest deviation':>20}")
-    for name, took in seconds.items():
-        ratios = [a / b for a, b in zip(seconds[reference], took, strict=True)]
-        gap = float(np.abs(logits[name] - logits[reference]).max())
-        span = f"{min(ratios):.2f}-{max(ratios):.2f}"
-        print(f"{name:<26}{statistics.median(ratios):>14.2f}{span:>16}{gap:>20.1e}")
+    files = resolve(config.reranker)
+    tokens = Tokenizer(files.folder, max_length=config.max_length)(pairs)
+    length = round(statistics.fmean(len(t.ids) for t in tokens))
+    needed = operations(files, tokens)
+    print(f"{o.pairs} pairs of {o.set.name}, {length} tokens in the mean, {o.rounds} rounds.")
+    for workers in sorted({1, cores()}):
+        measured = ways(files, config.max_length, workers)
+        seconds, logits = in_turns(
+            {n: partial(way, pairs) for n, way in measured.items()}, o.rounds
+        )
+        reference = next(iter(measured))
+        limit = product_rate(workers, length) / needed
+        rows = {}
+        for name, ratio in ratios(seconds, reference).items():
+            rate = o.pairs / statistics.median(seconds[name])
+            rows[name] = {
+                "times as fast": ratio,
+                "share of the limit": f"{rate / limit:.0%}",
+                "largest deviation": f"{np.abs(logits[name] - logits[reference]).max():.0e}",
+            }
+        print(f"\n### Scoring pairs, {workers} of {cores()} cores\n\n{table(rows)}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+"""Passages on disk: written once, in order, and read again by row without holding the text.
+
+One JSON object a line, and where each line starts.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from rerank.types import Ints, Passage
+
+LINES, OFFSETS = "corpus.jsonl", "offsets.npy"
+KEPT = 8192  # passages in memory, because many queries bring back the same ones
+
+
+class Corpus:
+    """The passages that `write_corpus` left in a folder. Safe to read from many threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._offsets: Ints = np.load(folder / OFFSETS, allow_pickle=False)
+        with (folder / LINES).open("rb") as lines:
+            self._bytes = mmap.mmap(lines.fileno(), 0, access=mmap.ACCESS_READ)
+        self.passage = lru_cache(maxsize=KEPT)(self._read)
+
+    def __len__(self) -> int:
+        """Count of passages."""
+        return len(self._offsets) - 1
+
+    def __iter__(self) -> Iterator[Passage]:
+        """All passages by row; none is kept."""
+        return map(self._read, range(len(self)))
+
+    def _read(self, row: int) -> Passage:
+        """The passage at a row, read from disk; `passage` keeps the latest ones."""
+        kept = json.loads(self._bytes[self._offsets[row] : self._offsets[row + 1]])
+        return Passage(kept["_id"], kept["title"], kept["text"], kept["metadata"])
+
+
+def write_corpus(passages: Iterable[Passage], folder: Path) -> int:
+    """Write passages into `folder`, one at a time; returns how many."""
+    offsets = [0]
+    with (folder / LINES).open("wb") as out:
+        for p in passages:
+            row = {"_id": p.doc_id, "title": p.title, "text": p.text, "metadata": dict(p.metadata)}
+            offsets.append(offsets[-1] + out.write(json.dumps(row).encode() + b"\n"))
+    np.save(folder / OFFSETS, np.array(offsets, dtype=np.int64))
+    return len(offsets) - 1
