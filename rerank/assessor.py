@@ -21,7 +21,7 @@ from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES, feature_matrix
 from rerank.models import ModelFiles, resolve
-from rerank.pipeline import Pipeline, order
+from rerank.pipeline import Pipeline, Reading, order
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.types import Assessment, Floats, InputError, Query, Ranking
@@ -31,15 +31,15 @@ MODEL_KIND = "a calibrated model"
 
 @dataclass(frozen=True, slots=True)
 class Calibrators:
-    """The four learned maps.
+    """All that is learned from the labels.
 
-    `prior`: a passage's evidence to P(it is right) before the cross-encoder has read anything; it
-    chooses what is read. `relevance`: the same, with what was read. `confidence`: a ranking's
-    features to P(its top passage is right). `rescue`: these features to P(one of the first k is
-    right, given that the top one is not); so sufficiency = c + (1 - c) x rescue is never below c.
+    `reading`: which passages are read. `relevance`: a passage's evidence to P(it is right).
+    `confidence`: a ranking's features to P(its top passage is right). `rescue`: the same features
+    to P(one of the first k is right, given that the top one is not); so sufficiency =
+    c + (1 - c) x rescue never falls below c.
     """
 
-    prior: LogisticMap
+    reading: Reading
     relevance: LogisticMap
     confidence: TwoStageMap
     rescue: TwoStageMap
@@ -49,7 +49,8 @@ class Calibrators:
         return {
             "evidence": list(EVIDENCE),
             "features": list(FEATURES),
-            "prior": self.prior.to_dict(),
+            "prior": self.reading.prior.to_dict(),
+            "floor": self.reading.floor,
             "relevance": self.relevance.to_dict(),
             "confidence": self.confidence.to_dict(),
             "rescue": self.rescue.to_dict(),
@@ -70,8 +71,9 @@ class Calibrators:
                 )
         try:
             prior, relevance = (map_from_dict(kept[n]) for n in ("prior", "relevance"))
+            floor = float(kept["floor"])
             confidence, rescue = (map_from_dict(kept[n]) for n in ("confidence", "rescue"))
-        except (KeyError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"calibrators.json cannot be read: {error}") from None
         for name, columns, learned in (
             ("prior", EVIDENCE, prior),
@@ -87,7 +89,9 @@ class Calibrators:
             raise InputError("the prior and relevance maps should be logistic")
         if not isinstance(confidence, TwoStageMap) or not isinstance(rescue, TwoStageMap):
             raise InputError("the confidence and rescue maps should have two stages")
-        return cls(prior, relevance, confidence, rescue)
+        if not 0 <= floor <= 1:
+            raise InputError(f"the floor should be in [0, 1], got {floor}")
+        return cls(Reading(prior, floor), relevance, confidence, rescue)
 
     def probabilities(self, features: Floats) -> tuple[Floats, Floats]:
         """(confidence, sufficiency) for features (n, d), each (n,) in [0, 1]."""
@@ -150,7 +154,7 @@ class CalibratedReranker:
 
     def rank(self, queries: Sequence[Query], *, label: str | None = None) -> list[Ranking]:
         """What `assess` judges: a ranking a query, in their order; `label` names a progress bar."""
-        return self.pipeline.rank(queries, self.calibrators.prior, label=label)
+        return self.pipeline.rank(queries, self.calibrators.reading, label=label)
 
     def assess(self, rankings: Sequence[Ranking]) -> list[Assessment]:
         """Judge rankings as `rank` gives them; in their order."""

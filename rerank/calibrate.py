@@ -10,26 +10,36 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibration.store import is_made_from, refuse_to_replace, write_folder
 from rerank.assessor import MODEL_KIND, bound_to, fingerprints
 from rerank.config import Config
-from rerank.fitting import Evaluation, Fitted, cross_ordered, evaluate, fit
+from rerank.evidence import EVIDENCE
+from rerank.features import FEATURES
+from rerank.fitting import (
+    Evaluation,
+    Fitted,
+    choose_floor,
+    cross_ordered,
+    evaluate,
+    fit,
+    fit_relevance,
+)
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve, trained_on
-from rerank.pipeline import Pipeline, order
+from rerank.pipeline import Pipeline, Reading
 from rerank.plan import Plan, plan
 from rerank.progress import progress
+from rerank.retrieval.index import LAYOUT
 from rerank.types import Ranking
 from rerank.workspace import NAME, open_pipeline, track
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from calibration.maps import LogisticMap
     from calibration.tracking import TrackedRun
 
 REPORT = "report.txt"
@@ -69,6 +79,7 @@ def calibrate(
         "fingerprints": fingerprints(encoder, reranker, config),
         "dataset": {"name": labelled.name, "digest": labelled.digest(), **labelled.counts()},
         "max_queries": max_queries,
+        "inputs": {"evidence": list(EVIDENCE), "features": list(FEATURES), "index": LAYOUT},
     }
     if not overwrite and is_made_from(out, made_from):
         return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), None)
@@ -78,11 +89,12 @@ def calibrate(
         labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
     )
     pipeline = open_pipeline(labelled, config, work)
-    to_fit, to_report, prior = rank(pipeline, labelled, planned)
+    to_fit, whole, reading = rank_planned(pipeline, labelled, planned)
+    to_report = [pipeline.forget(r, reading.floor) for r in whole]
     with progress(4, "fitting, measuring, saving", unit="step") as bar:
-        fitted = fit(to_fit, labelled, prior, config)
+        fitted = fit(to_fit, labelled, reading, config)
         bar.update()
-        evaluation = evaluate(to_report, labelled, fitted.calibrators, fitted.ways, config)
+        evaluation = evaluate(to_report, whole, labelled, fitted.calibrators, fitted.ways, config)
         bar.update()
         report = report_text(labelled, planned, fitted, evaluation)
         figures = _figures(labelled, planned, fitted, evaluation, config)
@@ -111,20 +123,28 @@ def calibrate(
     return Outcome(out, report, run)
 
 
-def rank(
+def rank_planned(
     pipeline: Pipeline, labelled: LabelledSet, planned: Plan
-) -> tuple[list[Ranking], list[Ranking], LogisticMap]:
-    """Rankings to fit on, rankings to report on, and the prior by which all were read.
+) -> tuple[list[Ranking], list[Ranking], Reading]:
+    """Rankings to fit on; rankings to report on, read whole; and how the model is to read.
 
-    A ranking to fit on was read in the order of a prior that has not seen its query's group.
+    A ranking to fit on was read in the order of a prior that has not seen its query's group, and
+    as far down as the chosen floor.
     """
-    every = [labelled.queries[i] for i in (*planned.fit, *planned.report)]
-    found = pipeline.find(every, label="finding candidates")
-    parted = len(planned.fit)
-    to_fit, prior = cross_ordered(found[:parted], labelled, pipeline.config, rank_by="relevance")
-    to_report = [order(r, prior) for r in found[parted:]]
-    read = pipeline.read([*to_fit, *to_report], label="reranking queries")
-    return read[:parted], read[parted:], prior
+    config = pipeline.config
+    to_fit = pipeline.find(
+        [labelled.queries[i] for i in planned.fit], label="finding candidates to fit on"
+    )
+    prior = fit_relevance(to_fit, labelled)
+    likely = cross_ordered(to_fit, labelled, config, rank_by="relevance")
+    to_fit = pipeline.read(likely, label="reranking queries to fit on")
+    reading = Reading(prior, choose_floor(to_fit, labelled, config, pipeline.forget))
+    to_report = pipeline.rank(
+        [labelled.queries[i] for i in planned.report],
+        replace(reading, floor=0.0),
+        label="reranking queries to report on",
+    )
+    return [pipeline.forget(r, reading.floor) for r in to_fit], to_report, reading
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -167,6 +187,7 @@ def report_text(
     return (
         f"{labelled.name}: fitted on {len(planned.fit)} queries, measured on "
         f"{len(planned.report)} others ({planned.report_split}).\n{left_out}"
+        f"Read: {evaluation.passages_read:.1f} passages a query{_how_far(fitted)}.\n"
         f"Calibrator: {fitted.taken}. {why}\n\n"
         f"{evaluation.orders_table()}\n\n{evaluation.table.table()}\n\n"
         "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE:\n"
@@ -176,6 +197,11 @@ def report_text(
         "right; the lower bound takes queries as independent.\n\n"
         f"{evaluation.events_table()}\n"
     )
+
+
+def _how_far(fitted: Fitted) -> str:
+    floor = fitted.calibrators.reading.floor
+    return f", where at least {floor:g} times as likely as the likeliest" if floor else ""
 
 
 def _track(

@@ -29,7 +29,7 @@ OPTIONS = {
     "language": "Snowball stemmer of BM25, or none",
     "pool": "passages each first stage brings back",
     "candidates": "fused passages that are ordered by relevance",
-    "rerank_depth": "how many of them the cross-encoder reads",
+    "rerank_depth": "how many of them, the likeliest, the cross-encoder reads at most",
     "rank_by": "order of the passages; logit is the raw cross-encoder order",
     "calibrator": "how the confidence is mapped; auto chooses by cross-validation",
     "sufficiency_k": "sufficiency is P(one of the first k passages is right)",
@@ -189,16 +189,19 @@ def _calibrate(o: argparse.Namespace) -> None:
 
 def _print_run(folder: Path, run: TrackedRun | None, work: Path) -> None:
     """Where a job's run is; `run` is None where its folder was there already."""
-    from rerank.workspace import tracked_run_id
+    from rerank.workspace import tracked_run
 
     if run is None:
         print("it was there already, made from the same data, configuration and weights")
-        known = tracked_run_id(folder, work)
-        print(f"tracked as run {known}" if known else "untracked: give --overwrite to track it")
-        return
-    version = f", model version {run.model_version}" if run.model_version else ""
-    print(f"tracked as run {run.run_id}{version}:")
-    print(f"  mlflow ui --backend-store-uri {run.tracking_uri}")
+        known = tracked_run(folder, work)
+        if known is None:
+            print(f"no run of it is known in {work}: give --overwrite to track it")
+            return
+        run_id, uri, version = known["run_id"], known["tracking_uri"], None
+    else:
+        run_id, uri, version = run.run_id, run.tracking_uri, run.model_version
+    print(f"tracked as run {run_id}{f', model version {version}' if version else ''}:")
+    print(f"  mlflow ui --backend-store-uri {uri}")
 
 
 def _evaluate(o: argparse.Namespace) -> None:

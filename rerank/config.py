@@ -88,7 +88,7 @@ class Config:
     language: str = "english"  # Snowball stemmer of BM25, or "none"
     pool: int = 100  # passages each first stage brings back
     candidates: int = 50  # fused passages that are ordered by relevance
-    rerank_depth: int = 10  # how many of them, best fused first, the cross-encoder reads
+    rerank_depth: int = 10  # how many of them, likeliest first, the cross-encoder reads at most
     rrf_k: int = 60  # constant of reciprocal rank fusion
     rank_by: str = "relevance"  # or "logit" (raw cross-encoder order) or "fused"
     calibrator: str = "auto"  # or "logistic" or "isotonic"
@@ -149,7 +149,7 @@ class FinetuneConfig:
     warmup: float = 0.05  # share of the steps
     frozen_layers: int = 0  # lowest layers that stay those of the base; word embeddings always do
     lora: int = 0  # rank of low-rank updates to the layers; 0 trains them whole
-    validation: int = 100  # queries held out to choose the best step; 0: keep the last
+    validation: int = 200  # queries held out to choose the best step; 0: keep the last
     check_every: int = 100  # steps between two checkpoints, each validated
     patience: int = 5  # checks in a row without a better nDCG@10 before training stops
     dropout: float = 0.0  # costs a third of a step on a CPU; a pass or two can do without

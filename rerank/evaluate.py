@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rerank.assessor import CalibratedReranker
@@ -43,7 +44,10 @@ def evaluate_model(
     same_set = labelled.digest() == model.manifest["dataset"]["digest"]
     if same_set and split != model.manifest["queries"]["report_split"]:
         notes.append("warning: the model was fitted on queries of this split; it will look better.")
-    queries = [labelled.queries[i] for i in ids]
-    rankings = pipeline.rank(queries, calibrators.prior, label="reranking queries")
+    reading = calibrators.reading
+    whole = pipeline.rank(
+        [labelled.queries[i] for i in ids], replace(reading, floor=0.0), label="reranking queries"
+    )
+    rankings = [pipeline.forget(r, reading.floor) for r in whole]
     way = {"calibrated": calibrators.confidence}
-    return evaluate(rankings, labelled, calibrators, way, config), tuple(notes)
+    return evaluate(rankings, whole, labelled, calibrators, way, config), tuple(notes)

@@ -1,7 +1,7 @@
 """What speaks for one passage: a row of numbers from which `relevance` is computed.
 
-Each is a named function of one query's candidates with one line of meaning. Values are finite
-whatever comes in. Nothing here knows of labels.
+Each is a named function with one line of meaning: of one query's candidates, or of what the
+cross-encoder made of them. Values are finite whatever comes in. Nothing here knows of labels.
 """
 
 from __future__ import annotations
@@ -30,23 +30,28 @@ class PassageWords:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One query's candidates, read: what every function below takes. Arrays have shape (n,)."""
+    """One query's candidates as the first stage knows them. Arrays have shape (n,)."""
 
     candidates: Candidates
-    logits: Floats
-    read: NDArray[np.bool_]
     query_words: tuple[str, ...]
     idf: dict[str, float]  # of each query word, > 0
     passages: tuple[PassageWords, ...]
 
 
-Evidence = Callable[[View], Floats]
-EVIDENCE: dict[str, Evidence] = {}
+Read = NDArray[np.bool_]
+READING: dict[str, Callable[[Floats, Read], Floats]] = {}  # of the logits, and which were given
+FIRST_STAGE: dict[str, Callable[[View], Floats]] = {}
 
 
-def evidence(function: Evidence) -> Evidence:
-    """Enter a function into the table, under its own name."""
-    EVIDENCE[function.__name__] = function
+def reading(function: Callable[[Floats, Read], Floats]) -> Callable[[Floats, Read], Floats]:
+    """Enter a function of what was read into its table, under its own name."""
+    READING[function.__name__] = function
+    return function
+
+
+def evidence(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
+    """Enter a function of the first stage into its table, under its own name."""
+    FIRST_STAGE[function.__name__] = function
     return function
 
 
@@ -65,8 +70,6 @@ def passage_words(title: str, text: str, language: str) -> PassageWords:
 def view(
     candidates: Candidates,
     passages: Sequence[Passage],
-    logits: Floats,
-    read: NDArray[np.bool_],
     *,
     weight: Callable[[str], float],
     language: str,
@@ -75,8 +78,6 @@ def view(
     query_words = tuple(words(candidates.query.text, language=language))
     return View(
         candidates,
-        logits,
-        read,
         query_words,
         {w: max(weight(w), 1e-6) for w in query_words},
         tuple(passage_words(p.title, p.text, language) for p in passages),
@@ -84,9 +85,17 @@ def view(
 
 
 def evidence_matrix(seen: View) -> Floats:
-    """All evidence, shape (n, len(EVIDENCE)), columns in the table's order; finite."""
-    columns = [function(seen) for function in EVIDENCE.values()]
-    return np.stack(columns, axis=1) if columns[0].size else np.empty((0, len(columns)))
+    """All evidence before any reading, shape (n, len(EVIDENCE)), columns in its order; finite."""
+    n = len(seen.passages)
+    columns = [function(seen) for function in FIRST_STAGE.values()]
+    unread = np.empty((n, len(READING)))
+    return as_read(np.column_stack([unread, *columns]), np.zeros(n), np.zeros(n, dtype=np.bool_))
+
+
+def as_read(rows: Floats, logits: Floats, read: Read) -> Floats:
+    """The evidence `rows` with what reading adds to it: logits (n,), and where they were given."""
+    columns = [function(logits, read) for function in READING.values()]
+    return np.column_stack([*columns, rows[:, len(READING) :]])
 
 
 def _covered(seen: View, words_of: Callable[[PassageWords], frozenset[str]]) -> Floats:
@@ -98,22 +107,22 @@ def _covered(seen: View, words_of: Callable[[PassageWords], frozenset[str]]) -> 
     return np.array(found, dtype=np.float64) / total
 
 
-@evidence
-def logit(seen: View) -> Floats:
+@reading
+def logit(logits: Floats, read: Read) -> Floats:
     """The cross-encoder's raw output."""
-    return seen.logits
+    return logits
 
 
-@evidence
-def logit_below_best(seen: View) -> Floats:
+@reading
+def logit_below_best(logits: Floats, read: Read) -> Floats:
     """Logit - max logit of this query; 0 for the best."""
-    return np.asarray(seen.logits - seen.logits.max(initial=-np.inf))
+    return np.asarray(logits - logits.max(initial=-np.inf))
 
 
-@evidence
-def unread(seen: View) -> Floats:
+@reading
+def unread(logits: Floats, read: Read) -> Floats:
     """1 where the cross-encoder did not read the passage."""
-    return (~seen.read).astype(np.float64)
+    return (~read).astype(np.float64)
 
 
 @evidence
@@ -189,17 +198,9 @@ def bigram_coverage(seen: View) -> Floats:
 
 
 @evidence
-def rarest_missing(seen: View) -> Floats:
-    """Highest idf of a query word that passage and title lack / highest of all; 0 if none lacks."""
-    highest = max(seen.idf.values(), default=0.0)
-    missing = [
-        max((seen.idf[w] for w in seen.idf if w not in p.body and w not in p.title), default=0.0)
-        for p in seen.passages
-    ]
-    return np.array(missing, dtype=np.float64) / (highest or 1.0)
-
-
-@evidence
 def log_length(seen: View) -> Floats:
     """log(1 + number of words of the passage)."""
     return np.log1p(np.array([p.length for p in seen.passages], dtype=np.float64))
+
+
+EVIDENCE = (*READING, *FIRST_STAGE)  # the columns' names, in order

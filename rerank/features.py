@@ -157,6 +157,12 @@ def logit_consensus(r: Ranking) -> float:
 
 
 @feature
+def passages_read(r: Ranking) -> float:
+    """Passages likely enough to be read: log(how many the cross-encoder read)."""
+    return float(np.log(max(1, r.read.sum())))
+
+
+@feature
 def reranker_impact(r: Ranking) -> float:
     """Agreement of fused and reranked order: Spearman of fused score and logit, of those read."""
     return spearman(r.candidates.fused[r.read], r.logits[r.read])
@@ -270,12 +276,6 @@ def winner_title_coverage(r: Ranking) -> float:
 def winner_bigram_coverage(r: Ranking) -> float:
     """Neighbouring query words side by side in the top passage: share found."""
     return float(_evidence(r, "bigram_coverage")[0])
-
-
-@feature
-def winner_rarest_missing(r: Ranking) -> float:
-    """Rarest query word that the top passage lacks: its idf / the highest idf; 0 if it has all."""
-    return float(_evidence(r, "rarest_missing")[0])
 
 
 @feature

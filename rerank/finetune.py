@@ -26,13 +26,13 @@ from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.text import query_hash
 from rerank.types import InputError
-from rerank.workspace import open_index, score_cache, track
+from rerank.workspace import open_index, score_cache, track, tracked_run
 
 if TYPE_CHECKING:
     from calibration.tracking import TrackedRun
 
 KIND = "cross-encoder"
-LIBRARIES = ("sentence-transformers", "transformers", "torch")
+LIBRARIES = ("sentence-transformers", "transformers", "torch", "peft")
 CHUNK = 512  # pairs that a teacher reads between two moves of the bar
 
 
@@ -82,7 +82,7 @@ def finetune(
     }
     if not overwrite and is_made_from(out, made_from):
         kept = json.loads((out / TRAINING).read_text(encoding="utf-8"))
-        return Finetuned(out, kept, None)
+        return Finetuned(out, kept, None if tracked_run(out, work) else _track(kept, out, work))
     refuse_to_replace(out, overwrite=overwrite, kind=KIND)
     out.parent.mkdir(parents=True, exist_ok=True)
     examples, held, counts = _mined(sources, encoder, seen, config, work)
@@ -135,12 +135,15 @@ def _mined(
     examples: list[Example] = []
     held: list[Held] = []
     counts: list[dict[str, int]] = []
-    for source in sources:
+    for number, source in enumerate(sources):
         labelled = source.labelled
         index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
-        share = config.validation // len(sources)
-        ids, aside = hold_out(labelled, source.split, share, seed=config.seed, seen=seen)
-        mined = mine(labelled, ids, index, asking, config, limit=source.limit)
+        wanted = (config.validation - len(held)) // (len(sources) - number)
+        ids, aside = hold_out(
+            labelled, source.split, wanted, seed=config.seed, seen=seen, limit=source.limit
+        )
+        rounds = source.limit if source.limit and source.limit > len(ids) else None
+        mined = mine(labelled, ids, index, asking, config, limit=rounds)
         lists = held_lists(labelled, aside, index, asking, depth=config.depth)
         examples += mined
         held += lists
@@ -175,7 +178,10 @@ def _track(report: Mapping[str, Any], out: Path, work: Path) -> TrackedRun:
             "base_fingerprint": report["base_fingerprint"],
             "best_step": report["best_step"],
         },
-        curves={"loss": report["loss"], "validation_ndcg10": report["ndcg10"]},
+        curves={
+            name: {int(step): value for step, value in report[key].items()}
+            for name, key in (("loss", "loss"), ("validation_ndcg10", "ndcg10"))
+        },
         tags={"job": "finetune"},
         folder=out,
     )

@@ -46,13 +46,13 @@ class LabelledSet:
 
         `metadata.group` where present; else the set of right passages, so that two queries with
         the same answers stay together; else the passage that an unanswerable query was asked
-        about, so that it stays with those which that passage answers; else the query's words.
+        about, as if it answered; else the words of the query.
         """
         metadata = self.queries[query_id].metadata
         if metadata.get("group") is not None:
             return f"group:{metadata['group']}"
         about = metadata.get(ASKED_ABOUT)
-        right = sorted(self.qrels.get(query_id, ())) or ([str(about)] if about else [])
+        right = sorted(self.qrels.get(query_id, ())) or ([] if about is None else [str(about)])
         return "right:" + "\x1f".join(right) if right else self._words(query_id)
 
     def same_question(self, query_id: str) -> str:

@@ -6,24 +6,40 @@ turn evidence into relevance, before the cross-encoder has read and after, are h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.maps import CalibrationMap
+from calibration.maps import CalibrationMap, LogisticMap
 from rerank.config import Config
-from rerank.evidence import evidence_matrix, view
+from rerank.evidence import as_read, evidence_matrix, view
 from rerank.models import resolve
 from rerank.progress import progress
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
-from rerank.types import Candidates, Floats, InputError, Passage, Query, Ranking
+from rerank.types import Floats, InputError, Query, Ranking
 
 CHUNK = 64  # queries between two checkpoints
+LEAST_READ = 2  # passages, however unlikely the second: the lead of the first is a feature
+
+Item = TypeVar("Item", Query, Ranking)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Which candidates the cross-encoder reads: a fitted choice, by the evidence before it reads.
+
+    They are read in the order of `prior`, a relevance map, as far down as their relevance is at
+    least `floor` (in [0, 1]) times the best one's.
+    """
+
+    prior: LogisticMap
+    floor: float = 0.0
 
 
 class Pipeline:
@@ -47,54 +63,65 @@ class Pipeline:
             )
 
     def rank(
-        self,
-        queries: Sequence[Query],
-        prior: CalibrationMap | None = None,
-        *,
-        label: str | None = None,
+        self, queries: Sequence[Query], reading: Reading, *, label: str | None = None
     ) -> list[Ranking]:
-        """Rankings in the order of `queries`, their passages in the order in which they were read.
+        """A ranking a query, in their order, its passages in the order in which they were read.
 
-        That is the order of `prior`, a relevance map of the evidence before any reading; without
-        one, the fused order. Relevance is 0. With `label`, a progress bar of that name.
+        With `label`, a progress bar of that name.
         """
-        found: list[Ranking] = []
-        with progress(len(queries), label, unit="query") as bar:
-            for start in range(0, len(queries), CHUNK):
-                part = self.find(queries[start : start + CHUNK])
-                found += self.read([order(r, prior) for r in part] if prior else part)
-                bar.update(len(part))
-        return found
+
+        def chunk(part: Sequence[Query]) -> list[Ranking]:
+            likely = [order(r, reading.prior) for r in self.find(part)]
+            return self.read(likely, reading.floor)
+
+        return _in_chunks(queries, chunk, label)
 
     def find(self, queries: Sequence[Query], *, label: str | None = None) -> list[Ranking]:
         """The candidates of each query in fused order, none read: every logit and relevance 0."""
-        found: list[Ranking] = []
-        with progress(len(queries), label, unit="query") as bar:
-            for start in range(0, len(queries), CHUNK):
-                part = queries[start : start + CHUNK]
-                vectors = self.encoder.encode([q.text for q in part])
-                found += [self._find(q, v) for q, v in zip(part, vectors, strict=True)]
-                bar.update(len(part))
-        return found
+        return _in_chunks(queries, self._find_chunk, label)
 
-    def read(self, rankings: Sequence[Ranking], *, label: str | None = None) -> list[Ranking]:
-        """The rankings, in their own order, with the first `rerank_depth` passages of each read."""
-        found: list[Ranking] = []
-        with progress(len(rankings), label, unit="query") as bar:
-            for start in range(0, len(rankings), CHUNK):
-                part = rankings[start : start + CHUNK]
-                found += self._read_chunk(part)
-                bar.update(len(part))
-        return found
+    def read(
+        self, rankings: Sequence[Ranking], floor: float = 0.0, *, label: str | None = None
+    ) -> list[Ranking]:
+        """The rankings, in their own order, with the first passages of each read.
+
+        These are the first `rerank_depth`, of which those beyond the second only as far as the
+        relevance that `order` gave them is at least `floor` times the first one's.
+        """
+        return _in_chunks(rankings, lambda part: self._read_chunk(part, floor), label)
+
+    def forget(self, ranking: Ranking, floor: float) -> Ranking:
+        """What `read` with this floor would have given, of a ranking that it read with a lower."""
+        depth = min(self._depth(ranking, floor), int(ranking.read.sum()))
+        return _with(ranking, ranking.logits[:depth], ranking.truncated[:depth])
+
+    def _depth(self, ranking: Ranking, floor: float) -> int:
+        first = ranking.relevance[: self.config.rerank_depth]
+        likely = int((first >= floor * first.max(initial=0.0)).sum())
+        return min(max(likely, LEAST_READ), len(first))
+
+    def _find_chunk(self, queries: Sequence[Query]) -> list[Ranking]:
+        vectors = self.encoder.encode([q.text for q in queries])
+        return [self._find(q, v) for q, v in zip(queries, vectors, strict=True)]
 
     def _find(self, query: Query, vector: NDArray[np.float32]) -> Ranking:
-        c = self.config
-        found = self.index.candidates(query, vector, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
-        passages = tuple(self.index.passage(row) for row in found.rows)
-        return self._ranking(found, passages, np.empty(0), np.empty(0, dtype=np.bool_))
+        c, index = self.config, self.index
+        found = index.candidates(query, vector, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
+        passages = tuple(index.passage(row) for row in found.rows)
+        seen = view(found, passages, weight=index.bm25.weight, language=index.language)
+        n = len(found)
+        return Ranking(
+            candidates=found,
+            passages=passages,
+            logits=np.zeros(n),
+            read=np.zeros(n, dtype=np.bool_),
+            truncated=np.zeros(n, dtype=np.bool_),
+            evidence=evidence_matrix(seen),
+            relevance=np.zeros(n),
+        )
 
-    def _read_chunk(self, rankings: Sequence[Ranking]) -> list[Ranking]:
-        first = [r.passages[: self.config.rerank_depth] for r in rankings]
+    def _read_chunk(self, rankings: Sequence[Ranking], floor: float) -> list[Ranking]:
+        first = [r.passages[: self._depth(r, floor)] for r in rankings]
         pairs = [
             (r.query.text, passage.full_text)
             for r, passages in zip(rankings, first, strict=True)
@@ -102,46 +129,35 @@ class Pipeline:
         ]
         logits, truncated = self.reranker.score(pairs)
         ends = np.cumsum([len(passages) for passages in first])[:-1]
-        return [
-            self._ranking(r.candidates, r.passages, part, cut)
-            for r, part, cut in zip(
-                rankings, np.split(logits, ends), np.split(truncated, ends), strict=True
-            )
-        ]
+        parts = zip(rankings, np.split(logits, ends), np.split(truncated, ends), strict=True)
+        return [_with(*part) for part in parts]
 
-    def _ranking(
-        self,
-        found: Candidates,
-        passages: tuple[Passage, ...],
-        logits: Floats,
-        cut: NDArray[np.bool_],
-    ) -> Ranking:
-        """Put the scores of the first passages beside the candidates.
 
-        What was not read gets the lowest logit read, and 0 where nothing was.
-        """
-        read = np.arange(len(found)) < len(logits)
-        filled = np.full(len(found), logits.min() if len(logits) else 0.0)
-        filled[: len(logits)] = logits
-        truncated = np.zeros(len(found), dtype=np.bool_)
-        truncated[: len(cut)] = cut
-        seen = view(
-            found,
-            passages,
-            filled,
-            read,
-            weight=self.index.bm25.weight,
-            language=self.index.language,
-        )
-        return Ranking(
-            candidates=found,
-            passages=passages,
-            logits=filled,
-            read=read,
-            truncated=truncated,
-            evidence=evidence_matrix(seen),
-            relevance=np.zeros(len(found)),
-        )
+def _with(ranking: Ranking, logits: Floats, cut: NDArray[np.bool_]) -> Ranking:
+    """The ranking with the scores of its first passages.
+
+    What was not read gets the lowest logit read, and 0 where nothing was.
+    """
+    read = np.arange(len(ranking)) < len(logits)
+    filled = np.full(len(ranking), logits.min() if len(logits) else 0.0)
+    filled[: len(logits)] = logits
+    truncated = np.zeros(len(ranking), dtype=np.bool_)
+    truncated[: len(cut)] = cut
+    rows = as_read(ranking.evidence, filled, read)
+    return replace(ranking, logits=filled, read=read, truncated=truncated, evidence=rows)
+
+
+def _in_chunks(
+    items: Sequence[Item], step: Callable[[Sequence[Item]], list[Ranking]], label: str | None
+) -> list[Ranking]:
+    """`step` over all items, a chunk at a time; with `label`, a progress bar of that name."""
+    found: list[Ranking] = []
+    with progress(len(items), label, unit="query") as bar:
+        for start in range(0, len(items), CHUNK):
+            part = items[start : start + CHUNK]
+            found += step(part)
+            bar.update(len(part))
+    return found
 
 
 def order(ranking: Ranking, relevance: CalibrationMap, *, rank_by: str = "relevance") -> Ranking:

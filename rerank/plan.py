@@ -25,7 +25,7 @@ class Plan:
     fit: tuple[str, ...]
     report: tuple[str, ...]
     report_split: str
-    seen_by_reranker: int  # left out: the cross-encoder was trained on them or on their split
+    seen_by_reranker: int  # left out: the cross-encoder was trained on their group or their split
     asked_twice: int  # left out of fitting: a reported query is the same question
 
     def counts(self) -> dict[str, int | str]:
@@ -90,8 +90,11 @@ def plan(
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:
-    """The ids whose query the cross-encoder was not trained on."""
-    return [i for i in ids if query_hash(labelled.queries[i].text) not in trained_on]
+    """The ids of whose group the cross-encoder was trained on no query."""
+    known = {
+        labelled.group(i) for i, q in labelled.queries.items() if query_hash(q.text) in trained_on
+    }
+    return [i for i in ids if labelled.group(i) not in known]
 
 
 def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int) -> list[str]:

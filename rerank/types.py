@@ -70,10 +70,10 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates of one query after the cross-encoder, best first.
+    """The candidates of one query in an order, with what the stages and the cross-encoder say.
 
-    Arrays have shape (n,) and share one order. A passage below `rerank_depth` is not read by the
-    cross-encoder: its `read` is False, and it carries the lowest logit that was read.
+    Arrays have shape (n,) and share one order. A passage that the cross-encoder has not read has
+    `read` False, and carries the lowest logit that was read.
     """
 
     candidates: Candidates
@@ -82,7 +82,7 @@ class Ranking:
     read: NDArray[np.bool_]
     truncated: NDArray[np.bool_]  # the cross-encoder did not see the end of this passage
     evidence: Floats  # (n, len(rerank.evidence.EVIDENCE))
-    relevance: Floats  # calibrated P(this passage is right); zeros until a map has judged
+    relevance: Floats  # P(this passage is right) by the map that judged last; zeros before any
 
     def __len__(self) -> int:
         """Count of passages."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +50,8 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
     try:
         verify_folder(home)
     except StoreError:
-        shutil.rmtree(home, ignore_errors=True)
+        if home.exists():  # damaged; where it was not there, another run may be about to finish it
+            shutil.rmtree(home)
         try:
             build_index(labelled.corpus.values(), home, encoder, language=config.language)
         except StoreError:
@@ -60,7 +62,7 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
 def track(record: RunRecord, *, run_name: str, work: Path, written: Path) -> TrackedRun:
     """Log a run to MLflow: to MLFLOW_TRACKING_URI, else to a database in `work`.
 
-    That it was taken is noted in `work`, for `tracked_run_id`.
+    That it was taken is noted in `work`, for `tracked_run`.
 
     Raises:
         InputError: MLflow did not take it; what was `written` stays.
@@ -82,18 +84,22 @@ def track(record: RunRecord, *, run_name: str, work: Path, written: Path) -> Tra
         ) from error
     note = _note(written, work)
     note.parent.mkdir(parents=True, exist_ok=True)
-    write_file(note, run.run_id)
+    write_file(note, json.dumps({"run_id": run.run_id, "tracking_uri": run.tracking_uri}))
     return run
 
 
-def tracked_run_id(folder: Path, work: Path) -> str | None:
-    """The id of the run from `work` that logged this very folder; None where none did.
+def tracked_run(folder: Path, work: Path) -> dict[str, str] | None:
+    """`run_id` and `tracking_uri` of the run that logged this very folder, as noted in `work`.
 
-    A job that is interrupted between writing its folder and MLflow's answer leaves none.
+    None where `work` knows of none: a job that is interrupted between writing its folder and
+    MLflow's answer leaves none.
     """
-    note = _note(folder, work)
-    return note.read_text(encoding="utf-8") if note.is_file() else None
+    try:
+        found: dict[str, str] = json.loads(_note(folder, work).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found
 
 
 def _note(folder: Path, work: Path) -> Path:
-    return work / "tracked" / sha256_file(folder / MANIFEST)
+    return work / "tracked" / f"{sha256_file(folder / MANIFEST)}.json"

@@ -23,15 +23,15 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
-from calibration.maps import LogisticMap
 from rerank import fitting
 from rerank.assessor import Calibrators
-from rerank.calibrate import Outcome, calibrate, rank
+from rerank.calibrate import Outcome, calibrate, rank_planned
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
+from rerank.fitting import Fitted, fit
 from rerank.labelled_set import LabelledSet, write_labelled_set
 from rerank.models import resolve, trained_on
-from rerank.pipeline import CHUNK, Pipeline
+from rerank.pipeline import CHUNK, Pipeline, Reading
 from rerank.plan import Plan, plan
 from rerank.pydata import build_pydata
 from rerank.reranking.cross_encoder import CrossEncoder
@@ -40,7 +40,7 @@ from rerank.types import Candidates, Passage, Query, Ranking
 from rerank.workspace import open_index, score_cache
 
 CONFIG = Config(
-    rerank_depth=2, candidates=10, pool=30, max_length=128, encoder_max_length=64, folds=2
+    rerank_depth=4, candidates=10, pool=30, max_length=128, encoder_max_length=64, folds=2
 )
 PASSAGES = 250
 FIT_QUERIES, REPORT_QUERIES = CHUNK, 30  # so that the two halves of a run are two chunks
@@ -245,14 +245,33 @@ def pipeline(index: Index, work: Path) -> Pipeline:
 @pytest.fixture(scope="session")
 def rankings(run: Run, small: LabelledSet, pipeline: Pipeline) -> dict[str, Ranking]:
     """Every query's ranking as the run read it, by query id, in the order of the run."""
-    to_fit, to_report, _ = rank(pipeline, small, run.plan)
+    to_fit, whole, reading = rank_planned(pipeline, small, run.plan)
+    to_report = [pipeline.forget(r, reading.floor) for r in whole]
     return {r.query.query_id: r for r in (*to_fit, *to_report)}
 
 
 @pytest.fixture(scope="session")
-def prior(run: Run) -> LogisticMap:
-    """The map by which the run chose what to read."""
-    return Calibrators.from_dict(json.loads((run.folder / "calibrators.json").read_text())).prior
+def reading(run: Run) -> Reading:
+    """How the run chose what to read."""
+    return Calibrators.from_dict(json.loads((run.folder / "calibrators.json").read_text())).reading
+
+
+@pytest.fixture(scope="session")
+def to_fit(run: Run, rankings: dict[str, Ranking]) -> list[Ranking]:
+    """The rankings that the run was fitted on."""
+    return [rankings[i] for i in run.plan.fit]
+
+
+@pytest.fixture(scope="session")
+def to_report(run: Run, rankings: dict[str, Ranking]) -> list[Ranking]:
+    """The rankings that the run reported on."""
+    return [rankings[i] for i in run.plan.report]
+
+
+@pytest.fixture(scope="session")
+def fitted(to_fit: list[Ranking], small: LabelledSet, reading: Reading, config: Config) -> Fitted:
+    """What fitting these rankings gives."""
+    return fit(to_fit, small, reading, config)
 
 
 @pytest.fixture(scope="session")

@@ -278,6 +278,7 @@ def test_an_unknown_configuration_field_is_refused(copied: Path) -> None:
         (lambda k: k["relevance"].update(intercept="x"), "calibrators.json cannot be read"),
         (lambda k: k.update(relevance=k["confidence"]), "maps should be logistic"),
         (lambda k: k.update(prior=k["rescue"]), "maps should be logistic"),
+        (lambda k: k.update(floor=1.5), "the floor should be in [0, 1]"),
         (lambda k: k.update(confidence=k["relevance"]), "should have two stages"),
     ],
 )

@@ -1,9 +1,10 @@
-"""The training job on real text: what it fits, writes, tracks, reuses and refuses."""
+"""The training job on real text: what it reads, writes, tracks, reuses and refuses."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,267 +16,59 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from calibration.maps import IsotonicMap, LogisticMap
-from calibration.selection import grouped_folds
 from calibration.store import StoreError, verify_folder
-from rerank import fitting
 from rerank.assessor import Calibrators
 from rerank.calibrate import calibrate
 from rerank.config import Config
-from rerank.evaluate import evaluate_model
 from rerank.features import FEATURES, feature_matrix
-from rerank.fitting import Evaluation, Fitted, evaluate, fit, fit_relevance, hits
+from rerank.fitting import OURS, Fitted, evaluate
 from rerank.heuristics import HEURISTICS
 from rerank.labelled_set import LabelledSet
-from rerank.pipeline import Pipeline, order
+from rerank.pipeline import Pipeline, Reading, order
 from rerank.plan import LEAST_QUERIES
-from rerank.types import Floats, InputError, Ranking
+from rerank.types import Floats, Ranking
 
 Run = Any  # the session's run, see conftest
-Rankings = Mapping[str, Ranking]
 Relabel = Callable[[LabelledSet, Callable[[str], str]], LabelledSet]
 
 
-@pytest.fixture(scope="module")
-def to_fit(run: Run, rankings: Rankings) -> list[Ranking]:
-    return [rankings[i] for i in run.plan.fit]
-
-
-@pytest.fixture(scope="module")
-def to_report(run: Run, rankings: Rankings) -> list[Ranking]:
-    return [rankings[i] for i in run.plan.report]
-
-
-@pytest.fixture(scope="module")
-def fitted(to_fit: list[Ranking], small: LabelledSet, prior: LogisticMap, config: Config) -> Fitted:
-    return fit(to_fit, small, prior, config)
-
-
-def confidences(fitted: Fitted, rankings: Sequence[Ranking]) -> tuple[Floats, Floats]:
-    ordered = [order(r, fitted.calibrators.relevance) for r in rankings]
-    return fitted.calibrators.probabilities(feature_matrix(ordered))
-
-
-# --- fitting ----------------------------------------------------------------------------------
-
-
 def test_reported_queries_are_read_in_the_order_of_the_prior(
-    pipeline: Pipeline, to_report: list[Ranking], prior: LogisticMap
+    pipeline: Pipeline, to_report: list[Ranking], reading: Reading
 ) -> None:
     """The prior of the model folder orders the candidates; what it puts first was read."""
+    expected = pipeline.rank([r.query for r in to_report], reading)
+    assert [r.doc_ids for r in to_report] == [r.doc_ids for r in expected]
+    assert [r.read.tolist() for r in to_report] == [r.read.tolist() for r in expected]
     unread = pipeline.find([r.query for r in to_report])
-    assert [r.doc_ids for r in to_report] == [order(r, prior).doc_ids for r in unread]
     assert [r.doc_ids for r in to_report] != [r.doc_ids for r in unread]
-    assert all(r.read[:2].all() and not r.read[2:].any() for r in to_report)
 
 
-def test_relevance_is_scikit_learns_logistic_regression(
-    to_fit: list[Ranking], small: LabelledSet
+def test_fitted_queries_are_read_in_the_order_of_a_prior_that_has_not_seen_them(
+    pipeline: Pipeline, to_fit: list[Ranking], reading: Reading
 ) -> None:
-    """The passage map is LogisticRegression on standardised evidence of every candidate."""
-    X = np.concatenate([r.evidence for r in to_fit])
-    y = [d in small.relevant(r.query.query_id) for r in to_fit for d in r.doc_ids]
-    scaler = StandardScaler().fit(X)
-    oracle = LogisticRegression(C=1.0, tol=1e-6, max_iter=1000).fit(scaler.transform(X), y)
-    expected = oracle.predict_proba(scaler.transform(X))[:, 1]
-    np.testing.assert_allclose(fit_relevance(to_fit, small).predict(X), expected, atol=1e-9)
+    """Not in the order of the prior that is kept, which was fitted on them."""
+    kept = pipeline.rank([r.query for r in to_fit], reading)
+    assert [r.doc_ids for r in to_fit] != [r.doc_ids for r in kept]
+    assert all(set(a.doc_ids) == set(b.doc_ids) for a, b in zip(to_fit, kept, strict=True))
 
 
-def test_hits_by_hand(small: LabelledSet, by_hand: Callable[..., Ranking]) -> None:
-    """A query is right at k when one of its first k passages is judged right."""
-    made = by_hand(texts=["a", "b", "c"])  # ids d0, d1, d2
-    labelled = replace(small, qrels={"q": {"d1": 1.0, "elsewhere": 1.0}})
-    assert [int(hits([made], labelled, k=k)[0]) for k in (1, 2, 3)] == [0, 1, 1]
-    assert hits([made], replace(small, qrels={}), k=3).tolist() == [0]
-    assert hits([by_hand()], labelled, k=3).tolist() == [0]
-
-
-class Captured(Exception):  # noqa: N818 - not an error
-    """Ends a fit as soon as its rankings are ordered."""
-
-
-def ordered_for_features(
-    monkeypatch: pytest.MonkeyPatch,
-    rankings: Sequence[Ranking],
-    labelled: LabelledSet,
-    prior: LogisticMap,
-    config: Config,
-) -> list[Ranking]:
-    """The ordered rankings from which `fit` would compute its features."""
-    seen: list[Ranking] = []
-
-    def recording(ordered: Sequence[Ranking]) -> Floats:
-        seen.extend(ordered)
-        raise Captured
-
-    monkeypatch.setattr(fitting, "feature_matrix", recording)
-    with pytest.raises(Captured):
-        fit(rankings, labelled, prior, config)
-    return seen
-
-
-def test_features_come_from_a_map_that_never_saw_the_group(
-    monkeypatch: pytest.MonkeyPatch,
-    to_fit: list[Ranking],
-    small: LabelledSet,
-    prior: LogisticMap,
-    config: Config,
+def test_formulas_are_given_what_the_model_did_not_read(
+    run: Run, pipeline: Pipeline, to_report: list[Ranking], small: LabelledSet, config: Config
 ) -> None:
-    """Other labels for a group leave that group's own features as they were, and move others'."""
-    by_id = {r.query.query_id: r for r in to_fit}
-    victim = next(i for i in by_id if small.relevant(i) & set(by_id[i].doc_ids))
-    group = small.group(victim)
-    wrong = {
-        i: {by_id[i].doc_ids[-1]: 1.0} if small.group(i) == group else dict(small.qrels.get(i, {}))
-        for i in by_id
-    }
-    changed = replace(small, qrels={i: right for i, right in wrong.items() if right})
-    before = ordered_for_features(monkeypatch, to_fit, small, prior, config)
-    after = ordered_for_features(monkeypatch, to_fit, changed, prior, config)
-    moved = {
-        a.query.query_id
-        for a, b in zip(before, after, strict=True)
-        if not np.array_equal(a.relevance, b.relevance)
-    }
-    folds = grouped_folds([small.group(i) for i in by_id], config.folds, random_state=config.seed)
-    fold_of = dict(zip(by_id, folds.tolist(), strict=True))
-    assert moved == {i for i in by_id if fold_of[i] != fold_of[victim]}
-
-
-def test_the_same_seed_gives_the_same_numbers(
-    fitted: Fitted, to_fit: list[Ranking], small: LabelledSet, prior: LogisticMap, config: Config
-) -> None:
-    """Fitting twice gives the same maps to the last bit."""
-    again = fit(to_fit, small, prior, config)
-    assert again.calibrators == fitted.calibrators
-    assert again.ways == fitted.ways
-    assert again.taken == fitted.taken
-
-
-def test_the_order_of_queries_does_not_matter(
-    fitted: Fitted,
-    to_fit: list[Ranking],
-    to_report: list[Ranking],
-    small: LabelledSet,
-    prior: LogisticMap,
-    config: Config,
-) -> None:
-    """Fitted on the same rankings in another order, confidences agree to solver precision."""
-    other = fit(to_fit[::-1], small, prior, config)
-    for ours, theirs in zip(
-        confidences(fitted, to_report), confidences(other, to_report), strict=True
-    ):
-        np.testing.assert_allclose(ours, theirs, atol=1e-3)
-
-
-def test_sufficiency_is_never_below_confidence(
-    fitted: Fitted, to_fit: list[Ranking], to_report: list[Ranking]
-) -> None:
-    """P(right among the first k) >= P(the first is right), and both are probabilities."""
-    for rankings in (to_fit, to_report):
-        confidence, sufficiency = confidences(fitted, rankings)
-        assert (sufficiency >= confidence).all()
-        assert (confidence >= 0).all()
-        assert (sufficiency <= 1).all()
-
-
-def test_mean_confidence_is_the_share_of_right_ones(
-    fitted: Fitted, to_fit: list[Ranking], small: LabelledSet
-) -> None:
-    """On the fitted queries the mean confidence is the share of right top passages, roughly."""
-    ordered = [order(r, fitted.calibrators.relevance) for r in to_fit]
-    confidence, _ = confidences(fitted, to_fit)
-    assert confidence.mean() == pytest.approx(hits(ordered, small).mean(), abs=0.1)
-
-
-@pytest.mark.parametrize("every_query", ["right", "wrong"])
-def test_labels_of_one_class_still_fit(
-    to_fit: list[Ranking],
-    small: LabelledSet,
-    prior: LogisticMap,
-    config: Config,
-    every_query: str,
-) -> None:
-    """Where every query is right, or none, confidences are finite and on the right side."""
-    right = {
-        r.query.query_id: dict.fromkeys(r.doc_ids, 1.0) for r in to_fit if every_query == "right"
-    }
-    found = fit(to_fit, replace(small, qrels=right), prior, config)
-    for values in confidences(found, to_fit):
-        assert ((values > 0.5) if right else (values < 0.5)).all()
-
-
-@pytest.fixture(scope="module")
-def empty(by_hand: Callable[..., Ranking]) -> Ranking:
-    """A query that brought back nothing."""
-    return by_hand()
-
-
-@pytest.fixture(scope="module")
-def asked(small: LabelledSet, empty: Ranking) -> LabelledSet:
-    """The small set with the query of the empty ranking."""
-    return replace(small, queries={**small.queries, empty.query.query_id: empty.query})
-
-
-@pytest.fixture(scope="module")
-def evaluation(
-    fitted: Fitted, to_report: list[Ranking], empty: Ranking, asked: LabelledSet, config: Config
-) -> Evaluation:
-    """The reported queries, and one that brought back nothing, measured every way."""
-    return evaluate([*to_report, empty], asked, fitted.calibrators, fitted.ways, config)
-
-
-def test_a_query_without_passages_is_fitted_on(
-    to_fit: list[Ranking],
-    to_report: list[Ranking],
-    empty: Ranking,
-    asked: LabelledSet,
-    prior: LogisticMap,
-    config: Config,
-) -> None:
-    """A ranking with nothing in it does not break fitting; its confidence is a probability."""
-    found = fit([*to_fit, empty], asked, prior, config)
-    for values in confidences(found, [*to_report, empty]):
-        assert ((values >= 0) & (values <= 1)).all()
-
-
-def test_a_query_without_passages_has_no_confidence(evaluation: Evaluation) -> None:
-    """Every way gives 0 where nothing was found, and it counts as wrong."""
-    assert {name: values[-1] for name, values in evaluation.confidences.items()} == dict.fromkeys(
-        evaluation.confidences, 0.0
+    """A model that reads less changes its own confidence, not the rivals it is compared with."""
+    learned = Calibrators.from_dict(json.loads((run.folder / "calibrators.json").read_text()))
+    way = {"calibrated": learned.confidence}
+    whole = pipeline.rank([r.query for r in to_report], replace(learned.reading, floor=0.0))
+    least = [pipeline.forget(r, 1.0) for r in whole]
+    some, all_of_it = (
+        evaluate(given, whole, small, learned, way, config) for given in (least, whole)
     )
-    assert evaluation.right[-1] == 0
-
-
-def test_the_named_calibrator_is_taken(
-    fitted: Fitted, to_fit: list[Ranking], small: LabelledSet, prior: LogisticMap, config: Config
-) -> None:
-    """`calibrator` overrules the choice; `auto` takes no isotonic map below a thousand queries."""
-    assert fitted.taken == "logistic"
-    assert "isotonic not considered" in fitted.choice.reason
-    named = fit(to_fit, small, prior, replace(config, calibrator="isotonic"))
-    assert named.taken == "isotonic"
-    assert isinstance(named.calibrators.confidence.then, IsotonicMap)
-
-
-def test_evaluation_measures_every_way_on_the_same_queries(
-    evaluation: Evaluation, fitted: Fitted, to_report: list[Ranking], small: LabelledSet
-) -> None:
-    """The table has a row for each formula, the sigmoid, and both of ours; all on n queries."""
-    assert set(evaluation.confidences) == {*HEURISTICS, "ours, logistic", "ours, isotonic"}
-    assert {row.n for _, row in evaluation.table.rows} == {len(to_report) + 1}
-    assert set(evaluation.orders) == {"fused", "logit", "relevance"}
-    ordered = [order(r, fitted.calibrators.relevance) for r in to_report]
-    assert evaluation.right[:-1].tolist() == hits(ordered, small).tolist()
-
-
-def test_unanswerable_queries_are_measured_and_never_right(
-    evaluation: Evaluation, to_report: list[Ranking], small: LabelledSet
-) -> None:
-    """They stand in the measurement, and no top passage of theirs is right."""
-    none = np.array([not small.relevant(r.query.query_id) for r in to_report])
-    assert none.sum() >= 5
-    assert not evaluation.right[:-1][none].any()
-    assert evaluation.right.any()
+    assert some.passages_read == 2 < all_of_it.passages_read == config.rerank_depth
+    assert some.orders["logit"] == all_of_it.orders["logit"]
+    ours = OURS.format("calibrated")
+    assert some.confidences[ours].tolist() != all_of_it.confidences[ours].tolist()
+    formula = "sigmoid of top logit"
+    assert some.confidences[formula].tolist() == all_of_it.confidences[formula].tolist()
 
 
 # --- the folder -------------------------------------------------------------------------------
@@ -406,6 +199,18 @@ def test_the_same_call_again_does_nothing(run: Run, small: LabelledSet, config: 
     assert (run.folder / "manifest.json").stat().st_mtime_ns == before
 
 
+def test_a_model_of_other_features_is_not_taken_for_this_one(
+    run: Run, small: LabelledSet, config: Config, tmp_path: Path
+) -> None:
+    """What an earlier version made of the same data is not "there already", but in the way."""
+    folder = shutil.copytree(run.folder, tmp_path / "model")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["inputs"]["features"].pop()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match="exists"):
+        calibrate(small, folder, config, work=run.work)
+
+
 @pytest.mark.parametrize("change", ["data", "configuration", "bound"])
 def test_another_model_is_not_replaced_unasked(
     run: Run, small: LabelledSet, config: Config, change: str
@@ -455,41 +260,6 @@ def test_the_environment_names_the_store(run: Run, train_only: tuple[Any, str]) 
     assert len(kept.search_runs([run.outcome.run.experiment_id])) == 1
 
 
-# --- evaluate ---------------------------------------------------------------------------------
-
-
-def test_evaluating_again_gives_what_the_run_measured(run: Run, small: LabelledSet) -> None:
-    """A loaded model measured on the reported split shows the numbers of its own report."""
-    seen, notes = evaluate_model(run.folder, small, "test", work=run.work)
-    assert notes == ()
-    kept = json.loads((run.folder / "reliability.json").read_text())
-    ours = dict(seen.table.rows)["ours, calibrated"].to_dict()
-    expected = kept["confidence"]["ours, logistic"]
-    assert ours.keys() == expected.keys()
-    for name, value in expected.items():
-        assert ours[name] == pytest.approx(value, abs=1e-12), name
-    assert seen.orders == kept["orders"]
-    assert seen.events.keys() == kept["events"].keys()
-    for name, values in kept["events"].items():
-        assert seen.events[name] == pytest.approx(values, abs=1e-12)
-
-
-def test_what_flatters_the_figures_is_said(run: Run, small: LabelledSet) -> None:
-    """Measured where it was fitted, the model says so, whatever the set is called."""
-    renamed = replace(small, name="another name")
-    _, notes = evaluate_model(run.folder, renamed, "train", work=run.work)
-    assert any("fitted on queries of this split" in note for note in notes)
-    other = replace(small, splits={"train": small.splits["test"]})
-    _, notes = evaluate_model(run.folder, other, "train", work=run.work)
-    assert notes == ()
-
-
-def test_an_unknown_split_is_refused(run: Run, small: LabelledSet) -> None:
-    """The refusal names the splits that there are."""
-    with pytest.raises(InputError, match=r"no split 'tset'; it has \['train', 'test'\]"):
-        evaluate_model(run.folder, small, "tset", work=run.work)
-
-
 # --- tracking ---------------------------------------------------------------------------------
 
 
@@ -503,12 +273,12 @@ def tracked(run: Run) -> Any:
 
 
 def test_the_run_holds_its_parameters_and_metrics(
-    run: Run, tracked: Any, small: LabelledSet
+    run: Run, tracked: Any, small: LabelledSet, config: Config
 ) -> None:
     """MLflow has the configuration, the data set's digest and counts, metrics with intervals."""
     _, kept = tracked
     assert kept.info.status == "FINISHED"
-    assert kept.data.params["config.rerank_depth"] == "2"
+    assert kept.data.params["config.rerank_depth"] == str(config.rerank_depth)
     assert kept.data.params["dataset.digest"] == small.digest()
     assert kept.data.params["dataset.passages"] == str(len(small.corpus))
     assert kept.data.params["queries.fit"] == str(len(run.plan.fit))

@@ -372,7 +372,7 @@ def test_calibrating_again_says_that_it_is_there(
     assert "already" in out
     assert run.outcome.run is not None
     assert (f"tracked as run {run.outcome.run.run_id}" in out) == tracked
-    assert ("untracked" in out) != tracked
+    assert (f"no run of it is known in {work}" in out) != tracked
 
 
 def test_search_prints_an_answer_a_question(

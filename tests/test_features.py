@@ -47,7 +47,6 @@ def table(by_hand: Make) -> Ranking:
             "idf_coverage": [0.3, 0.9, 0.6],
             "title_coverage": [0.1, 0.2, 0.3],
             "bigram_coverage": [0.4, 0.0, 0.0],
-            "rarest_missing": [0.7, 0.0, 0.0],
         },
     )
 
@@ -64,6 +63,7 @@ BY_HAND = {  # each worked out from the definition in the docstring, with pencil
     "logit_mean": 2.5,
     "logit_spread": 0.5,
     "logit_consensus": 1.0,  # 2 >= 3 - 1
+    "passages_read": math.log(2),
     "reranker_impact": -1.0,  # fused .3 > .2, logits 2 < 3
     "top_cosine": 0.9,
     "cosine_margin": 0.3,
@@ -80,7 +80,6 @@ BY_HAND = {  # each worked out from the definition in the docstring, with pencil
     "winner_idf_coverage": 0.3,
     "winner_title_coverage": 0.1,
     "winner_bigram_coverage": 0.4,
-    "winner_rarest_missing": 0.7,
     "top_idf_coverage": 0.9,
     "query_length": math.log(3),
     # {fill the gaps} and {drop the gaps} share 2 of 4 words; the third shares none with either
@@ -134,6 +133,7 @@ ALONE = {  # one passage: a missing second counts as the lowest, a correlation o
     "logit_margin_k": 0.0,
     "logit_spread": 0.0,
     "logit_consensus": 1.0,
+    "passages_read": 0.0,
     "reranker_impact": 0.0,
     "cosine_margin": 0.0,
     "bm25_margin": 1.0,

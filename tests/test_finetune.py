@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.reranking.mining import Example, Source
 from rerank.text import query_hash
 from rerank.types import InputError
-from rerank.workspace import score_cache, tracked_run_id
+from rerank.workspace import score_cache, tracked_run
 
 TEN = 10
 CHEAP = FinetuneConfig(steps=2, batch=2, max_length=48, warmup=0.0, check_every=1, validation=2)
@@ -41,6 +41,16 @@ def ten(small: LabelledSet) -> LabelledSet:
         {"train": ids},
         "ten",
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_list_chooses() -> Iterator[None]:
+    """A single validation list is enough to choose the best step by."""
+    from rerank.reranking import trainer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "LEAST_LISTS", 1)
+        yield
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,9 @@ def test_the_run_is_tracked_with_its_curves(trained: Trained) -> None:
     client = mlflow.MlflowClient(f"sqlite:///{trained.work}/mlflow.db")
     (experiment,) = (e for e in client.search_experiments() if e.name == "calibrated-rerank")
     (tracked,) = client.search_runs([experiment.experiment_id])
-    assert tracked_run_id(trained.folder, trained.work) == tracked.info.run_id
+    noted = tracked_run(trained.folder, trained.work)
+    assert noted is not None
+    assert noted["run_id"] == tracked.info.run_id
     assert tracked.data.params["steps"] == "2"
     curve = client.get_metric_history(tracked.info.run_id, "validation_ndcg10")
     assert {str(m.step): m.value for m in curve} == pytest.approx(
@@ -137,10 +149,39 @@ def test_queries_trained_on_are_left_out_of_calibration(
 
 
 def test_a_finished_run_is_not_made_again(trained: Trained, ten: LabelledSet) -> None:
-    """The same call does nothing; another one does not replace the model unasked."""
+    """The same call does nothing."""
     again = finetune([Source(ten)], trained.folder, CHEAP, work=trained.work)
     assert again.run is None
     assert again.report == json.loads(json.dumps(trained.report))
+
+
+def test_a_finished_run_that_was_not_tracked_is_tracked(
+    trained: Trained, ten: LabelledSet, tmp_path: Path
+) -> None:
+    """As after an interruption before MLflow's answer: no training, the run from the folder."""
+    (tmp_path / "mlflow.db").write_bytes((trained.work / "mlflow.db").read_bytes())
+    before = (trained.folder / "manifest.json").stat().st_mtime_ns
+    again = finetune([Source(ten)], trained.folder, CHEAP, work=tmp_path)
+    assert again.run is not None
+    noted = tracked_run(trained.folder, tmp_path)
+    assert noted is not None
+    assert noted["run_id"] == again.run.run_id
+    assert (trained.folder / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_too_few_validation_lists_choose_no_step(
+    ten: LabelledSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A few lists tell steps apart by chance alone: the last step is kept, and it is said."""
+    from rerank.reranking import trainer
+
+    monkeypatch.setattr(trainer, "LEAST_LISTS", 50)
+    made = finetune([Source(ten)], tmp_path / "model", CHEAP, work=tmp_path)
+    assert made.report["best_step"] == CHEAP.steps
+    assert "the last step is kept" in caplog.text
 
 
 def test_a_taken_folder_is_refused_before_any_work(
@@ -202,7 +243,7 @@ def test_training_goes_on_from_a_trained_cross_encoder(
 
 
 def test_low_rank_updates_end_up_in_the_layers(ten: LabelledSet, tmp_path: Path) -> None:
-    """Linear maps of the upper layers move by a matrix of that rank; the head moves whole."""
+    """The linear maps of the layers that are not frozen move by that rank; the head moves whole."""
     config = replace(CHEAP, lora=2, frozen_layers=4, learning_rate=0.01)
     made = finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
     after, before = weights(made.folder), weights(resolve("minilm").folder)
@@ -212,13 +253,25 @@ def test_low_rank_updates_end_up_in_the_layers(ten: LabelledSet, tmp_path: Path)
         if before[name].dtype.kind == "f"
         and not np.array_equal(before[name], after[f"bert.{name}"])
     }
-    in_layers = {name for name in moved if name.startswith("encoder.")}
-    assert in_layers
-    assert all(name.startswith(("encoder.layer.4", "encoder.layer.5")) for name in in_layers)
-    for name in in_layers:
-        assert np.linalg.matrix_rank(moved[name], tol=1e-5) <= config.lora
-    assert not any(name.startswith("embeddings.") for name in moved)
+    linear = {
+        f"encoder.layer.{k}.{part}.weight"
+        for k in (4, 5)
+        for part in (
+            *(f"attention.self.{name}" for name in ("query", "key", "value")),
+            *("attention.output.dense", "intermediate.dense", "output.dense"),
+        )
+    }
+    assert linear == {name for name in moved if not name.startswith("pooler.")}
+    for name in linear:
+        assert 1 <= np.linalg.matrix_rank(moved[name], tol=1e-5) <= config.lora
     assert not any("lora" in name for name in after)
+
+
+def test_low_rank_updates_need_a_layer_to_update(ten: LabelledSet, tmp_path: Path) -> None:
+    """With every layer frozen there is none, and the error says so."""
+    config = replace(CHEAP, lora=2, frozen_layers=6)
+    with pytest.raises(InputError, match="need a layer that is not frozen"):
+        finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
 
 
 # --- a teacher --------------------------------------------------------------------------------

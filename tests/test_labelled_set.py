@@ -432,7 +432,7 @@ def test_the_digest_sees_every_change(tmp_path: Path, what: str) -> None:
 
 
 def test_a_group_is_given_or_follows_from_the_answers() -> None:
-    """`metadata.group` wins; else the same right passages, else the same words, make a group."""
+    """Of group, right passages, the passage asked about and the words, the first that is there."""
     labelled = LabelledSet(
         {d: Passage(d, "", d) for d in "ab"},
         {
@@ -444,6 +444,8 @@ def test_a_group_is_given_or_follows_from_the_answers() -> None:
             "none": Query("none", "four"),
             "again": Query("again", " FOUR"),
             "nothing": Query("nothing", "five"),
+            "about": Query("about", "six", {"asked_about": "a"}),
+            "too_about": Query("too_about", "seven", {"asked_about": 0}),
         },
         {
             "g1": {"a": 1.0},
@@ -458,4 +460,7 @@ def test_a_group_is_given_or_follows_from_the_answers() -> None:
     assert group("g1") == group("g2")
     assert group("same") == group("too")
     assert group("none") == group("again")
-    assert len({group(q) for q in ("g1", "same", "other", "none", "nothing")}) == 5
+    assert group("about") == group("other")
+    apart = ("g1", "same", "other", "none", "nothing", "too_about")
+    assert len({group(q) for q in apart}) == len(apart)
+    assert "seven" not in group("too_about")

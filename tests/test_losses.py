@@ -76,3 +76,31 @@ def test_distillation_is_the_divergence_of_two_softmaxes(
     found = float(distillation(student, torch.from_numpy(teacher)))
     assert found == pytest.approx(entropy(softmax(teacher), softmax(logits)), abs=1e-8)
     assert found == pytest.approx(float(distillation(student, torch.from_numpy(teacher + shift))))
+
+
+def test_pairs_read_by_length_keep_their_places() -> None:
+    """Whatever their lengths, each pair's logit lands with its own list and label."""
+    import torch
+
+    from rerank.reranking.losses import ListsLoss, listwise_or_none
+
+    class ByLength(torch.nn.Module):
+        """Gives a pair the number of its passage's letters as its logit."""
+
+        device = torch.device("cpu")
+
+        def preprocess(self, pairs: list[tuple[str, str]]) -> dict[str, torch.Tensor]:
+            return {"letters": torch.tensor([float(len(p)) for _, p in pairs])}
+
+        def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            return {"scores": features["letters"]}
+
+    lists = [["aaaa", "a", "aaaaaa"], ["aa", "aaaaa"], ["aaa", "aaaaaaa", "", "a"]]
+    right = [[0, 1, 0], [1, 0], [0, 0, 0, 1]]
+    targets = [torch.tensor([[y, float("nan")] for y in labels]) for labels in right]
+    found = ListsLoss(ByLength())((["q", "another q", "q"], lists), targets)
+    expected = [
+        listwise_or_none(torch.tensor([float(len(p)) for p in found]), torch.tensor(labels))
+        for found, labels in zip(lists, right, strict=True)
+    ]
+    assert float(found) == pytest.approx(float(torch.stack(expected).mean()), abs=1e-6)

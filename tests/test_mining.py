@@ -143,6 +143,14 @@ def test_whole_groups_are_held_out(pydata: LabelledSet) -> None:
     assert len(hold_out(pydata, "dev", 9999, seed=0)[1]) <= len(pydata.splits["dev"]) / 5
 
 
+def test_a_limit_leaves_whole_groups_over(pydata: LabelledSet) -> None:
+    """What is trained on and what is left share no group, and the limit is nearly filled."""
+    ids, held = hold_out(pydata, "dev", 60, seed=0, limit=200)
+    left = set(pydata.splits["dev"]) - {*ids, *held}
+    assert 190 <= len(ids) <= 200
+    assert not {pydata.group(i) for i in ids} & {pydata.group(i) for i in left}
+
+
 def test_validation_lists_are_those_of_the_first_stage(
     small: LabelledSet, index: Index, encoder: Encoder
 ) -> None:

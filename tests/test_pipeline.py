@@ -14,7 +14,7 @@ from calibration.maps import LogisticMap
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.labelled_set import LabelledSet
-from rerank.pipeline import CHUNK, Pipeline, order
+from rerank.pipeline import CHUNK, Pipeline, Reading, order
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.retrieval.index import Index
 from rerank.types import Query, Ranking
@@ -32,10 +32,13 @@ def same(one: Ranking, other: Ranking) -> bool:
     return one.passages == other.passages and all(np.array_equal(a, b) for a, b in arrays)
 
 
-def by_evidence(name: str) -> LogisticMap:
+def by_evidence(name: str, weight: float = 1.0) -> LogisticMap:
     """A relevance map that looks at one column alone."""
-    coef = [1.0 if column == name else 0.0 for column in EVIDENCE]
+    coef = [weight if column == name else 0.0 for column in EVIDENCE]
     return LogisticMap(tuple(coef), 0.0, (0.0,) * len(coef), (1.0,) * len(coef))
+
+
+FUSED = Reading(by_evidence("fused_log_rank", -1.0))
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +49,14 @@ def some(small: LabelledSet) -> list[Query]:
 @pytest.fixture(scope="module")
 def rankings(pipeline: Pipeline, some: list[Query]) -> dict[str, Ranking]:
     """The rankings of some queries, read in fused order."""
-    return {r.query.query_id: r for r in pipeline.rank(some)}
+    return {r.query.query_id: r for r in pipeline.rank(some, FUSED)}
 
 
 def test_rankings_keep_the_order_of_the_queries(
     pipeline: Pipeline, rankings: Mapping[str, Ranking], some: list[Query]
 ) -> None:
     """In another order and a smaller batch each query has the very same ranking."""
-    found = pipeline.rank(some[::-1])
+    found = pipeline.rank(some[::-1], FUSED)
     assert [r.query for r in found] == some[::-1]
     for ranking in found:
         assert same(ranking, rankings[ranking.query.query_id])
@@ -63,7 +66,7 @@ def test_another_query_id_changes_nothing(
     pipeline: Pipeline, rankings: Mapping[str, Ranking], some: list[Query]
 ) -> None:
     """A ranking depends on the words of the query alone."""
-    (found,) = pipeline.rank([replace(some[0], query_id="other", metadata={"a": 1})])
+    (found,) = pipeline.rank([replace(some[0], query_id="other", metadata={"a": 1})], FUSED)
     assert same(found, rankings[some[0].query_id])
     assert found.query.query_id == "other"
 
@@ -72,13 +75,13 @@ def test_the_cross_encoder_reads_the_best_fused(
     rankings: Mapping[str, Ranking], config: Config
 ) -> None:
     """The first `rerank_depth` passages are read; the others carry the lowest logit read."""
+    depth = config.rerank_depth
     for ranking in rankings.values():
         assert len(ranking) == config.candidates
-        assert ranking.read.tolist() == [True] * 2 + [False] * 8
+        assert ranking.read.tolist() == [True] * depth + [False] * (len(ranking) - depth)
         assert (np.diff(ranking.candidates.fused) <= 0).all()
-        assert (ranking.logits[2:] == ranking.logits[:2].min()).all()
-        assert not ranking.truncated[2:].any()
-        assert ranking.relevance.tolist() == [0.0] * 10
+        assert (ranking.logits[depth:] == ranking.logits[:depth].min()).all()
+        assert not ranking.truncated[depth:].any()
 
 
 def test_before_reading_every_logit_is_0(pipeline: Pipeline, some: list[Query]) -> None:
@@ -86,6 +89,7 @@ def test_before_reading_every_logit_is_0(pipeline: Pipeline, some: list[Query]) 
     for ranking in pipeline.find(some):
         assert not ranking.read.any()
         assert not ranking.logits.any()
+        assert not ranking.relevance.any()
         assert (np.diff(ranking.candidates.fused) <= 0).all()
         assert np.ptp(ranking.evidence[:, list(EVIDENCE).index("cosine")]) > 0
 
@@ -93,15 +97,46 @@ def test_before_reading_every_logit_is_0(pipeline: Pipeline, some: list[Query]) 
 def test_with_a_prior_the_passages_it_puts_first_are_read(
     pipeline: Pipeline, rankings: Mapping[str, Ranking], some: list[Query]
 ) -> None:
-    """The same candidates in the prior's order, the first two of them read."""
-    for ranking in pipeline.rank(some, by_evidence("cosine")):
+    """The same candidates in the prior's order, the first of them read."""
+    for ranking in pipeline.rank(some, Reading(by_evidence("cosine"))):
         fused = rankings[ranking.query.query_id]
         assert set(ranking.doc_ids) == set(fused.doc_ids)
         assert (np.diff(ranking.candidates.dense) <= 0).all()
-        assert ranking.read.tolist() == [True] * 2 + [False] * 8
+        assert ranking.read[:2].all()
         pairs = [(ranking.query.text, p.full_text) for p in ranking.passages[:2]]
         assert ranking.logits[:2].tolist() == pipeline.reranker.score(pairs)[0].tolist()
-        assert not ranking.relevance.any()
+
+
+def test_what_is_unlikely_is_not_read(pipeline: Pipeline, some: list[Query]) -> None:
+    """With a floor, passages are read down to that share of the best relevance, two at least."""
+    deep = Pipeline(pipeline.index, replace(pipeline.config, rerank_depth=6))
+    deep.reranker = pipeline.reranker
+    prior = by_evidence("cosine")
+    whole = deep.rank(some, Reading(prior))
+    for floor in (0.0, 0.97, 1.0):
+        for ranking, full in zip(deep.rank(some, Reading(prior, floor)), whole, strict=True):
+            likely = (ranking.relevance >= floor * ranking.relevance[0])[:6].sum()
+            assert ranking.read.sum() == max(2, likely)
+            assert same(ranking, deep.forget(full, floor))
+    assert {int(r.read.sum()) for r in deep.rank(some, Reading(prior, 1.0))} == {2}
+    assert {int(r.read.sum()) for r in deep.rank(some, Reading(prior, 0.97))} - {2, 6}
+    again = deep.forget(deep.forget(whole[0], 1.0), 0.0)
+    assert again.read.sum() == 2  # what was not read is not remembered either
+
+
+@pytest.mark.parametrize("depth", [1, 2, 50])
+def test_no_more_is_read_than_there_is_or_than_is_allowed(
+    pipeline: Pipeline, some: list[Query], depth: int
+) -> None:
+    """The least of two passages gives way to a depth of one, and to a single candidate."""
+    shallow = Pipeline(pipeline.index, replace(pipeline.config, rerank_depth=depth, candidates=3))
+    shallow.reranker = pipeline.reranker
+    (found,) = shallow.rank(some[:1], replace(FUSED, floor=1.0))
+    assert found.read.sum() == min(depth, 2)
+    single = Pipeline(pipeline.index, replace(pipeline.config, rerank_depth=depth, candidates=1))
+    single.reranker = pipeline.reranker
+    (found,) = single.rank(some[:1], FUSED)
+    assert found.read.tolist() == [True]
 
 
 def test_logits_are_those_of_query_and_full_text(
@@ -119,7 +154,7 @@ def test_logits_are_those_of_query_and_full_text(
 
 def test_no_query_gives_no_ranking(pipeline: Pipeline) -> None:
     """Nothing in, nothing out."""
-    assert pipeline.rank([]) == []
+    assert pipeline.rank([], FUSED) == pipeline.find([]) == pipeline.read([]) == []
 
 
 # --- kept scores ------------------------------------------------------------------------------
@@ -150,7 +185,7 @@ def test_scores_of_other_pairs_are_not_taken(
         counted.clear()
         made = Pipeline(index, options, cache=score_cache(tmp_path))
         made.encoder = pipeline.encoder  # open already
-        made.rank([query])
+        made.rank([query], FUSED)
         return sum(counted)
 
     query = some[0]

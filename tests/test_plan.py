@@ -132,6 +132,16 @@ def test_a_stray_query_that_was_trained_on_does_not_cost_its_split() -> None:
     assert found.fit == tuple(i for i in labelled.splits["train"] if i != "train3")
 
 
+def test_rephrasings_of_what_was_trained_on_are_left_out() -> None:
+    """A query whose group holds a trained query is not fitted or reported on, in any split."""
+    labelled = set_of({"train": [*range(50), 3], "test": [3, *range(90, 99)]})
+    hashes = frozenset({query_hash(labelled.queries["train3"].text)})
+    found = plan(labelled, trained_on=hashes, max_queries=None, seed=0)
+    groups = {labelled.group(i) for i in (*found.fit, *found.report)}
+    assert labelled.group("train3") not in groups
+    assert len(groups) == 49 + 9
+
+
 def test_a_question_asked_in_the_same_words_is_not_fitted_on() -> None:
     """Without groups the words mark a question: case and spacing aside, it is on one side only."""
     labelled = set_of({"train": [*range(40)], "test": [*range(40, 50)]})

@@ -48,13 +48,19 @@ class Held:
 
 
 def hold_out(
-    labelled: LabelledSet, split: str, count: int, *, seed: int, seen: frozenset[str] = frozenset()
+    labelled: LabelledSet,
+    split: str,
+    count: int,
+    *,
+    seed: int,
+    seen: frozenset[str] = frozenset(),
+    limit: int | None = None,
 ) -> tuple[list[str], list[str]]:
-    """(query ids to train on, about `count` to validate on), group by group, in drawn order.
+    """(ids of queries to train on, at most `limit`; ids of about `count` to validate on).
 
-    So the first of those to train on leave whole groups of the set unseen, to calibrate on.
-    At most a fifth of the queries are held out, and no group of which the base has `seen` a query
-    (its `query_hash`): on those it would look better than it is.
+    Both are whole groups, in drawn order: what a limit leaves over can still be calibrated on. At
+    most a fifth of the queries are held out, and no group of which the base has `seen` a query (its
+    `query_hash`): on those it would look better than it is.
     """
     draw = random.Random(f"{seed}:{labelled.name}")
     groups: dict[str, list[str]] = {}
@@ -66,9 +72,12 @@ def hold_out(
     held: list[str] = []
     kept: list[str] = []
     for name in names:
-        fits = len(held) + len(groups[name]) <= room
-        known = any(query_hash(labelled.queries[i].text) in seen for i in groups[name])
-        (held if fits and not known else kept).extend(groups[name])
+        group = groups[name]
+        known = any(query_hash(labelled.queries[i].text) in seen for i in group)
+        if not known and len(held) + len(group) <= room:
+            held += group
+        elif limit is None or len(kept) + len(group) <= limit:
+            kept += group
     return kept, held
 
 

@@ -5,6 +5,7 @@ Importing this file imports torch. It knows nothing of labelled sets or of how l
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from rerank.reranking.losses import ListsLoss
 from rerank.reranking.mining import Example, Held
 from rerank.types import InputError
 
+logger = logging.getLogger(__name__)
+
+LEAST_LISTS = 50  # to choose the best step by; fewer tell steps apart by chance alone
 NDCG = "validation_ndcg@10"  # as the evaluator names it
 FIRST_STAGE = "validation_base_ndcg@10"
 
@@ -51,11 +55,12 @@ def train(
 ) -> tuple[CrossEncoder, Training]:
     """Train on `examples`; the model as it was at the step that is best on `held`.
 
-    Without `held` it is that of the last step. Interrupted, the same call goes on from the last
-    of its `checkpoints`.
+    With fewer than `LEAST_LISTS` of `held` it is that of the last step. Interrupted, the same call
+    goes on from the last of its `checkpoints`.
 
     Raises:
-        InputError: there is no example, or the base has fewer layers than should be frozen.
+        InputError: there is no example, or the base lacks the layers that should be frozen or
+            updated.
     """
     if not examples:
         raise InputError("no training example; expected at least one query with passages")
@@ -69,13 +74,16 @@ def train(
     )
     _freeze(model.model, config.frozen_layers)
     updates = _low_rank(model.model, config.lora) if config.lora else None
+    chooses = len(held) >= LEAST_LISTS
+    if held and not chooses:
+        logger.warning("the last step is kept: %d validation lists cannot choose one", len(held))
     trainer = _Trainer(
         model=model,
-        args=_arguments(checkpoints, config, validates=bool(held)),
+        args=_arguments(checkpoints, config, validates=bool(held), chooses=chooses),
         train_dataset=_dataset(examples, config.seed),
         loss=ListsLoss(model, loss=config.loss, share=config.distil),
         evaluator=_evaluator(held, config) if held else None,
-        callbacks=[_Progress(), *([EarlyStoppingCallback(config.patience)] if held else [])],
+        callbacks=[_Progress(), *([EarlyStoppingCallback(config.patience)] if chooses else [])],
     )
     trainer.remove_callback(PrinterCallback)
     last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
@@ -88,13 +96,13 @@ def train(
     return model, Training(
         loss={row["step"]: row["loss"] for row in history if "loss" in row},
         ndcg10={row["step"]: row[f"eval_{NDCG}"] for row in history if f"eval_{NDCG}" in row},
-        best_step=int(best.rsplit("-", 1)[-1]) if held and best else state.global_step,
+        best_step=int(best.rsplit("-", 1)[-1]) if chooses and best else state.global_step,
         first_stage_ndcg10=first[0] if first else None,
     )
 
 
 def _arguments(
-    folder: Path, config: FinetuneConfig, *, validates: bool
+    folder: Path, config: FinetuneConfig, *, validates: bool, chooses: bool
 ) -> CrossEncoderTrainingArguments:
     on_gpu = torch.cuda.is_available()
     return CrossEncoderTrainingArguments(
@@ -110,7 +118,7 @@ def _arguments(
         save_total_limit=1,
         eval_strategy="steps" if validates else "no",
         eval_steps=config.check_every,
-        load_best_model_at_end=validates,
+        load_best_model_at_end=chooses,
         metric_for_best_model=NDCG if validates else None,
         greater_is_better=True if validates else None,
         seed=config.seed,
@@ -153,11 +161,14 @@ def _evaluator(held: Sequence[Held], config: FinetuneConfig) -> CrossEncoderRera
     )
 
 
-class _Trainer(CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transformers' has no types
-    """Takes up a checkpoint as it was written, low-rank updates and all."""
+class _Trainer(CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transformers has no types
+    """Takes up a checkpoint as it was written, low-rank updates and all, or fails."""
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
         load_model(self.model.model, Path(checkpoint_path) / "model.safetensors")
+
+    def _load_best_model(self) -> None:  # the library's own logs a failure and goes on without
+        self._load_from_checkpoint(self.state.best_model_checkpoint)
 
 
 class _Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no types
@@ -225,9 +236,11 @@ def _low_rank(model: Any, rank: int) -> LoraModel:
     """Train the head, and updates of `rank` to the linear maps of the layers that are not frozen.
 
     LoRA, Hu et al. 2022.
+
+    Raises:
+        InputError: every layer is frozen, or none has a linear map.
     """
-    layers, below = _stack(model), model.base_model.embeddings
-    in_layers = {id(module) for module in layers.modules()}
+    in_layers = {id(module) for module in _stack(model).modules()}
     linear = [
         name
         for name, module in model.named_modules()
@@ -235,15 +248,23 @@ def _low_rank(model: Any, rank: int) -> LoraModel:
         and module.weight.requires_grad
         and id(module) in in_layers
     ]
-    body = {id(p) for part in (layers, below) for p in part.parameters()}
+    if not linear:
+        raise InputError("low-rank updates need a layer that is not frozen and has a linear map")
     updates = LoraModel(model, LoraConfig(r=rank, lora_alpha=rank, target_modules=linear), "lora")
-    for parameter in model.parameters():
-        if id(parameter) not in body:
+    body = f"{model.base_model_prefix}."
+    for name, parameter in model.named_parameters():
+        if not name.startswith(body) or name.startswith(f"{body}pooler."):
             parameter.requires_grad_(True)
     return updates
 
 
 def _stack(model: Any) -> torch.nn.ModuleList:
-    """The model's layers, lowest first."""
+    """The model's layers, lowest first.
+
+    Raises:
+        InputError: it has no list of layers.
+    """
     lists = [m for m in model.base_model.modules() if isinstance(m, torch.nn.ModuleList)]
+    if not lists:
+        raise InputError(f"{type(model).__name__} has no list of layers to freeze or to update")
     return max(lists, key=len)

@@ -1,12 +1,12 @@
 """BM25 and dense over one corpus: built once, saved, opened again; gives a query's candidates.
 
-Text, vectors and postings stay on disk and are read from there, so an open index holds little more
-in memory than the passages that the latest queries brought back.
+Text, vectors and postings stay on disk and are read from there: an open index holds the vocabulary
+and the passages that the latest queries brought back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,9 @@ class Index:
         BM25 finds only passages that share a word with the query (score above 0).
         """
         lexical = self.bm25.scores(words(query.text, language=self.language))
-        by_bm25 = top(lexical, pool)
-        found = [by_bm25[lexical[by_bm25] > 0], top(self.vectors @ vector, pool)]
+        matching = np.flatnonzero(lexical > 0)
+        by_bm25 = matching[top(lexical[matching], pool)]
+        found = [by_bm25, top(self.vectors @ vector, pool)]
         every, scores = reciprocal_rank_fusion(found, k=rrf_k)
         best = top(scores, count)
         rows = every[best]
@@ -87,7 +88,8 @@ def build_index(
 ) -> Index:
     """Build an index of `corpus` in `folder`, atomically, with a progress bar; and open it.
 
-    The corpus is gone through once, and never held in memory.
+    The corpus is gone through once and its text never held in memory; its postings are, at about 40
+    bytes each, until they are written.
 
     Raises:
         InputError: the corpus is empty.
@@ -98,7 +100,7 @@ def build_index(
         if not write_corpus(corpus, part):
             raise InputError("the corpus holds no passage; an index needs at least one")
         written = Corpus(part)
-        BM25.build(words(p.full_text, language=language) for p in written).save(part)
+        BM25.build(_words(written, language)).save(part)
         _write_vectors(written, encoder, part / "vectors.npy")
         return {
             "layout": LAYOUT,
@@ -113,6 +115,13 @@ def build_index(
 
     write_folder(folder, fill, overwrite=overwrite, kind=INDEX_KIND)
     return Index(folder)
+
+
+def _words(corpus: Corpus, language: str) -> Iterator[list[str]]:
+    with progress(len(corpus), "counting words", unit="text") as bar:
+        for passage in corpus:
+            yield words(passage.full_text, language=language)
+            bar.update()
 
 
 def _write_vectors(corpus: Corpus, encoder: Encoder, path: Path) -> None:

@@ -3,8 +3,10 @@
     python tests/bench/ranking.py datasets/pydata SET ... [--max-queries 600] [--reranker NAME]
 
 Each set is planned as `rerank calibrate` does it, so what is measured was neither fitted nor
-trained on. Differences are paired by query, with intervals from a bootstrap by query group. The
-last columns ask how well each stage's own best score tells whether its top passage is right.
+trained on; the order by logit is of the `rerank_depth` likeliest passages, that by relevance of
+those of them that the model reads. Differences are paired by query, with intervals from a
+bootstrap by query group. The last columns ask how well each stage's own best score tells whether
+its top passage is right.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from pathlib import Path
 import numpy as np
 from ratios import table
 
+from calibration.maps import sigmoid
 from calibration.metrics import auroc
-from rerank.calibrate import rank
+from rerank.calibrate import rank_planned
 from rerank.config import Config
 from rerank.fitting import fit_relevance
 from rerank.labelled_set import LabelledSet, read_labelled_set
@@ -46,19 +49,21 @@ def measure(labelled: LabelledSet, config: Config, work: Path, bound: int) -> di
     seen = trained_on(resolve(config.reranker))
     planned = plan(labelled, trained_on=seen, max_queries=bound, seed=config.seed)
     pipeline = open_pipeline(labelled, config, work)
-    to_fit, to_report, _ = rank(pipeline, labelled, planned)
+    to_fit, to_report, reading = rank_planned(pipeline, labelled, planned)
     relevance = fit_relevance(to_fit, labelled)
     by = {n: [order(r, relevance, rank_by=n) for r in to_report] for n in ("fused", "logit")}
+    less = [pipeline.forget(r, reading.floor) for r in to_report]
     orders: dict[str, list[tuple[str, ...]]] = {
         "BM25": [bm25_order(pipeline, r) for r in to_report],
         **{name: [r.doc_ids for r in ranked] for name, ranked in by.items()},
-        "relevance": [order(r, relevance).doc_ids for r in to_report],
+        "relevance": [order(r, relevance).doc_ids for r in less],
     }
     qrels = [labelled.qrels.get(r.query.query_id, {}) for r in to_report]
     quality = {name: order_quality(runs, qrels) for name, runs in orders.items()}
     groups = [labelled.group(r.query.query_id) for r in to_report]
     answered = [g for g, q in zip(groups, qrels, strict=True) if q]
-    row = {"queries": f"{len(to_report)}"}
+    read = np.mean([r.read.sum() for r in less])
+    row = {"queries": f"{len(to_report)}", "passages read": f"{read:.1f}"}
     for name, found in quality.items():
         values = [getattr(found, key).mean() for key in MEASURES]
         row[f"{name}: {' / '.join(MEASURES.values())}"] = " / ".join(f"{v:.3f}" for v in values)
@@ -66,10 +71,10 @@ def measure(labelled: LabelledSet, config: Config, work: Path, bound: int) -> di
         for worse in ("fused", "BM25"):
             gain = paired_bootstrap(quality[better].ndcg10, quality[worse].ndcg10, answered)
             row[f"nDCG@10, {better} less {worse}"] = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*gain)
-    best = [max(r.logits[r.read], default=0.0) for r in by["logit"]]
-    row["AUROC, top logit"] = f"{auroc(quality['logit'].hit1, np.array(best)):.3f}"
-    nearest = [r.candidates.dense.max(initial=-1.0) for r in by["fused"]]
-    row["AUROC, best cosine"] = f"{auroc(quality['fused'].hit1, np.array(nearest)):.3f}"
+    best = np.array([max(r.logits[r.read], default=0.0) for r in by["logit"]])
+    row["AUROC, top logit"] = f"{auroc(quality['logit'].hit1, sigmoid(best)):.3f}"
+    nearest = np.array([r.candidates.dense.max(initial=0.0) for r in by["fused"]])
+    row["AUROC, best cosine"] = f"{auroc(quality['fused'].hit1, np.minimum(nearest, 1)):.3f}"
     return row
 
 

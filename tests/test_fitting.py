@@ -1,0 +1,262 @@
+"""Fitting and measuring on real rankings: oracles, cross-fitting, odd labels, empty rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+from calibration.maps import IsotonicMap
+from calibration.selection import grouped_folds
+from rerank import fitting
+from rerank.config import Config
+from rerank.features import feature_matrix
+from rerank.fitting import (
+    FLOORS,
+    Evaluation,
+    Fitted,
+    choose_floor,
+    evaluate,
+    fit,
+    fit_relevance,
+    hits,
+)
+from rerank.heuristics import HEURISTICS
+from rerank.labelled_set import LabelledSet
+from rerank.pipeline import Reading, order
+from rerank.types import Floats, Ranking
+
+
+def confidences(fitted: Fitted, rankings: Sequence[Ranking]) -> tuple[Floats, Floats]:
+    ordered = [order(r, fitted.calibrators.relevance) for r in rankings]
+    return fitted.calibrators.probabilities(feature_matrix(ordered))
+
+
+def test_the_floor_is_the_highest_that_keeps_the_order_as_good(
+    to_fit: list[Ranking], small: LabelledSet, config: Config
+) -> None:
+    """Free of cost, it is the highest tried; where any above one costs the evidence, that."""
+
+    def costs_above(most: float, ranking: Ranking, floor: float) -> Ranking:
+        return replace(ranking, evidence=0 * ranking.evidence) if floor > most else ranking
+
+    for most in (max(FLOORS), FLOORS[3], 0.0):
+        assert choose_floor(to_fit, small, config, partial(costs_above, most)) == most
+    unlabelled = replace(small, qrels={})
+    assert choose_floor(to_fit, unlabelled, config, lambda r, _: r) == 0.0
+
+
+def test_relevance_is_scikit_learns_logistic_regression(
+    to_fit: list[Ranking], small: LabelledSet
+) -> None:
+    """The passage map is LogisticRegression on standardised evidence of every candidate."""
+    X = np.concatenate([r.evidence for r in to_fit])
+    y = [d in small.relevant(r.query.query_id) for r in to_fit for d in r.doc_ids]
+    scaler = StandardScaler().fit(X)
+    oracle = LogisticRegression(C=1.0, tol=1e-6, max_iter=1000).fit(scaler.transform(X), y)
+    expected = oracle.predict_proba(scaler.transform(X))[:, 1]
+    np.testing.assert_allclose(fit_relevance(to_fit, small).predict(X), expected, atol=1e-9)
+
+
+def test_hits_by_hand(small: LabelledSet, by_hand: Callable[..., Ranking]) -> None:
+    """A query is right at k when one of its first k passages is judged right."""
+    made = by_hand(texts=["a", "b", "c"])  # ids d0, d1, d2
+    labelled = replace(small, qrels={"q": {"d1": 1.0, "elsewhere": 1.0}})
+    assert [int(hits([made], labelled, k=k)[0]) for k in (1, 2, 3)] == [0, 1, 1]
+    assert hits([made], replace(small, qrels={}), k=3).tolist() == [0]
+    assert hits([by_hand()], labelled, k=3).tolist() == [0]
+
+
+class Captured(Exception):  # noqa: N818 - not an error
+    """Ends a fit as soon as its rankings are ordered."""
+
+
+def ordered_for_features(
+    monkeypatch: pytest.MonkeyPatch,
+    rankings: Sequence[Ranking],
+    labelled: LabelledSet,
+    reading: Reading,
+    config: Config,
+) -> list[Ranking]:
+    """The ordered rankings from which `fit` would compute its features."""
+    seen: list[Ranking] = []
+
+    def recording(ordered: Sequence[Ranking]) -> Floats:
+        seen.extend(ordered)
+        raise Captured
+
+    monkeypatch.setattr(fitting, "feature_matrix", recording)
+    with pytest.raises(Captured):
+        fit(rankings, labelled, reading, config)
+    return seen
+
+
+def test_features_come_from_a_map_that_never_saw_the_group(
+    monkeypatch: pytest.MonkeyPatch,
+    to_fit: list[Ranking],
+    small: LabelledSet,
+    reading: Reading,
+    config: Config,
+) -> None:
+    """Other labels for a group leave that group's own features as they were, and move others'."""
+    by_id = {r.query.query_id: r for r in to_fit}
+    victim = next(i for i in by_id if small.relevant(i) & set(by_id[i].doc_ids))
+    group = small.group(victim)
+    wrong = {
+        i: {by_id[i].doc_ids[-1]: 1.0} if small.group(i) == group else dict(small.qrels.get(i, {}))
+        for i in by_id
+    }
+    changed = replace(small, qrels={i: right for i, right in wrong.items() if right})
+    before = ordered_for_features(monkeypatch, to_fit, small, reading, config)
+    after = ordered_for_features(monkeypatch, to_fit, changed, reading, config)
+    moved = {
+        a.query.query_id
+        for a, b in zip(before, after, strict=True)
+        if not np.array_equal(a.relevance, b.relevance)
+    }
+    folds = grouped_folds([small.group(i) for i in by_id], config.folds, random_state=config.seed)
+    fold_of = dict(zip(by_id, folds.tolist(), strict=True))
+    assert moved == {i for i in by_id if fold_of[i] != fold_of[victim]}
+
+
+def test_the_same_seed_gives_the_same_numbers(
+    fitted: Fitted, to_fit: list[Ranking], small: LabelledSet, reading: Reading, config: Config
+) -> None:
+    """Fitting twice gives the same maps to the last bit."""
+    again = fit(to_fit, small, reading, config)
+    assert again.calibrators == fitted.calibrators
+    assert again.ways == fitted.ways
+    assert again.taken == fitted.taken
+
+
+def test_the_order_of_queries_does_not_matter(
+    fitted: Fitted,
+    to_fit: list[Ranking],
+    to_report: list[Ranking],
+    small: LabelledSet,
+    reading: Reading,
+    config: Config,
+) -> None:
+    """Fitted on the same rankings in another order, confidences agree to solver precision."""
+    other = fit(to_fit[::-1], small, reading, config)
+    for ours, theirs in zip(
+        confidences(fitted, to_report), confidences(other, to_report), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-3)
+
+
+def test_sufficiency_is_never_below_confidence(
+    fitted: Fitted, to_fit: list[Ranking], to_report: list[Ranking]
+) -> None:
+    """P(right among the first k) >= P(the first is right), and both are probabilities."""
+    for rankings in (to_fit, to_report):
+        confidence, sufficiency = confidences(fitted, rankings)
+        assert (sufficiency >= confidence).all()
+        assert (confidence >= 0).all()
+        assert (sufficiency <= 1).all()
+
+
+def test_mean_confidence_is_the_share_of_right_ones(
+    fitted: Fitted, to_fit: list[Ranking], small: LabelledSet
+) -> None:
+    """On the fitted queries the mean confidence is the share of right top passages, roughly."""
+    ordered = [order(r, fitted.calibrators.relevance) for r in to_fit]
+    confidence, _ = confidences(fitted, to_fit)
+    assert confidence.mean() == pytest.approx(hits(ordered, small).mean(), abs=0.1)
+
+
+@pytest.mark.parametrize("every_query", ["right", "wrong"])
+def test_labels_of_one_class_still_fit(
+    to_fit: list[Ranking],
+    small: LabelledSet,
+    reading: Reading,
+    config: Config,
+    every_query: str,
+) -> None:
+    """Where every query is right, or none, confidences are finite and on the right side."""
+    right = {
+        r.query.query_id: dict.fromkeys(r.doc_ids, 1.0) for r in to_fit if every_query == "right"
+    }
+    found = fit(to_fit, replace(small, qrels=right), reading, config)
+    for values in confidences(found, to_fit):
+        assert ((values > 0.5) if right else (values < 0.5)).all()
+
+
+@pytest.fixture(scope="module")
+def empty(by_hand: Callable[..., Ranking]) -> Ranking:
+    """A query that brought back nothing."""
+    return by_hand()
+
+
+@pytest.fixture(scope="module")
+def asked(small: LabelledSet, empty: Ranking) -> LabelledSet:
+    """The small set with the query of the empty ranking."""
+    return replace(small, queries={**small.queries, empty.query.query_id: empty.query})
+
+
+@pytest.fixture(scope="module")
+def evaluation(
+    fitted: Fitted, to_report: list[Ranking], empty: Ranking, asked: LabelledSet, config: Config
+) -> Evaluation:
+    """The reported queries, and one that brought back nothing, measured every way."""
+    every = [*to_report, empty]
+    return evaluate(every, every, asked, fitted.calibrators, fitted.ways, config)
+
+
+def test_a_query_without_passages_is_fitted_on(
+    to_fit: list[Ranking],
+    to_report: list[Ranking],
+    empty: Ranking,
+    asked: LabelledSet,
+    reading: Reading,
+    config: Config,
+) -> None:
+    """A ranking with nothing in it does not break fitting; its confidence is a probability."""
+    found = fit([*to_fit, empty], asked, reading, config)
+    for values in confidences(found, [*to_report, empty]):
+        assert ((values >= 0) & (values <= 1)).all()
+
+
+def test_a_query_without_passages_has_no_confidence(evaluation: Evaluation) -> None:
+    """Every way gives 0 where nothing was found, and it counts as wrong."""
+    assert {name: values[-1] for name, values in evaluation.confidences.items()} == dict.fromkeys(
+        evaluation.confidences, 0.0
+    )
+    assert evaluation.right[-1] == 0
+
+
+def test_the_named_calibrator_is_taken(
+    fitted: Fitted, to_fit: list[Ranking], small: LabelledSet, reading: Reading, config: Config
+) -> None:
+    """`calibrator` overrules the choice; `auto` takes no isotonic map below a thousand queries."""
+    assert fitted.taken == "logistic"
+    assert "isotonic not considered" in fitted.choice.reason
+    named = fit(to_fit, small, reading, replace(config, calibrator="isotonic"))
+    assert named.taken == "isotonic"
+    assert isinstance(named.calibrators.confidence.then, IsotonicMap)
+
+
+def test_evaluation_measures_every_way_on_the_same_queries(
+    evaluation: Evaluation, fitted: Fitted, to_report: list[Ranking], small: LabelledSet
+) -> None:
+    """The table has a row for each formula, the sigmoid, and both of ours; all on n queries."""
+    assert set(evaluation.confidences) == {*HEURISTICS, "ours, logistic", "ours, isotonic"}
+    assert {row.n for _, row in evaluation.table.rows} == {len(to_report) + 1}
+    assert set(evaluation.orders) == {"fused", "logit", "relevance"}
+    ordered = [order(r, fitted.calibrators.relevance) for r in to_report]
+    assert evaluation.right[:-1].tolist() == hits(ordered, small).tolist()
+
+
+def test_unanswerable_queries_are_measured_and_never_right(
+    evaluation: Evaluation, to_report: list[Ranking], small: LabelledSet
+) -> None:
+    """They stand in the measurement, and no top passage of theirs is right."""
+    none = np.array([not small.relevant(r.query.query_id) for r in to_report])
+    assert none.sum() >= 5
+    assert not evaluation.right[:-1][none].any()
+    assert evaluation.right.any()
