@@ -180,6 +180,12 @@ def report_text(
         if planned.seen_by_reranker
         else ""
     )
+    if planned.beside_training:
+        left_out += (
+            "Warning: no other split was there to fit on. The cross-encoder knows what these "
+            "queries\nask about better than it will know new passages: expect to be promised too "
+            "much.\nKeep a split apart from its training, or take another --reranker.\n"
+        )
     if planned.asked_twice:
         left_out += f"Left out: {planned.asked_twice} queries that the measured ones ask again.\n"
     why = fitted.choice.reason if fitted.choice.name == fitted.taken else "As asked for."

@@ -27,8 +27,9 @@ class Plan:
     report_split: str
     seen_by_reranker: int  # left out: the cross-encoder was trained on their group or their split
     asked_twice: int  # left out of fitting: a reported query is the same question
+    beside_training: bool  # fitted on what is left of splits that the cross-encoder was trained on
 
-    def counts(self) -> dict[str, int | str]:
+    def counts(self) -> dict[str, int | str | bool]:
         """The plan in numbers."""
         return {
             "fit": len(self.fit),
@@ -36,6 +37,7 @@ class Plan:
             "report_split": self.report_split,
             "left_out_seen_by_reranker": self.seen_by_reranker,
             "left_out_asked_twice": self.asked_twice,
+            "fitted_beside_training": self.beside_training,
         }
 
 
@@ -47,8 +49,9 @@ def plan(
     Reported on: `test`, else `dev`, else a held-out part of the groups. Fitted on: the other
     splits, less the questions that a reported query asks too. A split that the cross-encoder was
     trained on is left out whole, since its other queries ask about the same passages; where
-    nothing else is left to fit on, only the queries themselves are. `max_queries` bounds each of
-    the two, drawn by group.
+    nothing else is left to fit on, only the groups of those queries are, and the plan says so: a
+    cross-encoder reads what is like its training better than it reads new passages, so that a
+    confidence fitted there promises too much. `max_queries` bounds each of the two, drawn by group.
 
     Raises:
         InputError: too few queries, or groups of them, are left to fit or to report on.
@@ -60,7 +63,8 @@ def plan(
     others = [split for split in fresh if split != named]
     least = {split: (1 - TRAINED_SHARE) * len(labelled.splits[split]) for split in others}
     clean = [split for split in others if len(fresh[split]) >= least[split]]
-    if sum(len(fresh[split]) for split in clean) < LEAST_QUERIES:
+    beside_training = sum(len(fresh[split]) for split in clean) < LEAST_QUERIES
+    if beside_training:
         clean = others
     rest = [i for split in clean for i in fresh[split]]
     if named:
@@ -86,7 +90,8 @@ def plan(
         )
     if len({labelled.group(i) for i in fit}) < 2:
         raise InputError(f"{labelled.name}: all queries to fit on are one group; expected several")
-    return Plan(tuple(fit), tuple(report), named or "held out", seen, asked_twice)
+    beside_training = beside_training and seen > 0
+    return Plan(tuple(fit), tuple(report), named or "held out", seen, asked_twice, beside_training)
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:

@@ -132,6 +132,18 @@ def test_a_stray_query_that_was_trained_on_does_not_cost_its_split() -> None:
     assert found.fit == tuple(i for i in labelled.splits["train"] if i != "train3")
 
 
+def test_fitting_beside_the_training_is_told() -> None:
+    """Where nothing but the rest of a trained split is left to fit on, the plan says so."""
+    labelled = set_of({"train": [*range(80)], "test": [*range(90, 99)]})
+    hashes = frozenset(query_hash(labelled.queries[f"train{i}"].text) for i in range(30))
+    found = plan(labelled, trained_on=hashes, max_queries=None, seed=0)
+    assert found.beside_training
+    assert len(found.fit) == 50
+    assert not plan(labelled, trained_on=NONE, max_queries=None, seed=0).beside_training
+    stray = frozenset({query_hash(labelled.queries["train3"].text)})
+    assert not plan(labelled, trained_on=stray, max_queries=None, seed=0).beside_training
+
+
 def test_rephrasings_of_what_was_trained_on_are_left_out() -> None:
     """A query whose group holds a trained query is not fitted or reported on, in any split."""
     labelled = set_of({"train": [*range(50), 3], "test": [3, *range(90, 99)]})
