@@ -19,18 +19,11 @@ from rerank.assessor import MODEL_KIND, bound_to, fingerprints
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
-from rerank.fitting import (
-    Evaluation,
-    Fitted,
-    choose_floor,
-    cross_ordered,
-    evaluate,
-    fit,
-    fit_relevance,
-)
+from rerank.fitting import Fitted, choose_floor, cross_ordered, fit, fit_relevance
 from rerank.labelled_set import LabelledSet
+from rerank.measuring import Evaluation, evaluate
 from rerank.models import resolve, trained_on
-from rerank.pipeline import Pipeline, Reading
+from rerank.pipeline import Pipeline, Reading, forget
 from rerank.plan import Plan, plan
 from rerank.progress import progress
 from rerank.retrieval.index import LAYOUT
@@ -90,11 +83,10 @@ def calibrate(
     )
     pipeline = open_pipeline(labelled, config, work)
     to_fit, whole, reading = rank_planned(pipeline, labelled, planned)
-    to_report = [pipeline.forget(r, reading.floor) for r in whole]
     with progress(4, "fitting, measuring, saving", unit="step") as bar:
         fitted = fit(to_fit, labelled, reading, config)
         bar.update()
-        evaluation = evaluate(to_report, whole, labelled, fitted.calibrators, fitted.ways, config)
+        evaluation = evaluate(whole, labelled, fitted.calibrators, fitted.ways, config)
         bar.update()
         report = report_text(labelled, planned, fitted, evaluation)
         figures = _figures(labelled, planned, fitted, evaluation, config)
@@ -138,13 +130,13 @@ def rank_planned(
     prior = fit_relevance(to_fit, labelled)
     likely = cross_ordered(to_fit, labelled, config, rank_by="relevance")
     to_fit = pipeline.read(likely, label="reranking queries to fit on")
-    reading = Reading(prior, choose_floor(to_fit, labelled, config, pipeline.forget))
+    reading = Reading(prior, choose_floor(to_fit, labelled, config))
     to_report = pipeline.rank(
         [labelled.queries[i] for i in planned.report],
         replace(reading, floor=0.0),
         label="reranking queries to report on",
     )
-    return [pipeline.forget(r, reading.floor) for r in to_fit], to_report, reading
+    return [forget(r, reading.floor) for r in to_fit], to_report, reading
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -108,7 +108,7 @@ def _prepare() -> None:
 def _dataset_build(o: argparse.Namespace) -> None:
     from rerank.pydata import build
 
-    made = build(o.name, o.out)
+    made = build(o.name, o.out, **({"libraries": o.libraries} if o.libraries else {}))
     print(f"{o.out}: {made['counts']['passages']} passages, {made['counts']['queries']} queries")
     print(_MATCH[made["matches"]])
 
@@ -309,8 +309,9 @@ def _parser() -> argparse.ArgumentParser:
         "build a bundled labelled set from the installed libraries' documentation",
         "dataset build pydata --out datasets/pydata",
     )
-    p.add_argument("name", help="pydata or pydata_questions")
+    p.add_argument("name", help="pydata, pydata_questions, or documentation: a set to train on")
     p.add_argument("--out", type=Path, required=True, help="folder to write into")
+    p.add_argument("--libraries", nargs="+", help="installed numpydoc libraries, for documentation")
     p = command(
         kinds,
         "check",

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerank.assessor import CalibratedReranker
-from rerank.fitting import Evaluation, evaluate
 from rerank.labelled_set import LabelledSet
+from rerank.measuring import Evaluation, evaluate
 from rerank.models import trained_on
 from rerank.plan import unseen
 from rerank.types import InputError
@@ -48,6 +48,5 @@ def evaluate_model(
     whole = pipeline.rank(
         [labelled.queries[i] for i in ids], replace(reading, floor=0.0), label="reranking queries"
     )
-    rankings = [pipeline.forget(r, reading.floor) for r in whole]
     way = {"calibrated": calibrators.confidence}
-    return evaluate(rankings, whole, labelled, calibrators, way, config), tuple(notes)
+    return evaluate(whole, labelled, calibrators, way, config), tuple(notes)

@@ -158,8 +158,8 @@ def logit_consensus(r: Ranking) -> float:
 
 @feature
 def passages_read(r: Ranking) -> float:
-    """Passages likely enough to be read: log(how many the cross-encoder read)."""
-    return float(np.log(max(1, r.read.sum())))
+    """Passages likely enough to be read: how many the cross-encoder read."""
+    return float(r.read.sum())
 
 
 @feature
@@ -286,7 +286,7 @@ def top_idf_coverage(r: Ranking) -> float:
 
 @feature
 def query_length(r: Ranking) -> float:
-    """Length of the query: log(number of words)."""
+    """Log of the length of the query: log(number of words)."""
     return float(np.log(_length(r.query.text)))
 
 

@@ -90,16 +90,6 @@ class Pipeline:
         """
         return _in_chunks(rankings, lambda part: self._read_chunk(part, floor), label)
 
-    def forget(self, ranking: Ranking, floor: float) -> Ranking:
-        """What `read` with this floor would have given, of a ranking that it read with a lower."""
-        depth = min(self._depth(ranking, floor), int(ranking.read.sum()))
-        return _with(ranking, ranking.logits[:depth], ranking.truncated[:depth])
-
-    def _depth(self, ranking: Ranking, floor: float) -> int:
-        first = ranking.relevance[: self.config.rerank_depth]
-        likely = int((first >= floor * first.max(initial=0.0)).sum())
-        return min(max(likely, LEAST_READ), len(first))
-
     def _find_chunk(self, queries: Sequence[Query]) -> list[Ranking]:
         vectors = self.encoder.encode([q.text for q in queries])
         return [self._find(q, v) for q, v in zip(queries, vectors, strict=True)]
@@ -121,7 +111,8 @@ class Pipeline:
         )
 
     def _read_chunk(self, rankings: Sequence[Ranking], floor: float) -> list[Ranking]:
-        first = [r.passages[: self._depth(r, floor)] for r in rankings]
+        depth = self.config.rerank_depth
+        first = [r.passages[: _likely(r.relevance[:depth], floor)] for r in rankings]
         pairs = [
             (r.query.text, passage.full_text)
             for r, passages in zip(rankings, first, strict=True)
@@ -131,6 +122,18 @@ class Pipeline:
         ends = np.cumsum([len(passages) for passages in first])[:-1]
         parts = zip(rankings, np.split(logits, ends), np.split(truncated, ends), strict=True)
         return [_with(*part) for part in parts]
+
+
+def forget(ranking: Ranking, floor: float) -> Ranking:
+    """What `Pipeline.read` with this floor would have given, of a ranking read with a lower one."""
+    depth = _likely(ranking.relevance[: ranking.read.sum()], floor)
+    return _with(ranking, ranking.logits[:depth], ranking.truncated[:depth])
+
+
+def _likely(relevance: Floats, floor: float) -> int:
+    """How many of the passages, likeliest first, are to be read."""
+    likely = int((relevance >= floor * relevance.max(initial=0.0)).sum())
+    return min(max(likely, LEAST_READ), len(relevance))
 
 
 def _with(ranking: Ranking, logits: Floats, cut: NDArray[np.bool_]) -> Ranking:

@@ -31,7 +31,7 @@ from rerank.evidence import EVIDENCE
 from rerank.fitting import Fitted, fit
 from rerank.labelled_set import LabelledSet, write_labelled_set
 from rerank.models import resolve, trained_on
-from rerank.pipeline import CHUNK, Pipeline, Reading
+from rerank.pipeline import CHUNK, Pipeline, Reading, forget
 from rerank.plan import Plan, plan
 from rerank.pydata import build_pydata
 from rerank.reranking.cross_encoder import CrossEncoder
@@ -246,8 +246,20 @@ def pipeline(index: Index, work: Path) -> Pipeline:
 def rankings(run: Run, small: LabelledSet, pipeline: Pipeline) -> dict[str, Ranking]:
     """Every query's ranking as the run read it, by query id, in the order of the run."""
     to_fit, whole, reading = rank_planned(pipeline, small, run.plan)
-    to_report = [pipeline.forget(r, reading.floor) for r in whole]
+    to_report = [forget(r, reading.floor) for r in whole]
     return {r.query.query_id: r for r in (*to_fit, *to_report)}
+
+
+@pytest.fixture(scope="session")
+def empty(by_hand: Callable[..., Ranking]) -> Ranking:
+    """A query that brought back nothing."""
+    return by_hand()
+
+
+@pytest.fixture(scope="session")
+def asked(small: LabelledSet, empty: Ranking) -> LabelledSet:
+    """The small set with the query of the empty ranking."""
+    return replace(small, queries={**small.queries, empty.query.query_id: empty.query})
 
 
 @pytest.fixture(scope="session")

@@ -21,9 +21,10 @@ from rerank.assessor import Calibrators
 from rerank.calibrate import calibrate
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
-from rerank.fitting import OURS, Fitted, evaluate
+from rerank.fitting import OURS, Fitted
 from rerank.heuristics import HEURISTICS
 from rerank.labelled_set import LabelledSet
+from rerank.measuring import evaluate
 from rerank.pipeline import Pipeline, Reading, order
 from rerank.plan import LEAST_QUERIES
 from rerank.types import Floats, Ranking
@@ -59,9 +60,10 @@ def test_formulas_are_given_what_the_model_did_not_read(
     learned = Calibrators.from_dict(json.loads((run.folder / "calibrators.json").read_text()))
     way = {"calibrated": learned.confidence}
     whole = pipeline.rank([r.query for r in to_report], replace(learned.reading, floor=0.0))
-    least = [pipeline.forget(r, 1.0) for r in whole]
+    readings = [replace(learned.reading, floor=floor) for floor in (1.0, 0.0)]
     some, all_of_it = (
-        evaluate(given, whole, small, learned, way, config) for given in (least, whole)
+        evaluate(whole, small, replace(learned, reading=reading), way, config)
+        for reading in readings
     )
     assert some.passages_read == 2 < all_of_it.passages_read == config.rerank_depth
     assert some.orders["logit"] == all_of_it.orders["logit"]

@@ -63,7 +63,7 @@ BY_HAND = {  # each worked out from the definition in the docstring, with pencil
     "logit_mean": 2.5,
     "logit_spread": 0.5,
     "logit_consensus": 1.0,  # 2 >= 3 - 1
-    "passages_read": math.log(2),
+    "passages_read": 2.0,
     "reranker_impact": -1.0,  # fused .3 > .2, logits 2 < 3
     "top_cosine": 0.9,
     "cosine_margin": 0.3,
@@ -133,7 +133,7 @@ ALONE = {  # one passage: a missing second counts as the lowest, a correlation o
     "logit_margin_k": 0.0,
     "logit_spread": 0.0,
     "logit_consensus": 1.0,
-    "passages_read": 0.0,
+    "passages_read": 1.0,
     "reranker_impact": 0.0,
     "cosine_margin": 0.0,
     "bm25_margin": 1.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,18 +16,9 @@ from calibration.selection import grouped_folds
 from rerank import fitting
 from rerank.config import Config
 from rerank.features import feature_matrix
-from rerank.fitting import (
-    FLOORS,
-    Evaluation,
-    Fitted,
-    choose_floor,
-    evaluate,
-    fit,
-    fit_relevance,
-    hits,
-)
-from rerank.heuristics import HEURISTICS
+from rerank.fitting import FLOORS, Fitted, choose_floor, fit, fit_relevance
 from rerank.labelled_set import LabelledSet
+from rerank.labels import hits
 from rerank.pipeline import Reading, order
 from rerank.types import Floats, Ranking
 
@@ -38,7 +29,7 @@ def confidences(fitted: Fitted, rankings: Sequence[Ranking]) -> tuple[Floats, Fl
 
 
 def test_the_floor_is_the_highest_that_keeps_the_order_as_good(
-    to_fit: list[Ranking], small: LabelledSet, config: Config
+    to_fit: list[Ranking], small: LabelledSet, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Free of cost, it is the highest tried; where any above one costs the evidence, that."""
 
@@ -46,9 +37,10 @@ def test_the_floor_is_the_highest_that_keeps_the_order_as_good(
         return replace(ranking, evidence=0 * ranking.evidence) if floor > most else ranking
 
     for most in (max(FLOORS), FLOORS[3], 0.0):
-        assert choose_floor(to_fit, small, config, partial(costs_above, most)) == most
-    unlabelled = replace(small, qrels={})
-    assert choose_floor(to_fit, unlabelled, config, lambda r, _: r) == 0.0
+        monkeypatch.setattr(fitting, "forget", partial(costs_above, most))
+        assert choose_floor(to_fit, small, config) == most
+    monkeypatch.setattr(fitting, "forget", lambda ranking, floor: ranking)
+    assert choose_floor(to_fit, replace(small, qrels={}), config) == 0.0
 
 
 def test_relevance_is_scikit_learns_logistic_regression(
@@ -61,15 +53,6 @@ def test_relevance_is_scikit_learns_logistic_regression(
     oracle = LogisticRegression(C=1.0, tol=1e-6, max_iter=1000).fit(scaler.transform(X), y)
     expected = oracle.predict_proba(scaler.transform(X))[:, 1]
     np.testing.assert_allclose(fit_relevance(to_fit, small).predict(X), expected, atol=1e-9)
-
-
-def test_hits_by_hand(small: LabelledSet, by_hand: Callable[..., Ranking]) -> None:
-    """A query is right at k when one of its first k passages is judged right."""
-    made = by_hand(texts=["a", "b", "c"])  # ids d0, d1, d2
-    labelled = replace(small, qrels={"q": {"d1": 1.0, "elsewhere": 1.0}})
-    assert [int(hits([made], labelled, k=k)[0]) for k in (1, 2, 3)] == [0, 1, 1]
-    assert hits([made], replace(small, qrels={}), k=3).tolist() == [0]
-    assert hits([by_hand()], labelled, k=3).tolist() == [0]
 
 
 class Captured(Exception):  # noqa: N818 - not an error
@@ -187,27 +170,6 @@ def test_labels_of_one_class_still_fit(
         assert ((values > 0.5) if right else (values < 0.5)).all()
 
 
-@pytest.fixture(scope="module")
-def empty(by_hand: Callable[..., Ranking]) -> Ranking:
-    """A query that brought back nothing."""
-    return by_hand()
-
-
-@pytest.fixture(scope="module")
-def asked(small: LabelledSet, empty: Ranking) -> LabelledSet:
-    """The small set with the query of the empty ranking."""
-    return replace(small, queries={**small.queries, empty.query.query_id: empty.query})
-
-
-@pytest.fixture(scope="module")
-def evaluation(
-    fitted: Fitted, to_report: list[Ranking], empty: Ranking, asked: LabelledSet, config: Config
-) -> Evaluation:
-    """The reported queries, and one that brought back nothing, measured every way."""
-    every = [*to_report, empty]
-    return evaluate(every, every, asked, fitted.calibrators, fitted.ways, config)
-
-
 def test_a_query_without_passages_is_fitted_on(
     to_fit: list[Ranking],
     to_report: list[Ranking],
@@ -222,14 +184,6 @@ def test_a_query_without_passages_is_fitted_on(
         assert ((values >= 0) & (values <= 1)).all()
 
 
-def test_a_query_without_passages_has_no_confidence(evaluation: Evaluation) -> None:
-    """Every way gives 0 where nothing was found, and it counts as wrong."""
-    assert {name: values[-1] for name, values in evaluation.confidences.items()} == dict.fromkeys(
-        evaluation.confidences, 0.0
-    )
-    assert evaluation.right[-1] == 0
-
-
 def test_the_named_calibrator_is_taken(
     fitted: Fitted, to_fit: list[Ranking], small: LabelledSet, reading: Reading, config: Config
 ) -> None:
@@ -239,24 +193,3 @@ def test_the_named_calibrator_is_taken(
     named = fit(to_fit, small, reading, replace(config, calibrator="isotonic"))
     assert named.taken == "isotonic"
     assert isinstance(named.calibrators.confidence.then, IsotonicMap)
-
-
-def test_evaluation_measures_every_way_on_the_same_queries(
-    evaluation: Evaluation, fitted: Fitted, to_report: list[Ranking], small: LabelledSet
-) -> None:
-    """The table has a row for each formula, the sigmoid, and both of ours; all on n queries."""
-    assert set(evaluation.confidences) == {*HEURISTICS, "ours, logistic", "ours, isotonic"}
-    assert {row.n for _, row in evaluation.table.rows} == {len(to_report) + 1}
-    assert set(evaluation.orders) == {"fused", "logit", "relevance"}
-    ordered = [order(r, fitted.calibrators.relevance) for r in to_report]
-    assert evaluation.right[:-1].tolist() == hits(ordered, small).tolist()
-
-
-def test_unanswerable_queries_are_measured_and_never_right(
-    evaluation: Evaluation, to_report: list[Ranking], small: LabelledSet
-) -> None:
-    """They stand in the measurement, and no top passage of theirs is right."""
-    none = np.array([not small.relevant(r.query.query_id) for r in to_report])
-    assert none.sum() >= 5
-    assert not evaluation.right[:-1][none].any()
-    assert evaluation.right.any()

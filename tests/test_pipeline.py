@@ -14,7 +14,7 @@ from calibration.maps import LogisticMap
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.labelled_set import LabelledSet
-from rerank.pipeline import CHUNK, Pipeline, Reading, order
+from rerank.pipeline import CHUNK, Pipeline, Reading, forget, order
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.retrieval.index import Index
 from rerank.types import Query, Ranking
@@ -117,10 +117,10 @@ def test_what_is_unlikely_is_not_read(pipeline: Pipeline, some: list[Query]) -> 
         for ranking, full in zip(deep.rank(some, Reading(prior, floor)), whole, strict=True):
             likely = (ranking.relevance >= floor * ranking.relevance[0])[:6].sum()
             assert ranking.read.sum() == max(2, likely)
-            assert same(ranking, deep.forget(full, floor))
+            assert same(ranking, forget(full, floor))
     assert {int(r.read.sum()) for r in deep.rank(some, Reading(prior, 1.0))} == {2}
     assert {int(r.read.sum()) for r in deep.rank(some, Reading(prior, 0.97))} - {2, 6}
-    again = deep.forget(deep.forget(whole[0], 1.0), 0.0)
+    again = forget(forget(whole[0], 1.0), 0.0)
     assert again.read.sum() == 2  # what was not read is not remembered either
 
 

@@ -14,8 +14,17 @@ import numpy as np
 import pytest
 
 from rerank import pydata as recipe
+from rerank.docstrings import documented_objects
 from rerank.labelled_set import LabelledSet, read_labelled_set
-from rerank.pydata import LEAST_WORDS, SPLITS, UNANSWERABLE, build, manifest
+from rerank.pydata import (
+    LEAST_WORDS,
+    PYDATA,
+    SPLITS,
+    UNANSWERABLE,
+    build,
+    build_documentation,
+    manifest,
+)
 from rerank.types import InputError
 
 DATASETS = Path(recipe.__file__).parent.parent / "datasets"
@@ -89,34 +98,6 @@ def test_passages_are_the_librarys_own_docstrings(pydata: LabelledSet) -> None:
         ), name
 
 
-def test_see_also_sections_are_parsed_by_hand() -> None:
-    """The forms that numpydoc allows: lists, roles, continued lines, no description."""
-    docstring = """Fill gaps.
-
-    See Also
-    --------
-    drop, cut : Take rows
-        away for good.
-    :func:`numpy.interp` : Values in between.
-    bare
-    method() : With parentheses.
-
-    Notes
-    -----
-    More.
-    """
-    found = recipe._parse("lib.fill", inspect.cleandoc(docstring))
-    assert found.see_also == (
-        ("drop", "Take rows away for good."),
-        ("cut", "Take rows away for good."),
-        ("numpy.interp", "Values in between."),
-        ("method", "With parentheses."),
-    )
-    assert "Take rows" not in found.body
-    assert "Notes" in found.body
-    assert found.summary == "Fill gaps."
-
-
 def test_building_is_quiet(built: tuple[LabelledSet, tuple[str, ...]]) -> None:
     """Deprecated names of the libraries that are looked at do not warn the user."""
     assert built[1] == ()
@@ -157,7 +138,7 @@ def test_questions_in_plain_words(pydata: LabelledSet, tmp_path: Path) -> None:
         copy(home / name, folder / name)
     lines = [
         json.dumps({"_id": p.doc_id, "title": p.title, "text": p.text})
-        for p in map(recipe._passage, recipe._public_objects().values())
+        for p in map(recipe._passage, documented_objects(PYDATA).values())
     ]
     (folder / "corpus.jsonl").write_text("\n".join(lines))
     found = read_labelled_set(folder)
@@ -169,9 +150,35 @@ def test_questions_in_plain_words(pydata: LabelledSet, tmp_path: Path) -> None:
     }
 
 
+def test_any_numpydoc_library_gives_a_set_to_train_on() -> None:
+    """Matplotlib's: summaries that do not stand in what is left of their docstrings; all train."""
+    found = build_documentation(["matplotlib"])
+    assert len(found.corpus) > 300
+    assert len(found.queries) > 300
+    assert found.splits == {"train": tuple(sorted(found.queries))}
+    gone = sum(not found.relevant(i) for i in found.queries) / len(found.queries)
+    assert gone == pytest.approx(UNANSWERABLE, abs=0.05)
+    for query in found.queries.values():
+        for doc_id in found.relevant(query.query_id):
+            assert squashed(query.text) not in squashed(found.corpus[doc_id].text)
+    texts = {q.text for q in found.queries.values()}
+    assert "Close a figure window, and unregister it from pyplot" in texts
+
+
+def test_libraries_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    """One that is not installed, one without docstrings, and any where the set has its own."""
+    with pytest.raises(InputError, match="cannot import 'no_such_library'"):
+        build("documentation", tmp_path, ["no_such_library"])
+    with pytest.raises(InputError, match="colorsys: no docstring there describes another"):
+        build("documentation", tmp_path, ["colorsys"])
+    with pytest.raises(InputError, match="pydata is built from numpy, scipy, pandas, sklearn"):
+        build("pydata", tmp_path, ["matplotlib"])
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
     """The error names the sets that can be built."""
-    with pytest.raises(InputError, match="pydata or pydata_questions"):
+    with pytest.raises(InputError, match="pydata, pydata_questions or documentation"):
         build("nothing", tmp_path)
 
 

@@ -26,7 +26,7 @@ from rerank.config import Config
 from rerank.fitting import fit_relevance
 from rerank.labelled_set import LabelledSet, read_labelled_set
 from rerank.models import resolve, trained_on
-from rerank.pipeline import Pipeline, order
+from rerank.pipeline import Pipeline, forget, order
 from rerank.plan import plan
 from rerank.ranking_metrics import order_quality, paired_bootstrap
 from rerank.retrieval.fusion import top
@@ -52,7 +52,7 @@ def measure(labelled: LabelledSet, config: Config, work: Path, bound: int) -> di
     to_fit, to_report, reading = rank_planned(pipeline, labelled, planned)
     relevance = fit_relevance(to_fit, labelled)
     by = {n: [order(r, relevance, rank_by=n) for r in to_report] for n in ("fused", "logit")}
-    less = [pipeline.forget(r, reading.floor) for r in to_report]
+    less = [forget(r, reading.floor) for r in to_report]
     orders: dict[str, list[tuple[str, ...]]] = {
         "BM25": [bm25_order(pipeline, r) for r in to_report],
         **{name: [r.doc_ids for r in ranked] for name, ranked in by.items()},

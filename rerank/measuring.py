@@ -1,0 +1,172 @@
+"""Labelled rankings and maps in, measurements out: every way of being confident, every order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calibration import metrics
+from calibration.maps import TwoStageMap
+from calibration.reliability import Comparison, comparison
+from rerank.assessor import Calibrators
+from rerank.config import Config
+from rerank.features import feature_matrix
+from rerank.fitting import OURS
+from rerank.heuristics import HEURISTICS, predict
+from rerank.labelled_set import LabelledSet
+from rerank.labels import Labels, grades_of, groups_of, hits, passage_labels
+from rerank.pipeline import forget, order
+from rerank.ranking_metrics import order_quality, paired_bootstrap
+from rerank.types import Floats, Ranking
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Labelled rankings seen every way: confidences compared, and orders compared."""
+
+    table: Comparison
+    confidences: dict[str, Floats]  # name of the way -> (n,)
+    right: Labels  # (n,) 1 where the top passage is right
+    events: dict[str, dict[str, float]]  # sufficiency, relevance -> base rate, Brier, smECE, AUROC
+    orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
+    passages_read: float  # by the cross-encoder, a query
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "confidence": self.table.to_dict(),
+            "events": self.events,
+            "orders": self.orders,
+            "passages_read": self.passages_read,
+        }
+
+    def frame(self) -> pd.DataFrame:
+        """The comparison, one row a way."""
+        import pandas as pd
+
+        return pd.DataFrame([{"way": n, **r.to_dict()} for n, r in self.table.rows])
+
+    def flat(self, way: str) -> dict[str, float]:
+        """Numbers for tracking: of one way of being confident, of other events, of the orders."""
+        found: dict[str, float | None] = {"passages_read": self.passages_read}
+        for key, value in self.table[way].to_dict().items():
+            if isinstance(value, list):
+                found |= {f"{key}_low": value[0], f"{key}_high": value[1]}
+            else:
+                found[key] = value
+        for name, values in (self.events | self.orders).items():
+            found |= {f"{name}_{key}": value for key, value in values.items()}
+        return {key: float(value) for key, value in found.items() if value is not None}
+
+    def events_table(self) -> str:
+        """A text table of the probabilities beside the confidence."""
+        lines = [f"{'event':<36}{'share':>7}{'AUROC':>8}{'Brier':>8}{'smECE':>8}"]
+        for name, v in self.events.items():
+            numbers = (v[key] for key in ("base_rate", "auroc", "brier", "smece"))
+            lines.append(f"{name:<36}" + "".join(f"{x:>8.3f}" for x in numbers).replace(" ", "", 1))
+        return "\n".join(lines)
+
+    def orders_table(self) -> str:
+        """A text table of the orders: each against the fused first stage, with its interval."""
+        lines = [
+            f"{'order':<12}{'hit@1':>8}{'MRR@10':>9}{'nDCG@10':>10}   nDCG@10 less fused [95 %]"
+        ]
+        for name, v in self.orders.items():
+            gain = f"{v['gain']:+.3f} [{v['gain_low']:+.3f}, {v['gain_high']:+.3f}]"
+            lines.append(
+                f"{name:<12}{v['hit1']:>8.3f}{v['mrr10']:>9.3f}{v['ndcg10']:>10.3f}   "
+                + ("" if name == "fused" else gain)
+            )
+        return "\n".join(lines)
+
+
+def evaluate(
+    whole: Sequence[Ranking],
+    labelled: LabelledSet,
+    calibrators: Calibrators,
+    ways: Mapping[str, TwoStageMap],
+    config: Config,
+) -> Evaluation:
+    """Every way of being confident on the same labelled rankings, and every order of them.
+
+    `whole` are read with no floor. What comes from this model is measured on as much of them as it
+    reads; what does not, the formulas and the order by logit, is given all.
+    """
+    read = [forget(r, calibrators.reading.floor) for r in whole]
+    orders = {
+        name: [order(r, calibrators.relevance, rank_by=name) for r in given]
+        for name, given in (("fused", whole), ("logit", whole), ("relevance", read))
+    }
+    ordered = orders["relevance"]
+    if config.rank_by != "relevance":
+        ordered = [order(r, calibrators.relevance, rank_by=config.rank_by) for r in read]
+    alike = [_in_order_of(one, w) for one, w in zip(ordered, whole, strict=True)]
+    features = feature_matrix(ordered)
+    filled = np.array([len(r) > 0 for r in ordered])
+    confidences = {name: predict(rule, alike) for name, rule in HEURISTICS.items()}
+    for name, way in ways.items():
+        confidences[OURS.format(name)] = np.where(filled, way.predict(features), 0.0)
+    right, first_k = hits(ordered, labelled), hits(ordered, labelled, k=config.sufficiency_k)
+    sufficient = np.where(filled, calibrators.probabilities(features)[1], 0.0)
+    table = comparison(
+        confidences,
+        right,
+        groups=groups_of(ordered, labelled).tolist(),
+        threshold=config.thresholds.medium,
+        random_state=config.seed,
+    )
+    events = {
+        f"sufficiency: one of the first {config.sufficiency_k}": _event(first_k, sufficient),
+        "relevance: each passage": _event(
+            np.concatenate([passage_labels(r, labelled) for r in ordered]),
+            np.concatenate([r.relevance for r in ordered]),
+        ),
+    }
+    passages_read = float(np.mean([r.read.sum() for r in read])) if read else 0.0
+    return Evaluation(table, confidences, right, events, _orders(orders, labelled), passages_read)
+
+
+def _in_order_of(ordered: Ranking, other: Ranking) -> Ranking:
+    """`other`, which holds the same passages, in the order of `ordered`."""
+    place = {row: i for i, row in enumerate(other.candidates.rows.tolist())}
+    return other.reorder(np.array([place[row] for row in ordered.candidates.rows], dtype=np.int64))
+
+
+def _event(y: Labels, p: Floats) -> dict[str, float]:
+    """How well probabilities p (n,) tell an event y (n,)."""
+    if not len(y):
+        return dict.fromkeys(("base_rate", "auroc", "brier", "smece"), 0.0)
+    area = metrics.auroc(y, p)
+    return {
+        "base_rate": float(y.mean()),
+        "auroc": 0.5 if np.isnan(area) else area,
+        "brier": metrics.brier(y, p),
+        "smece": metrics.smece(y, p),
+    }
+
+
+def _orders(orders: dict[str, list[Ranking]], labelled: LabelledSet) -> dict[str, dict[str, float]]:
+    """The quality of each order of the same queries, and its gain on the one called `fused`."""
+    qrels = grades_of(orders["fused"], labelled)
+    groups = [g for g, q in zip(groups_of(orders["fused"], labelled), qrels, strict=True) if q]
+    measured = {
+        name: order_quality([r.doc_ids for r in ranked], qrels) for name, ranked in orders.items()
+    }
+    found = {}
+    for name, quality in measured.items():
+        gain, low, high = paired_bootstrap(quality.ndcg10, measured["fused"].ndcg10, groups)
+        found[name] = {
+            "hit1": float(quality.hit1.mean()),
+            "mrr10": float(quality.mrr10.mean()) if len(quality.mrr10) else 0.0,
+            "ndcg10": float(quality.ndcg10.mean()) if len(quality.ndcg10) else 0.0,
+            "gain": gain,
+            "gain_low": low,
+            "gain_high": high,
+        }
+    return found

@@ -1,0 +1,65 @@
+"""What is measured of a fitted model: every way of being confident, on the same queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rerank.config import Config
+from rerank.fitting import Fitted
+from rerank.heuristics import HEURISTICS
+from rerank.labelled_set import LabelledSet
+from rerank.labels import hits
+from rerank.measuring import Evaluation, evaluate
+from rerank.pipeline import order
+from rerank.types import Ranking
+
+
+@pytest.fixture(scope="module")
+def evaluation(
+    fitted: Fitted, to_report: list[Ranking], empty: Ranking, asked: LabelledSet, config: Config
+) -> Evaluation:
+    """The reported queries, and one that brought back nothing, measured every way."""
+    every = [*to_report, empty]
+    return evaluate(every, asked, fitted.calibrators, fitted.ways, config)
+
+
+def test_hits_by_hand(small: LabelledSet, by_hand: Callable[..., Ranking]) -> None:
+    """A query is right at k when one of its first k passages is judged right."""
+    made = by_hand(texts=["a", "b", "c"])  # ids d0, d1, d2
+    labelled = replace(small, qrels={"q": {"d1": 1.0, "elsewhere": 1.0}})
+    assert [int(hits([made], labelled, k=k)[0]) for k in (1, 2, 3)] == [0, 1, 1]
+    assert hits([made], replace(small, qrels={}), k=3).tolist() == [0]
+    assert hits([by_hand()], labelled, k=3).tolist() == [0]
+
+
+def test_a_query_without_passages_has_no_confidence(evaluation: Evaluation) -> None:
+    """Every way gives 0 where nothing was found, and it counts as wrong."""
+    assert {name: values[-1] for name, values in evaluation.confidences.items()} == dict.fromkeys(
+        evaluation.confidences, 0.0
+    )
+    assert evaluation.right[-1] == 0
+
+
+def test_evaluation_measures_every_way_on_the_same_queries(
+    evaluation: Evaluation, fitted: Fitted, to_report: list[Ranking], small: LabelledSet
+) -> None:
+    """The table has a row for each formula, the sigmoid, and both of ours; all on n queries."""
+    assert set(evaluation.confidences) == {*HEURISTICS, "ours, logistic", "ours, isotonic"}
+    assert {row.n for _, row in evaluation.table.rows} == {len(to_report) + 1}
+    assert set(evaluation.orders) == {"fused", "logit", "relevance"}
+    ordered = [order(r, fitted.calibrators.relevance) for r in to_report]
+    assert evaluation.right[:-1].tolist() == hits(ordered, small).tolist()
+
+
+def test_unanswerable_queries_are_measured_and_never_right(
+    evaluation: Evaluation, to_report: list[Ranking], small: LabelledSet
+) -> None:
+    """They stand in the measurement, and no top passage of theirs is right."""
+    none = np.array([not small.relevant(r.query.query_id) for r in to_report])
+    assert none.sum() >= 5
+    assert not evaluation.right[:-1][none].any()
+    assert evaluation.right.any()
