@@ -82,11 +82,11 @@ def calibrate(
         labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
     )
     pipeline = open_pipeline(labelled, config, work)
-    to_fit, whole, reading = rank_planned(pipeline, labelled, planned)
+    to_fit, to_report, reading = rank_planned(pipeline, labelled, planned)
     with progress(4, "fitting, measuring, saving", unit="step") as bar:
-        fitted = fit(to_fit, labelled, reading, config)
+        fitted = fit([forget(r, reading.floor) for r in to_fit], labelled, reading, config)
         bar.update()
-        evaluation = evaluate(whole, labelled, fitted.calibrators, fitted.ways, config)
+        evaluation = evaluate(to_report, labelled, fitted.calibrators, fitted.ways, config)
         bar.update()
         report = report_text(labelled, planned, fitted, evaluation)
         figures = _figures(labelled, planned, fitted, evaluation, config)
@@ -118,10 +118,10 @@ def calibrate(
 def rank_planned(
     pipeline: Pipeline, labelled: LabelledSet, planned: Plan
 ) -> tuple[list[Ranking], list[Ranking], Reading]:
-    """Rankings to fit on; rankings to report on, read whole; and how the model is to read.
+    """Rankings to fit on, rankings to report on, and how the model is to read.
 
-    A ranking to fit on was read in the order of a prior that has not seen its query's group, and
-    as far down as the chosen floor.
+    Both are read with no floor, a ranking to fit on in the order of a prior that has not seen its
+    query's group.
     """
     config = pipeline.config
     to_fit = pipeline.find(
@@ -136,7 +136,7 @@ def rank_planned(
         replace(reading, floor=0.0),
         label="reranking queries to report on",
     )
-    return [forget(r, reading.floor) for r in to_fit], to_report, reading
+    return to_fit, to_report, reading
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The command `rerank`: argument parsing and printing only. Heavy imports wait."""
+"""The command `rerank`: from arguments to jobs, and what is printed. Heavy imports wait."""
 
 from __future__ import annotations
 
@@ -7,69 +7,27 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.config import CHOICES, Config, FinetuneConfig, Thresholds
+from rerank.arguments import config, finetune_config, parser
+from rerank.config import Config
 from rerank.types import InputError
 
 if TYPE_CHECKING:
     from calibration.tracking import TrackedRun
+    from rerank.labelled_set import LabelledSet
     from rerank.types import Assessment
 
 SHOWN = 3  # passages that `search` prints
-
-OPTIONS = {
-    "encoder": "bi-encoder: minilm, a folder, or a hub id",
-    "encoder_max_length": "tokens of a passage that the bi-encoder reads",
-    "reranker": "cross-encoder: minilm-reranker, a folder, or a hub id",
-    "max_length": "tokens of query and passage that the cross-encoder reads",
-    "language": "Snowball stemmer of BM25, or none",
-    "pool": "passages each first stage brings back",
-    "candidates": "fused passages that are ordered by relevance",
-    "rerank_depth": "how many of them, the likeliest, the cross-encoder reads at most",
-    "rank_by": "order of the passages; logit is the raw cross-encoder order",
-    "calibrator": "how the confidence is mapped; auto chooses by cross-validation",
-    "sufficiency_k": "sufficiency is P(one of the first k passages is right)",
-    "seed": "seed of folds and draws",
-}
-BANDS = {
-    "high": "confidence from here is HIGH",
-    "medium": "confidence from here is MEDIUM and accepted",
-    "low": "confidence from here is LOW",
-    "sufficient": "sufficiency from here is SUFFICIENT",
-    "partial": "sufficiency from here is PARTIAL",
-}
-TRAINING = {
-    "base": "body to start from, or a cross-encoder to train further",
-    "encoder": "bi-encoder that mines hard negatives",
-    "hard": "wrong passages a query, from the top of the first stage",
-    "easy": "wrong passages a query, from anywhere",
-    "max_length": "tokens of query and passage, while training",
-    "batch": "queries a step",
-    "steps": "training steps",
-    "learning_rate": "peak learning rate",
-    "warmup": "share of the steps in which the rate rises",
-    "dropout": "dropout while training",
-    "depth": "how many of the first stage's passages the wrong ones are drawn from",
-    "frozen_layers": "lowest layers to leave as they are in the base",
-    "lora": "rank of low-rank updates to the layers (LoRA); 0 trains them whole",
-    "loss": "what is learned from the labels",
-    "teacher": "cross-encoder whose scores are learned from as well: a name, a folder, a hub id",
-    "distil": "weight of the teacher beside the labels",
-    "validation": "queries held out to choose the best step; 0 keeps the last",
-    "check_every": "steps between two checkpoints, each validated",
-    "patience": "checks in a row without a better nDCG@10 before training stops",
-    "seed": "seed of draws and weights",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, or 2 after a message about bad input."""
     _prepare()
-    options = _parser().parse_args(arguments)
+    options = parser(RUNS).parse_args(arguments)
     run: Callable[[argparse.Namespace], None] = options.run
     try:
         run(options)
@@ -102,9 +60,6 @@ def _prepare() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
-# --- commands ---------------------------------------------------------------------------------
-
-
 def _dataset_build(o: argparse.Namespace) -> None:
     from rerank.pydata import build
 
@@ -118,6 +73,19 @@ _MATCH = {
     None: "made with other package versions than the manifest's: figures will differ a little",
     False: "WARNING: not the set of the manifest, although the package versions are the same",
 }
+
+
+def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
+    """The sets, grouped by a metadata of their queries that one of them at least must have."""
+    from rerank.labelled_set import read_labelled_set
+
+    sets = [read_labelled_set(folder) for folder in folders]
+    if group_by is None:
+        return sets
+    known = {key for labelled in sets for q in labelled.queries.values() for key in q.metadata}
+    if group_by not in known:
+        raise InputError(f"no query has metadata {group_by!r} to group by, only {sorted(known)}")
+    return [labelled.grouped_by(group_by) for labelled in sets]
 
 
 def _dataset_check(o: argparse.Namespace) -> None:
@@ -136,29 +104,23 @@ def _index(o: argparse.Namespace) -> None:
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import build_index
 
-    config = replace(
+    chosen = replace(
         Config(), encoder=o.encoder, encoder_max_length=o.encoder_max_length, language=o.language
     )
     corpus = read_labelled_set(o.dataset).corpus.values()
-    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
-    index = build_index(corpus, o.out, encoder, language=config.language, overwrite=o.overwrite)
+    encoder = Encoder(resolve(chosen.encoder), max_length=chosen.encoder_max_length)
+    index = build_index(corpus, o.out, encoder, language=chosen.language, overwrite=o.overwrite)
     print(f"{o.out}: {len(index)} passages indexed")
 
 
 def _finetune(o: argparse.Namespace) -> None:
     from rerank.finetune import finetune
-    from rerank.labelled_set import read_labelled_set
     from rerank.reranking.mining import Source
 
-    sources = []
-    for given in o.datasets:
-        path, _, limit = given.partition(":")
-        if limit and not limit.isdigit():
-            raise InputError(f"{given!r}: expected FOLDER or FOLDER:EXAMPLES, such as squad:2000")
-        labelled = read_labelled_set(Path(path))
-        sources.append(Source(labelled, o.split, int(limit) if limit else None))
-    config = FinetuneConfig(**{name: getattr(o, name) for name in TRAINING})
-    made = finetune(sources, o.out, config, work=o.work, overwrite=o.overwrite)
+    folders, limits = zip(*o.datasets, strict=True)
+    sets = _read(folders, o.group_by)
+    sources = [Source(s, o.split, limit) for s, limit in zip(sets, limits, strict=True)]
+    made = finetune(sources, o.out, finetune_config(o), work=o.work, overwrite=o.overwrite)
     examples, step = made.report["examples"], made.report["best_step"]
     print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")
     _print_run(made.folder, made.run, o.work)
@@ -172,12 +134,11 @@ def _finetune(o: argparse.Namespace) -> None:
 
 def _calibrate(o: argparse.Namespace) -> None:
     from rerank.calibrate import calibrate
-    from rerank.labelled_set import read_labelled_set
 
     outcome = calibrate(
-        read_labelled_set(o.dataset),
+        _read([o.dataset], o.group_by)[0],
         o.out,
-        _config(o),
+        config(o),
         work=o.work,
         max_queries=o.max_queries,
         overwrite=o.overwrite,
@@ -206,9 +167,8 @@ def _print_run(folder: Path, run: TrackedRun | None, work: Path) -> None:
 
 def _evaluate(o: argparse.Namespace) -> None:
     from rerank.evaluate import evaluate_model
-    from rerank.labelled_set import read_labelled_set
 
-    labelled = read_labelled_set(o.dataset)
+    labelled = _read([o.dataset], o.group_by)[0]
     evaluation, notes = evaluate_model(o.model, labelled, o.split, work=o.work)
     for note in notes:
         print(f"rerank: {note}", file=sys.stderr)
@@ -255,160 +215,16 @@ def _rescore(o: argparse.Namespace) -> None:
     print(f"{o.out}: {rescore(model, o.queries, o.out)} predictions")
 
 
-# --- arguments --------------------------------------------------------------------------------
-
-
-def _config(o: argparse.Namespace) -> Config:
-    thresholds = Thresholds(**{name: getattr(o, name) for name in BANDS})
-    return replace(Config(), thresholds=thresholds, **{name: getattr(o, name) for name in OPTIONS})
-
-
-def _add_options(parser: argparse.ArgumentParser, kind: object, texts: Mapping[str, str]) -> None:
-    """An option a field of a configuration, with its default."""
-    for name, text in texts.items():
-        default = getattr(kind, name)
-        parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=type(default),
-            default=default,
-            choices=CHOICES.get(name),
-            metavar=None if name in CHOICES else type(default).__name__.upper(),
-            help=f"{text} (default: {'none' if default == '' else default})",
-        )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rerank", description="Retrieval that knows when it is right."
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(
-        group: argparse._SubParsersAction[argparse.ArgumentParser],
-        name: str,
-        run: Callable[[argparse.Namespace], None],
-        text: str,
-        example: str,
-    ) -> argparse.ArgumentParser:
-        made = group.add_parser(
-            name,
-            help=text,
-            description=text,
-            epilog=f"example:\n  rerank {example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        made.set_defaults(run=run)
-        return made
-
-    dataset = commands.add_parser("dataset", help="build a bundled labelled set, or check one")
-    kinds = dataset.add_subparsers(required=True, metavar="build|check")
-    p = command(
-        kinds,
-        "build",
-        _dataset_build,
-        "build a bundled labelled set from the installed libraries' documentation",
-        "dataset build pydata --out datasets/pydata",
-    )
-    p.add_argument("name", help="pydata, pydata_questions, or documentation: a set to train on")
-    p.add_argument("--out", type=Path, required=True, help="folder to write into")
-    p.add_argument("--libraries", nargs="+", help="installed numpydoc libraries, for documentation")
-    p = command(
-        kinds,
-        "check",
-        _dataset_check,
-        "check a labelled set and count what is in it",
-        "dataset check datasets/pydata",
-    )
-    p.add_argument("dataset", type=Path, help="BEIR folder")
-
-    p = command(
-        commands,
-        "index",
-        _index,
-        "index a corpus: BM25 and dense",
-        "index datasets/pydata --out work/pydata-index",
-    )
-    p.add_argument("dataset", type=Path, help="BEIR folder")
-    p.add_argument("--out", type=Path, required=True, help="index folder to write")
-    p.add_argument("--overwrite", action="store_true", help="replace an index that is there")
-    wanted = ("encoder", "encoder_max_length", "language")
-    _add_options(p, Config(), {name: OPTIONS[name] for name in wanted})
-
-    p = command(
-        commands,
-        "finetune",
-        _finetune,
-        "train a cross-encoder on labelled sets",
-        "finetune datasets/pydata my-set:2000 --out work/reranker --steps 600",
-    )
-    p.add_argument("datasets", nargs="+", metavar="SET[:EXAMPLES]", help="BEIR folders")
-    p.add_argument("--out", type=Path, required=True, help="model folder to write")
-    p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
-    p.add_argument("--split", default="train", help="split to train on (default: train)")
-    p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
-    _add_work(p)
-    _add_options(p, FinetuneConfig(), TRAINING)
-
-    p = command(
-        commands,
-        "calibrate",
-        _calibrate,
-        "labelled set to calibrated model: index, rank, fit, evaluate, track",
-        "calibrate datasets/pydata --out work/model",
-    )
-    p.add_argument("dataset", type=Path, help="BEIR folder")
-    p.add_argument("--out", type=Path, required=True, help="model folder to write")
-    p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
-    p.add_argument("--max-queries", type=int, help="bound on queries to fit on, and to report on")
-    _add_work(p)
-    _add_options(p, Config(), OPTIONS)
-    _add_options(p, Thresholds(), BANDS)
-
-    p = command(
-        commands,
-        "evaluate",
-        _evaluate,
-        "measure a model on a split of a labelled set",
-        "evaluate work/model datasets/pydata --split test",
-    )
-    p.add_argument("model", type=Path, help="model folder")
-    p.add_argument("dataset", type=Path, help="BEIR folder")
-    p.add_argument("--split", default="test", help="split to measure on (default: test)")
-    p.add_argument("--json", action="store_true", help="print one JSON object")
-    _add_work(p)
-
-    p = command(
-        commands,
-        "search",
-        _search,
-        "answer questions, with a confidence each",
-        'search work/model "median along an axis while ignoring NaNs"',
-    )
-    p.add_argument("model", type=Path, help="model folder")
-    p.add_argument("questions", nargs="+", metavar="QUESTION", help="in plain words")
-    p.add_argument("--json", action="store_true", help="print one JSON object a question")
-
-    p = command(
-        commands,
-        "rescore",
-        _rescore,
-        "assess a file of queries (lines of _id and text)",
-        "rescore work/model queries.jsonl --out predictions.jsonl",
-    )
-    p.add_argument("model", type=Path, help="model folder")
-    p.add_argument("queries", type=Path, help="JSONL file")
-    p.add_argument("--out", type=Path, required=True, help="predictions file to write")
-    _add_work(p)
-    return parser
-
-
-def _add_work(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--work",
-        type=Path,
-        default=Path("work"),
-        help="folder for indexes, scores and MLflow's database (default: work)",
-    )
+RUNS = {
+    "dataset build": _dataset_build,
+    "dataset check": _dataset_check,
+    "index": _index,
+    "finetune": _finetune,
+    "calibrate": _calibrate,
+    "evaluate": _evaluate,
+    "search": _search,
+    "rescore": _rescore,
+}
 
 
 if __name__ == "__main__":

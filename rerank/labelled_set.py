@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,15 @@ class LabelledSet:
         about = metadata.get(ASKED_ABOUT)
         right = sorted(self.qrels.get(query_id, ())) or ([] if about is None else [str(about)])
         return "right:" + "\x1f".join(right) if right else self._words(query_id)
+
+    def grouped_by(self, key: str) -> LabelledSet:
+        """The set with `metadata[key]` as the group of every query that has it."""
+        given = {i: q for i, q in self.queries.items() if q.metadata.get(key) is not None}
+        grouped = {
+            i: replace(q, metadata={**q.metadata, "group": q.metadata[key]})
+            for i, q in given.items()
+        }
+        return replace(self, queries={**self.queries, **grouped})
 
     def same_question(self, query_id: str) -> str:
         """What marks a query as asked twice, whatever its labels: its given group, or its words."""

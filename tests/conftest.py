@@ -23,7 +23,7 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
-from rerank import fitting
+from rerank import measuring
 from rerank.assessor import Calibrators
 from rerank.calibrate import Outcome, calibrate, rank_planned
 from rerank.config import Config
@@ -82,7 +82,7 @@ def run_python() -> Callable[..., str]:
 def _few_draws() -> Iterator[None]:
     """Bootstrap intervals from 40 resamples and not 500: no test here looks at their ends."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "comparison", partial(fitting.comparison, draws=40))
+        patch.setattr(measuring, "comparison", partial(measuring.comparison, draws=40))
         yield
 
 
@@ -245,9 +245,8 @@ def pipeline(index: Index, work: Path) -> Pipeline:
 @pytest.fixture(scope="session")
 def rankings(run: Run, small: LabelledSet, pipeline: Pipeline) -> dict[str, Ranking]:
     """Every query's ranking as the run read it, by query id, in the order of the run."""
-    to_fit, whole, reading = rank_planned(pipeline, small, run.plan)
-    to_report = [forget(r, reading.floor) for r in whole]
-    return {r.query.query_id: r for r in (*to_fit, *to_report)}
+    to_fit, to_report, reading = rank_planned(pipeline, small, run.plan)
+    return {r.query.query_id: forget(r, reading.floor) for r in (*to_fit, *to_report)}
 
 
 @pytest.fixture(scope="session")

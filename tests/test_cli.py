@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from rerank.cli import BANDS, OPTIONS, _parser, main
+from rerank.arguments import BANDS, OPTIONS, parser
+from rerank.cli import RUNS, main
 from rerank.config import Config
 from rerank.labelled_set import LabelledSet
 
@@ -34,7 +35,7 @@ def commands(
             yield from commands(below, (*words, name))
 
 
-COMMANDS = dict(commands(_parser()))
+COMMANDS = dict(commands(parser(RUNS)))
 
 
 def call(*arguments: object) -> int:
@@ -85,7 +86,7 @@ def test_the_example_of_a_command_can_be_parsed(words: tuple[str, ...]) -> None:
     for line in found:
         parts = shlex.split(line)
         assert tuple(parts[: len(words)]) == words
-        options = _parser().parse_args(parts)
+        options = parser(RUNS).parse_args(parts)
         assert options.run is COMMANDS[words].get_default("run")
 
 
@@ -106,7 +107,7 @@ except SystemExit:
 
 def test_every_option_has_the_default_of_the_configuration() -> None:
     """What `calibrate` does without options is what `Config()` says."""
-    options = _parser().parse_args(["calibrate", "set", "--out", "model"])
+    options = parser(RUNS).parse_args(["calibrate", "set", "--out", "model"])
     kept = Config().to_dict()
     assert {n: getattr(options, n) for n in OPTIONS} == {n: kept[n] for n in OPTIONS}
     assert {n: getattr(options, n) for n in BANDS} == kept["thresholds"]
@@ -364,7 +365,7 @@ def test_calibrating_again_says_that_it_is_there(
     kept = config.to_dict()
     options = [f"--{n.replace('_', '-')}={kept[n]}" for n in OPTIONS]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rerank.cli.Config", lambda: config)  # `folds` is not an option
+        patch.setattr("rerank.arguments.Config", lambda: config)  # `folds` is not an option
         code = call("calibrate", small_folder, "--out", run.folder, "--work", work, *options)
     assert code == 0
     out = capsys.readouterr().out

@@ -1,0 +1,257 @@
+"""What the command line takes: the commands, their options, their help. It runs nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rerank.config import CHOICES, Config, FinetuneConfig, Thresholds
+
+Run = Callable[[argparse.Namespace], None]
+
+OPTIONS = {
+    "encoder": "bi-encoder: minilm, a folder, or a hub id",
+    "encoder_max_length": "tokens of a passage that the bi-encoder reads",
+    "reranker": "cross-encoder: minilm-reranker, a folder, or a hub id",
+    "max_length": "tokens of query and passage that the cross-encoder reads",
+    "language": "Snowball stemmer of BM25, or none",
+    "pool": "passages each first stage brings back",
+    "candidates": "fused passages that are ordered by relevance",
+    "rerank_depth": "how many of them, the likeliest, the cross-encoder reads at most",
+    "rank_by": "order of the passages; logit is the raw cross-encoder order",
+    "calibrator": "how the confidence is mapped; auto chooses by cross-validation",
+    "sufficiency_k": "sufficiency is P(one of the first k passages is right)",
+    "seed": "seed of folds and draws",
+}
+BANDS = {
+    "high": "confidence from here is HIGH",
+    "medium": "confidence from here is MEDIUM and accepted",
+    "low": "confidence from here is LOW",
+    "sufficient": "sufficiency from here is SUFFICIENT",
+    "partial": "sufficiency from here is PARTIAL",
+}
+TRAINING = {
+    "base": "body to start from, or a cross-encoder to train further",
+    "encoder": "bi-encoder that mines hard negatives",
+    "hard": "wrong passages a query, from the top of the first stage",
+    "easy": "wrong passages a query, from anywhere",
+    "max_length": "tokens of query and passage, while training",
+    "batch": "queries a step",
+    "steps": "training steps",
+    "learning_rate": "peak learning rate",
+    "warmup": "share of the steps in which the rate rises",
+    "dropout": "dropout while training",
+    "depth": "how many of the first stage's passages the wrong ones are drawn from",
+    "frozen_layers": "lowest layers to leave as they are in the base",
+    "lora": "rank of low-rank updates to the layers (LoRA); 0 trains them whole",
+    "loss": "what is learned from the labels",
+    "teacher": "cross-encoder whose scores are learned from as well: a name, a folder, a hub id",
+    "distil": "weight of the teacher beside the labels",
+    "validation": "queries held out to choose the best step; 0 keeps the last",
+    "check_every": "steps between two checkpoints, each validated",
+    "patience": "checks in a row without a better nDCG@10 before training stops",
+    "seed": "seed of draws and weights",
+}
+
+
+def parser(runs: Mapping[str, Run]) -> argparse.ArgumentParser:
+    """The parser of `rerank`; an option `run` holds what `runs` names for the command given."""
+    made = argparse.ArgumentParser(
+        prog="rerank", description="Retrieval that knows when it is right."
+    )
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+    dataset = commands.add_parser("dataset", help="build a labelled set, or check one")
+    kinds = dataset.add_subparsers(required=True, metavar="build|check")
+    for described in COMMANDS:
+        words = described.name.split()
+        p = (commands if len(words) == 1 else kinds).add_parser(
+            words[-1],
+            help=described.text,
+            description=described.text,
+            epilog=f"example:\n  rerank {described.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        described.arguments(p)
+        p.set_defaults(run=runs[described.name])
+    return made
+
+
+def config(o: argparse.Namespace) -> Config:
+    """The configuration that the options of `calibrate` give."""
+    thresholds = Thresholds(**{name: getattr(o, name) for name in BANDS})
+    return replace(Config(), thresholds=thresholds, **{name: getattr(o, name) for name in OPTIONS})
+
+
+def finetune_config(o: argparse.Namespace) -> FinetuneConfig:
+    """The configuration that the options of `finetune` give."""
+    return FinetuneConfig(**{name: getattr(o, name) for name in TRAINING})
+
+
+def _build(p: argparse.ArgumentParser) -> None:
+    p.add_argument("name", help="pydata, pydata_questions, or documentation: a set to train on")
+    p.add_argument("--out", type=Path, required=True, help="folder to write into")
+    p.add_argument("--libraries", nargs="+", help="installed numpydoc libraries, for documentation")
+
+
+def _check(p: argparse.ArgumentParser) -> None:
+    p.add_argument("dataset", type=Path, help="BEIR folder")
+
+
+def _index(p: argparse.ArgumentParser) -> None:
+    p.add_argument("dataset", type=Path, help="BEIR folder")
+    p.add_argument("--out", type=Path, required=True, help="index folder to write")
+    p.add_argument("--overwrite", action="store_true", help="replace an index that is there")
+    wanted = ("encoder", "encoder_max_length", "language")
+    _add_options(p, Config(), {name: OPTIONS[name] for name in wanted})
+
+
+def _finetune(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "datasets", nargs="+", type=_source, metavar="SET[:EXAMPLES]", help="BEIR folders"
+    )
+    p.add_argument("--out", type=Path, required=True, help="model folder to write")
+    p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
+    p.add_argument("--split", default="train", help="split to train on (default: train)")
+    p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
+    _add_group_by(p)
+    _add_work(p)
+    _add_options(p, FinetuneConfig(), TRAINING)
+
+
+def _calibrate(p: argparse.ArgumentParser) -> None:
+    p.add_argument("dataset", type=Path, help="BEIR folder")
+    p.add_argument("--out", type=Path, required=True, help="model folder to write")
+    p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
+    p.add_argument("--max-queries", type=int, help="bound on queries to fit on, and to report on")
+    _add_group_by(p)
+    _add_work(p)
+    _add_options(p, Config(), OPTIONS)
+    _add_options(p, Thresholds(), BANDS)
+
+
+def _evaluate(p: argparse.ArgumentParser) -> None:
+    p.add_argument("model", type=Path, help="model folder")
+    p.add_argument("dataset", type=Path, help="BEIR folder")
+    p.add_argument("--split", default="test", help="split to measure on (default: test)")
+    p.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_group_by(p)
+    _add_work(p)
+
+
+def _search(p: argparse.ArgumentParser) -> None:
+    p.add_argument("model", type=Path, help="model folder")
+    p.add_argument("questions", nargs="+", metavar="QUESTION", help="in plain words")
+    p.add_argument("--json", action="store_true", help="print one JSON object a question")
+
+
+def _rescore(p: argparse.ArgumentParser) -> None:
+    p.add_argument("model", type=Path, help="model folder")
+    p.add_argument("queries", type=Path, help="JSONL file")
+    p.add_argument("--out", type=Path, required=True, help="predictions file to write")
+    _add_work(p)
+
+
+def _source(given: str) -> tuple[Path, int | None]:
+    """A folder, and how many examples to take of it."""
+    folder, _, limit = given.partition(":")
+    if limit and not limit.isdigit():
+        raise argparse.ArgumentTypeError(
+            f"{given!r}: expected FOLDER or FOLDER:EXAMPLES, such as squad:2000"
+        )
+    return Path(folder), int(limit) if limit else None
+
+
+def _add_options(parser: argparse.ArgumentParser, kind: object, texts: Mapping[str, str]) -> None:
+    """An option a field of a configuration, with its default."""
+    for name, text in texts.items():
+        default = getattr(kind, name)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=type(default),
+            default=default,
+            choices=CHOICES.get(name),
+            metavar=None if name in CHOICES else type(default).__name__.upper(),
+            help=f"{text} (default: {'none' if default == '' else default})",
+        )
+
+
+def _add_group_by(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--group-by",
+        metavar="KEY",
+        help="metadata of a query, such as its article, whose like values stay on one side of "
+        "every split (default: its `group`, else its right passages)",
+    )
+
+
+def _add_work(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path("work"),
+        help="folder for indexes, scores and MLflow's database (default: work)",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its name as typed, its help, one real example, and what adds its arguments."""
+
+    name: str
+    text: str
+    example: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+
+
+COMMANDS = (
+    Command(
+        "dataset build",
+        "build a labelled set from the installed libraries' documentation",
+        "dataset build pydata --out datasets/pydata",
+        _build,
+    ),
+    Command(
+        "dataset check",
+        "check a labelled set and count what is in it",
+        "dataset check datasets/pydata",
+        _check,
+    ),
+    Command(
+        "index",
+        "index a corpus: BM25 and dense",
+        "index datasets/pydata --out work/pydata-index",
+        _index,
+    ),
+    Command(
+        "finetune",
+        "train a cross-encoder on labelled sets",
+        "finetune datasets/pydata my-set:2000 --out work/reranker --steps 600",
+        _finetune,
+    ),
+    Command(
+        "calibrate",
+        "labelled set to calibrated model: index, rank, fit, evaluate, track",
+        "calibrate datasets/pydata --out work/model",
+        _calibrate,
+    ),
+    Command(
+        "evaluate",
+        "measure a model on a split of a labelled set",
+        "evaluate work/model datasets/pydata --split test",
+        _evaluate,
+    ),
+    Command(
+        "search",
+        "answer questions, with a confidence each",
+        'search work/model "median along an axis while ignoring NaNs"',
+        _search,
+    ),
+    Command(
+        "rescore",
+        "assess a file of queries (lines of _id and text)",
+        "rescore work/model queries.jsonl --out predictions.jsonl",
+        _rescore,
+    ),
+)

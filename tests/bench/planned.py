@@ -1,0 +1,66 @@
+"""Labelled sets ranked as `rerank calibrate` ranks them: what the benchmarks of quality share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratios import table
+
+from rerank.calibrate import rank_planned
+from rerank.config import Config
+from rerank.labelled_set import LabelledSet, read_labelled_set
+from rerank.models import resolve, trained_on
+from rerank.pipeline import Pipeline, Reading
+from rerank.plan import plan
+from rerank.types import InputError, Ranking
+from rerank.workspace import open_pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A set's rankings, read with no floor: what is measured was neither fitted nor trained on."""
+
+    labelled: LabelledSet
+    pipeline: Pipeline
+    to_fit: list[Ranking]
+    to_report: list[Ranking]
+    reading: Reading
+
+    @property
+    def config(self) -> Config:
+        """What the rankings depend on."""
+        return self.pipeline.config
+
+
+def measure_sets(
+    measure: Callable[[Planned], Mapping[str, Mapping[str, str]]],
+    description: str,
+    arguments: Sequence[str] | None = None,
+) -> None:
+    """Read a command line of sets, and print one table of the rows that `measure` gives for each.
+
+    A set with too few queries is named and passed over.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("sets", type=Path, nargs="+")
+    parser.add_argument("--max-queries", type=int, help="bound on queries to fit on and to report")
+    parser.add_argument("--reranker", default=Config().reranker)
+    parser.add_argument("--work", type=Path, default=Path("work"))
+    o = parser.parse_args(arguments)
+    config = Config(reranker=o.reranker)
+    rows: dict[str, Mapping[str, str]] = {}
+    for folder in o.sets:
+        labelled = read_labelled_set(folder)
+        seen = trained_on(resolve(config.reranker))
+        try:
+            drawn = plan(labelled, trained_on=seen, max_queries=o.max_queries, seed=config.seed)
+        except InputError as error:
+            print(error, file=sys.stderr)
+            continue
+        pipeline = open_pipeline(labelled, config, o.work)
+        rows |= measure(Planned(labelled, pipeline, *rank_planned(pipeline, labelled, drawn)))
+        print(table(rows), flush=True)
