@@ -4,8 +4,9 @@ What is named here is the public surface. The training job is `rerank.calibrate.
 """
 
 from rerank.assessor import CalibratedReranker
+from rerank.beir import read_labelled_set, write_labelled_set
 from rerank.config import Config, Thresholds
-from rerank.labelled_set import LabelledSet, read_labelled_set, write_labelled_set
+from rerank.labelled_set import LabelledSet
 from rerank.types import Assessment, InputError, Passage, Query, Ranking
 
 __all__ = [

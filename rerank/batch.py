@@ -7,7 +7,7 @@ from pathlib import Path
 
 from calibration.store import write_file
 from rerank.assessor import CalibratedReranker
-from rerank.labelled_set import read_queries
+from rerank.beir import read_queries
 from rerank.types import InputError
 
 

@@ -77,7 +77,7 @@ _MATCH = {
 
 def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
     """The sets, grouped by a metadata of their queries that one of them at least must have."""
-    from rerank.labelled_set import read_labelled_set
+    from rerank.beir import read_labelled_set
 
     sets = [read_labelled_set(folder) for folder in folders]
     if group_by is None:
@@ -89,7 +89,7 @@ def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
 
 
 def _dataset_check(o: argparse.Namespace) -> None:
-    from rerank.labelled_set import read_labelled_set
+    from rerank.beir import read_labelled_set
 
     labelled = read_labelled_set(o.dataset)
     for name, count in labelled.counts().items():
@@ -99,7 +99,7 @@ def _dataset_check(o: argparse.Namespace) -> None:
 
 
 def _index(o: argparse.Namespace) -> None:
-    from rerank.labelled_set import read_labelled_set
+    from rerank.beir import read_labelled_set
     from rerank.models import resolve
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import build_index

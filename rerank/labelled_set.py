@@ -1,25 +1,19 @@
-"""Labelled sets on disk (the BEIR layout) and in memory: read, check, write, split.
+"""A labelled set in memory: passages, queries, which passages are right, and its splits.
 
-A folder holds `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` and, optionally,
-`splits/<split>.txt`: every query id of a split, so that a query without qrels (unanswerable)
-still counts. This file knows nothing of retrieval.
+It knows nothing of files or of retrieval.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rerank.text import query_hash
-from rerank.types import InputError, Passage, Query
+from rerank.types import Passage, Query
 
-QRELS_HEADER = ("query-id", "corpus-id", "score")
-SHOWN_PROBLEMS = 20
 ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
 
 
@@ -99,262 +93,29 @@ def _sha256(lines: Iterable[str]) -> str:
 
 def _corpus_lines(labelled: LabelledSet) -> Iterator[str]:
     for passage in sorted(labelled.corpus.values(), key=lambda p: p.doc_id):
-        yield _json(_passage_row(passage))
+        yield to_json(passage_row(passage))
 
 
 def _label_lines(labelled: LabelledSet) -> Iterator[str]:
     for query in sorted(labelled.queries.values(), key=lambda q: q.query_id):
-        yield _json(_query_row(query))
+        yield to_json(query_row(query))
     for split in sorted(labelled.splits):
         for query_id in sorted(labelled.splits[split]):
-            yield _json([split, query_id, sorted(labelled.qrels.get(query_id, {}).items())])
+            yield to_json([split, query_id, sorted(labelled.qrels.get(query_id, {}).items())])
 
 
-def _json(value: Any) -> str:
+def to_json(value: Any) -> str:
+    """One line of JSON, keys in order: the same value, the same line."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def _passage_row(passage: Passage) -> dict[str, Any]:
+def passage_row(passage: Passage) -> dict[str, Any]:
+    """The passage as a line of `corpus.jsonl` holds it."""
     row = {"_id": passage.doc_id, "title": passage.title, "text": passage.text}
     return row | ({"metadata": dict(passage.metadata)} if passage.metadata else {})
 
 
-def _query_row(query: Query) -> dict[str, Any]:
+def query_row(query: Query) -> dict[str, Any]:
+    """The query as a line of `queries.jsonl` holds it."""
     row: dict[str, Any] = {"_id": query.query_id, "text": query.text}
     return row | ({"metadata": dict(query.metadata)} if query.metadata else {})
-
-
-@dataclass(slots=True)
-class _Problems:
-    """Collects every bad line, to be told in one error."""
-
-    found: list[str] = field(default_factory=list)
-
-    def add(self, where: str, what: str) -> None:
-        self.found.append(f"{where}: {what}")
-
-    def stop(self, what: str) -> None:
-        """Raise one error that lists the problems, if there are any."""
-        if not self.found:
-            return
-        shown = "\n  ".join(self.found[:SHOWN_PROBLEMS])
-        more = len(self.found) - SHOWN_PROBLEMS
-        rest = f"\n  ... and {more} more" if more > 0 else ""
-        lines = (
-            "1 bad line; mend it"
-            if len(self.found) == 1
-            else f"{len(self.found)} bad lines; mend them"
-        )
-        raise InputError(f"{what}: {lines}:\n  {shown}{rest}")
-
-
-def read_text(path: Path) -> str:
-    """The file's UTF-8 text, or an `InputError` that names it."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
-
-
-def _read_rows(
-    path: Path, make: Callable[[dict[str, Any]], tuple[str, Any]], problems: _Problems
-) -> dict[str, Any]:
-    """Objects by id from a JSONL file; what is wrong with a line goes to `problems`."""
-    rows: dict[str, Any] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            problems.add(where, f"not JSON ({error})")
-            continue
-        if not isinstance(row, dict):
-            problems.add(where, f"expected a JSON object, got {type(row).__name__}")
-            continue
-        try:
-            key, value = make(row)
-        except InputError as error:
-            problems.add(where, str(error))
-            continue
-        if key in rows:
-            problems.add(where, f"id {key!r} stands twice")
-        rows[key] = value
-    return rows
-
-
-def _string(row: Mapping[str, Any], key: str, *, empty: bool = False) -> str:
-    value = row.get(key, "" if empty else None)
-    if not isinstance(value, str):
-        raise InputError(f"{key!r} should be text, got {type(value).__name__}")
-    if not empty and not value.strip():
-        raise InputError(f"{key!r} is empty")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{key!r} holds a lone surrogate, which is not text") from None
-    return value
-
-
-def _id(row: Mapping[str, Any]) -> str:
-    key = _string(row, "_id")
-    if key != key.strip() or any(c in key for c in "\t\n\r"):
-        raise InputError(f"'_id' {key!r} holds a tab, a line end or outer spaces")
-    return key
-
-
-def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    value = row.get("metadata") or {}
-    if not isinstance(value, dict):
-        raise InputError(f"'metadata' should be an object, got {type(value).__name__}")
-    try:
-        _json(value).encode()
-    except UnicodeEncodeError:
-        raise InputError("'metadata' holds a lone surrogate, which is not text") from None
-    return value
-
-
-def _passage(row: dict[str, Any]) -> tuple[str, Passage]:
-    key = _id(row)
-    title = _string(row, "title", empty=True)
-    return key, Passage(key, title, _string(row, "text"), _metadata(row))
-
-
-def _query(row: dict[str, Any]) -> tuple[str, Query]:
-    key = _id(row)
-    return key, Query(key, _string(row, "text"), _metadata(row))
-
-
-def read_queries(path: Path) -> dict[str, Query]:
-    """Queries by id, in file order, from a JSONL file of `_id`, `text` and optional `metadata`.
-
-    Raises:
-        InputError: listing every bad line with file and line number.
-    """
-    problems = _Problems()
-    queries = _read_rows(path, _query, problems)
-    problems.stop(str(path))
-    if not queries:
-        raise InputError(f"{path}: holds no query")
-    return queries
-
-
-def _read_qrels(
-    path: Path, corpus: Mapping[str, Any], queries: Mapping[str, Any], problems: _Problems
-) -> tuple[dict[str, dict[str, float]], list[str]]:
-    """Positive grades by query, and every judged query id in file order."""
-    qrels: dict[str, dict[str, float]] = {}
-    judged: dict[str, set[str]] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        cells = line.rstrip("\r").split("\t")
-        where = f"{path}:{number}"
-        if number == 1 and tuple(c.strip() for c in cells) == QRELS_HEADER:
-            continue
-        if not line.strip():
-            continue
-        if len(cells) != 3:
-            problems.add(where, f"expected 3 tab-separated cells, got {len(cells)}")
-            continue
-        query_id, doc_id, grade_text = (c.strip() for c in cells)
-        if query_id not in queries:
-            problems.add(where, f"query id {query_id!r} is not in queries.jsonl")
-        if doc_id not in corpus:
-            problems.add(where, f"passage id {doc_id!r} is not in corpus.jsonl")
-        if doc_id in judged.setdefault(query_id, set()):
-            problems.add(where, f"{query_id!r} and {doc_id!r} are judged twice")
-        judged[query_id].add(doc_id)
-        try:
-            grade = float(grade_text)
-        except ValueError:
-            grade = math.nan
-        if not math.isfinite(grade):
-            problems.add(where, f"grade {grade_text!r} is no number")
-        elif grade > 0:
-            qrels.setdefault(query_id, {})[doc_id] = grade
-    return qrels, list(judged)
-
-
-def _read_split(path: Path, queries: Mapping[str, Any], problems: _Problems) -> list[str]:
-    ids: dict[str, None] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        query_id = line.strip()
-        if not query_id:
-            continue
-        if query_id not in queries:
-            problems.add(f"{path}:{number}", f"query id {query_id!r} is not in queries.jsonl")
-        if query_id in ids:
-            problems.add(f"{path}:{number}", f"query id {query_id!r} stands twice")
-        ids[query_id] = None
-    return list(ids)
-
-
-def read_labelled_set(folder: Path) -> LabelledSet:
-    """Read and check a labelled set.
-
-    Raises:
-        InputError: a missing file, broken JSON, an id that exists nowhere, duplicate ids, empty
-            text, a grade that is no number, a query in two splits: all bad lines in one error,
-            with file and line number.
-    """
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; expected a BEIR folder with corpus.jsonl")
-    problems = _Problems()
-    corpus = _read_rows(folder / "corpus.jsonl", _passage, problems)
-    queries = _read_rows(folder / "queries.jsonl", _query, problems)
-    names = {p.stem for p in folder.glob("qrels/*.tsv")} | {
-        p.stem for p in folder.glob("splits/*.txt")
-    }
-    if not any(folder.glob("qrels/*.tsv")):
-        raise InputError(f"{folder}: no qrels/<split>.tsv; expected at least one split")
-    qrels: dict[str, Mapping[str, float]] = {}
-    splits: dict[str, tuple[str, ...]] = {}
-    home: dict[str, str] = {}
-    for split in sorted(names):
-        qrels_path, split_path = folder / f"qrels/{split}.tsv", folder / f"splits/{split}.txt"
-        found: dict[str, dict[str, float]] = {}
-        judged: list[str] = []
-        if qrels_path.exists():
-            found, judged = _read_qrels(qrels_path, corpus, queries, problems)
-        listed = _read_split(split_path, queries, problems) if split_path.exists() else judged
-        for query_id in dict.fromkeys([*listed, *judged]):
-            if query_id not in listed:
-                problems.add(str(qrels_path), f"{query_id!r} is judged but not in {split_path}")
-            if home.setdefault(query_id, split) != split:
-                problems.add(str(folder), f"{query_id!r} is in splits {home[query_id]} and {split}")
-        qrels |= found
-        splits[split] = tuple(listed)
-    problems.stop(str(folder))
-    if not corpus or not home:
-        raise InputError(f"{folder}: needs at least one passage and one query in a split")
-    return LabelledSet(corpus, queries, qrels, splits, folder.resolve().name)
-
-
-def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:
-    """Write the BEIR layout; reading it back gives an equal set. Splits that lie there go."""
-    for part in (folder / "qrels", folder / "splits"):
-        part.mkdir(parents=True, exist_ok=True)
-        for old in (*part.glob("*.tsv"), *part.glob("*.txt")):
-            old.unlink()
-    write_corpus(labelled.corpus.values(), folder)
-    _write_lines(
-        folder / "queries.jsonl", [_json(_query_row(q)) for q in labelled.queries.values()]
-    )
-    for split, ids in labelled.splits.items():
-        rows = ["\t".join(QRELS_HEADER)]
-        for query_id in ids:
-            for doc_id, grade in labelled.qrels.get(query_id, {}).items():
-                rows.append(f"{query_id}\t{doc_id}\t{grade!r}")
-        _write_lines(folder / f"qrels/{split}.tsv", rows)
-        _write_lines(folder / f"splits/{split}.txt", list(ids))
-
-
-def write_corpus(passages: Iterable[Passage], folder: Path) -> None:
-    """Write only `corpus.jsonl` into `folder`."""
-    _write_lines(folder / "corpus.jsonl", [_json(_passage_row(p)) for p in passages])
-
-
-def _write_lines(path: Path, lines: Sequence[str]) -> None:
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")

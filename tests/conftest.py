@@ -25,11 +25,12 @@ os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 from rerank import measuring
 from rerank.assessor import Calibrators
+from rerank.beir import write_labelled_set
 from rerank.calibrate import Outcome, calibrate, rank_planned
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.fitting import Fitted, fit
-from rerank.labelled_set import LabelledSet, write_labelled_set
+from rerank.labelled_set import LabelledSet
 from rerank.models import resolve, trained_on
 from rerank.pipeline import CHUNK, Pipeline, Reading, forget
 from rerank.plan import Plan, plan

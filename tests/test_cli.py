@@ -51,7 +51,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     assert call(*arguments) == 2
     err = capsys.readouterr().err
     assert "Traceback" not in err
-    found = [line for line in err.splitlines() if line.startswith("rerank: error: ")]
+    found = [line for line in err.splitlines() if re.match(r"rerank( \w+)*: error: ", line)]
     assert len(found) == 1, err
     return found[0]
 
@@ -315,6 +315,17 @@ def test_a_limit_that_is_no_number_is_refused(
     """`finetune FOLDER:LIMIT` takes a count of queries."""
     given = f"{small_folder}:{limit}"
     assert given in refused(capsys, "finetune", given, "--out", tmp_path / "out")
+
+
+def test_a_metadata_that_no_query_has_is_refused(
+    few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt `--group-by` would group nothing; the sentence names what the queries have."""
+    given = ("calibrate", few, "--out", tmp_path / "out", "--group-by", "artcle")
+    message = refused(capsys, *given)
+    assert "'artcle'" in message
+    assert "answerable" in message
+    assert not (tmp_path / "out").exists()
 
 
 def test_finetuning_on_an_unknown_split_is_refused(

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from rerank import pydata as recipe
+from rerank.beir import read_labelled_set
 from rerank.docstrings import documented_objects
-from rerank.labelled_set import LabelledSet, read_labelled_set
+from rerank.labelled_set import LabelledSet
 from rerank.pydata import (
     LEAST_WORDS,
     PYDATA,

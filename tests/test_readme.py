@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rerank.labelled_set import LabelledSet, write_labelled_set
+from rerank.beir import write_labelled_set
+from rerank.labelled_set import LabelledSet
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

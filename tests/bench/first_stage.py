@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from ratios import in_turns, ratios, table
 
-from rerank.labelled_set import LabelledSet, read_labelled_set
+from rerank.beir import read_labelled_set
+from rerank.labelled_set import LabelledSet
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.fusion import top
 from rerank.text import words

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from ratios import table
 
+from rerank.beir import read_labelled_set
 from rerank.calibrate import rank_planned
 from rerank.config import Config
-from rerank.labelled_set import LabelledSet, read_labelled_set
+from rerank.labelled_set import LabelledSet
 from rerank.models import resolve, trained_on
 from rerank.pipeline import Pipeline, Reading
 from rerank.plan import plan

@@ -23,9 +23,9 @@ from ratios import in_turns, ratios, table
 from sentence_transformers import CrossEncoder as Reference
 from transformers import AutoConfig
 
+from rerank.beir import read_labelled_set
 from rerank.config import Config
 from rerank.engine import Engine, Tokenizer, Tokens, cores, open_cross_encoder
-from rerank.labelled_set import read_labelled_set
 from rerank.models import ModelFiles, resolve
 
 Pairs = list[tuple[str, str]]
