@@ -16,6 +16,7 @@ OPTIONS = {
     "encoder_max_length": "tokens of a passage that the bi-encoder reads",
     "reranker": "cross-encoder: minilm-reranker, a folder, or a hub id",
     "max_length": "tokens of query and passage that the cross-encoder reads",
+    "precision": "of the cross-encoder; int8 is faster and a little worse",
     "language": "Snowball stemmer of BM25, or none",
     "pool": "passages each first stage brings back",
     "candidates": "fused passages that are ordered by relevance",

@@ -10,11 +10,12 @@ from typing import Any
 
 import Stemmer
 
-from rerank.types import InputError
+from rerank.types import InputError, Precision
 
 CHOICES = {
     "rank_by": ("relevance", "logit", "fused"),
     "calibrator": ("auto", "logistic", "isotonic"),
+    "precision": ("fp32", "int8"),
     "loss": ("listwise", "binary"),
 }
 LEAST = {  # the smallest value of each whole number that a run can use
@@ -85,6 +86,7 @@ class Config:
     encoder_max_length: int = 128  # tokens of a passage that the bi-encoder reads
     reranker: str = "minilm-reranker"  # cross-encoder: bundled name, folder or hub id
     max_length: int = 192  # tokens of query and passage together that the cross-encoder reads
+    precision: Precision = "fp32"  # of the cross-encoder; or "int8": faster, with scores of its own
     language: str = "english"  # Snowball stemmer of BM25, or "none"
     pool: int = 100  # passages each first stage brings back
     candidates: int = 50  # fused passages that are ordered by relevance

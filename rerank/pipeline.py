@@ -50,7 +50,10 @@ class Pipeline:
         self.config = config
         self.encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
         self.reranker = CrossEncoder(
-            resolve(config.reranker), max_length=config.max_length, cache=cache
+            resolve(config.reranker),
+            max_length=config.max_length,
+            precision=config.precision,
+            cache=cache,
         )
         made_by = index.manifest["encoder"]
         expected = (self.encoder.files.fingerprint, self.encoder.max_length)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rerank.engine import Engine, Tokenizer, open_cross_encoder
 from rerank.models import ModelFiles
 from rerank.reranking.score_cache import Score, ScoreCache
-from rerank.types import Floats, InputError
+from rerank.types import Floats, InputError, Precision
 
 Pair = tuple[str, str]
 
@@ -23,10 +23,16 @@ class CrossEncoder:
     """A cross-encoder; the model is loaded when the first pair must be read."""
 
     def __init__(
-        self, files: ModelFiles, *, max_length: int, cache: ScoreCache | None = None
+        self,
+        files: ModelFiles,
+        *,
+        max_length: int,
+        precision: Precision = "fp32",
+        cache: ScoreCache | None = None,
     ) -> None:
         self.files = files
         self.max_length = max_length
+        self.precision = precision
         self.cache = cache
         self._loaded: tuple[Tokenizer, Engine] | None = None
 
@@ -56,7 +62,7 @@ class CrossEncoder:
         """Scores of `pairs` (at least one) by the model, whatever the cache holds."""
         if self._loaded is None:
             tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
-            self._loaded = tokenizer, open_cross_encoder(self.files)
+            self._loaded = tokenizer, open_cross_encoder(self.files, self.precision)
         tokenizer, engine = self._loaded
         tokens = tokenizer(pairs)
         rows = engine(tokens)
@@ -71,8 +77,9 @@ class CrossEncoder:
         return [(float(row[0]), t.cut) for row, t in zip(rows, tokens, strict=True)]
 
     def _key(self, pair: Pair) -> bytes:
-        """16 bytes that name the weights, the cut and the two texts."""
-        state = hashlib.sha256(f"{self.files.fingerprint}\0{self.max_length}".encode())
+        """16 bytes that name the weights, their precision, the cut and the two texts."""
+        by = f"{self.files.fingerprint}\0{self.precision}\0{self.max_length}"
+        state = hashlib.sha256(by.encode())
         for text in pair:
             content = text.encode()
             state.update(len(content).to_bytes(8, "big") + content)

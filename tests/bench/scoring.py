@@ -14,6 +14,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 
@@ -21,22 +22,25 @@ import numpy as np
 import torch
 from ratios import in_turns, ratios, table
 from sentence_transformers import CrossEncoder as Reference
+from threadpoolctl import threadpool_limits
 from transformers import AutoConfig
 
 from rerank.beir import read_labelled_set
 from rerank.config import Config
 from rerank.engine import Engine, Tokenizer, Tokens, cores, open_cross_encoder
 from rerank.models import ModelFiles, resolve
+from rerank.types import Precision
 
 Pairs = list[tuple[str, str]]
 Way = Callable[[Pairs], np.ndarray]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 
 
 def ways(files: ModelFiles, max_length: int, workers: int) -> dict[str, Way]:
     """The reference first; each takes pairs and gives logits."""
     reference = Reference(str(files.folder), max_length=max_length, device="cpu")
     tokenizer = Tokenizer(files.folder, max_length=max_length)
-    engine = Engine(open_cross_encoder(files).run, workers=workers)
+    ours = {p: Engine(open_cross_encoder(files, p).run, workers=workers) for p in PRECISIONS}
 
     def predict(batch: int) -> Way:
         def run(pairs: Pairs) -> np.ndarray:
@@ -50,7 +54,8 @@ def ways(files: ModelFiles, max_length: int, workers: int) -> dict[str, Way]:
     return {
         "`predict`, batches of 32": predict(32),
         "`predict`, batches of 8": predict(8),
-        "our engine": lambda pairs: engine(tokenizer(pairs))[:, 0],
+        "our engine, fp32": lambda pairs: ours["fp32"](tokenizer(pairs))[:, 0],
+        "our engine, int8": lambda pairs: ours["int8"](tokenizer(pairs))[:, 0],
     }
 
 
@@ -67,15 +72,16 @@ def operations(files: ModelFiles, tokens: list[Tokens]) -> float:
 
 
 def product_rate(workers: int, length: int) -> float:
-    """Floating point operations a second of a feed-forward layer's product, the best of ten."""
-    torch.set_num_threads(workers)
-    a, b = torch.rand(length * workers, 384), torch.rand(384, 1536)
+    """Operations a second of a feed-forward layer's product in fp32: the best library, of ten."""
+    torch.set_num_threads(1)
+    a, b = torch.rand(length, 384), torch.rand(384, 1536)
+    products = (lambda: a @ b, lambda: a.numpy() @ b.numpy())
     best = 0.0
-    for _ in range(10):
-        start = time.perf_counter()
-        for _ in range(20):
-            a @ b
-        best = max(best, 20 * 2 * a.shape[0] * b.numel() / (time.perf_counter() - start))
+    with ThreadPoolExecutor(workers) as pool, threadpool_limits(1, "blas"):
+        for product in products * 10:
+            start = time.perf_counter()
+            wait([pool.submit(product) for _ in range(40)])
+            best = max(best, 40 * 2 * a.shape[0] * b.numel() / (time.perf_counter() - start))
     return best
 
 
