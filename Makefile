@@ -5,7 +5,7 @@ DATA := datasets/pydata
 MODEL := work/model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format bench clean
+.PHONY: help install demo test lint types format bench weights clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,6 +43,30 @@ bench: .venv/installed ## speed, as ratios measured side by side
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
 	$(BIN)/python tests/bench/scoring.py --set $(DATA)
 	$(BIN)/python tests/bench/first_stage.py --set $(DATA)
+
+# The recipe of models/minilm-reranker: three runs, each from the last one's weights. SETS is a folder
+# with squad2, squadshifts_newwiki, squadshifts_reddit and selqa in the BEIR layout.
+DOCUMENTED := arviz==0.23.4 astropy==8.0.2 biotite==1.6.0 control==0.10.2 geopandas==1.2.0 \
+  imbalanced-learn==0.14.2 libpysal==4.14.1 librosa==0.11.0 matplotlib==3.11.2 mne==1.13.2 \
+  networkx==3.6.1 nibabel==5.4.2 nilearn==0.14.1 pyarrow==26.0.1 rasterio==1.4.4 \
+  scikit-bio==0.7.4 scikit-image==0.26.0 seaborn==0.13.2 shapely==2.2.0 statsmodels==0.15.0
+weights: .venv/installed ## train minilm-reranker anew (hours on two cores): make weights SETS=folder
+	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make weights SETS=folder"; exit 2; }
+	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
+	$(PYTHON) -m venv work/documented
+	work/documented/bin/python -m pip install --quiet $(DOCUMENTED) PyStemmer tqdm
+	work/documented/bin/python -m rerank.cli dataset build documentation --out work/documentation \
+	  --libraries arviz astropy biotite control geopandas imblearn libpysal librosa matplotlib mne \
+	  networkx nibabel nilearn pyarrow rasterio skbio skimage seaborn shapely statsmodels
+	$(BIN)/rerank finetune $(SETS)/squadshifts_newwiki:2400 $(SETS)/squadshifts_reddit:900 \
+	  $(SETS)/selqa:951 $(DATA) --hard 1 --dropout 0.1 --validation 0 --out work/first
+	$(BIN)/rerank finetune $(SETS)/squadshifts_newwiki:3857 $(SETS)/squadshifts_reddit:2943 \
+	  $(SETS)/selqa:1500 $(DATA):3700 --base work/first --hard 2 --easy 0 --frozen-layers 2 \
+	  --steps 1500 --validation 0 --out work/second
+	$(BIN)/rerank finetune $(SETS)/squad2:3100 $(SETS)/squadshifts_newwiki:3857 \
+	  $(SETS)/squadshifts_reddit:3500 $(SETS)/selqa:951 $(DATA):1764 work/documentation:5000 \
+	  --group-by article --base work/second --hard 2 --easy 0 --frozen-layers 2 --max-length 192 \
+	  --steps 2270 --validation 0 --out work/reranker --pack models/minilm-reranker
 
 clean: ## remove what was built, but not .venv
 	rm -rf work $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits

@@ -18,6 +18,9 @@ from calibration.selection import codes, row_losses
 MESH = 1001
 """Points on [0, 1] that `smece` smooths on, as many as relplot has."""
 
+LEAST_GROUPS = 10
+"""Groups of rows below which resamples are too much alike for an interval."""
+
 _SQUARED = (np.arange(MESH // 2 + 1) / (MESH - 1)) ** 2
 """Squared distances at which the Gaussian of `smece` is taken: 0 to 0.5, where it is cut."""
 
@@ -226,11 +229,14 @@ def bootstrap_interval(
     The percentiles of the draws, moved so that their mean is the estimate: a resample is a little
     less calibrated than the sample it came from, which alone would lift an interval of `smece` off
     its own estimate. (For a true model that interval does not reach 0: see `smece_floor`.)
-    Draws where the metric is NaN are left out; NaN twice where all are.
+    Draws where the metric is NaN are left out; NaN twice where all are, and where there are fewer
+    than `LEAST_GROUPS` groups.
     """
     labels, values = checked(y, p)
     number, rng = codes(groups, len(labels)), np.random.default_rng(random_state)
     rows, sizes = np.argsort(number, kind="stable"), np.bincount(number)
+    if len(sizes) < LEAST_GROUPS:
+        return float("nan"), float("nan")
     starts = np.cumsum(sizes) - sizes
     found = np.empty(draws)
     for i in range(draws):

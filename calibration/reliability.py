@@ -141,7 +141,7 @@ def _cells(r: Reliability) -> tuple[str, ...]:
     return (
         DASH if math.isnan(r.auroc) else f"{r.auroc:.3f}",
         f"{r.brier:.4f}",
-        f"{r.smece:.3f} [{low:.3f}, {high:.3f}]",
+        f"{r.smece:.3f} [{DASH if math.isnan(low) else f'{low:.3f}, {high:.3f}'}]",
         str(r.accepted) if r.accepted else DASH,
         right,
         bound,
@@ -188,7 +188,7 @@ def measure(
         log_loss=metrics.log_loss(labels, values),
         log_loss_of_base_rate=metrics.log_loss(labels, base),
         smece=metrics.smece(labels, values),
-        smece_interval=(max(0.0, low), high),
+        smece_interval=(np.maximum(low, 0.0).item(), high),
         smece_floor=floor,
         smece_floor95=floor95,
         ece_debiased=metrics.ece_debiased(labels, values, random_state=random_state),

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -31,13 +31,17 @@ def sha256_file(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_file(path: str | Path, data: bytes | str) -> None:
-    """Write a file whole or not at all: a temporary sibling, fsync, then rename. Text is UTF-8."""
+def write_file(path: str | Path, data: bytes | str | Iterable[str]) -> None:
+    """Write a file whole or not at all: a temporary sibling, fsync, then rename. Text is UTF-8.
+
+    Parts of a text are written as they come.
+    """
     path = Path(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
+            for part in [data] if isinstance(data, (bytes, str)) else data:
+                file.write(part.encode() if isinstance(part, str) else part)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o666 & ~_umask())

@@ -93,7 +93,12 @@ def finetune_config(o: argparse.Namespace) -> FinetuneConfig:
 def _build(p: argparse.ArgumentParser) -> None:
     p.add_argument("name", help="pydata, pydata_questions, or documentation: a set to train on")
     p.add_argument("--out", type=Path, required=True, help="folder to write into")
-    p.add_argument("--libraries", nargs="+", help="installed numpydoc libraries, for documentation")
+    p.add_argument(
+        "--libraries",
+        nargs="+",
+        default=(),
+        help="installed libraries with numpydoc docstrings, which documentation is built from",
+    )
 
 
 def _check(p: argparse.ArgumentParser) -> None:
@@ -101,7 +106,7 @@ def _check(p: argparse.ArgumentParser) -> None:
 
 
 def _index(p: argparse.ArgumentParser) -> None:
-    p.add_argument("dataset", type=Path, help="BEIR folder")
+    p.add_argument("dataset", type=Path, help="folder with corpus.jsonl")
     p.add_argument("--out", type=Path, required=True, help="index folder to write")
     p.add_argument("--overwrite", action="store_true", help="replace an index that is there")
     wanted = ("encoder", "encoder_max_length", "language")

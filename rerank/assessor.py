@@ -27,6 +27,7 @@ from rerank.retrieval.index import Index
 from rerank.types import Assessment, Floats, InputError, Query, Ranking
 
 MODEL_KIND = "a calibrated model"
+FITTED_ON = "fitted_on.txt"  # a `query_hash` a line: the queries that the maps were fitted on
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from calibration.store import write_file
 from rerank.assessor import CalibratedReranker
 from rerank.beir import read_queries
-from rerank.types import InputError
+from rerank.pipeline import CHUNK
+from rerank.progress import progress
+from rerank.types import InputError, Query
 
 
 def rescore(model: CalibratedReranker, queries: Path, out: Path) -> int:
@@ -26,7 +29,15 @@ def rescore(model: CalibratedReranker, queries: Path, out: Path) -> int:
     if not out.parent.is_dir() or out.is_dir():
         raise InputError(f"{out}: expected a file name in a folder that exists")
     found = list(read_queries(queries).values())
-    rankings = model.rank(found, label="rescoring queries")
-    lines = [json.dumps(a.to_dict(), ensure_ascii=False) for a in model.assess(rankings)]
-    write_file(out, "\n".join(lines) + "\n")
-    return len(lines)
+    write_file(out, _lines(model, found))
+    return len(found)
+
+
+def _lines(model: CalibratedReranker, queries: Sequence[Query]) -> Iterator[str]:
+    """A prediction a line, a chunk of queries at a time."""
+    with progress(len(queries), "rescoring queries", unit="query") as bar:
+        for start in range(0, len(queries), CHUNK):
+            part = queries[start : start + CHUNK]
+            for found in model.assess(model.rank(part)):
+                yield json.dumps(found.to_dict(), ensure_ascii=False) + "\n"
+            bar.update(len(part))

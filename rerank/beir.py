@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,10 +45,13 @@ class _Problems:
         raise InputError(f"{what}: {lines}:\n  {shown}{rest}")
 
 
-def read_text(path: Path) -> str:
-    """The file's UTF-8 text, or an `InputError` that names it."""
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """(file and number, line) of each line that is not blank, or an `InputError`."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield f"{path}:{number}", line.rstrip("\r\n")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (UnicodeDecodeError, OSError) as error:
@@ -60,10 +63,7 @@ def _read_rows(
 ) -> dict[str, Any]:
     """Objects by id from a JSONL file; what is wrong with a line goes to `problems`."""
     rows: dict[str, Any] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
+    for where, line in _lines(path):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -141,25 +141,24 @@ def read_queries(path: Path) -> dict[str, Query]:
 
 def _read_qrels(
     path: Path, corpus: Mapping[str, Any], queries: Mapping[str, Any], problems: _Problems
-) -> tuple[dict[str, dict[str, float]], list[str]]:
-    """Positive grades by query, and every judged query id in file order."""
+) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    """Positive grades by query; and every judged query id, in file order, with its first place."""
     qrels: dict[str, dict[str, float]] = {}
+    places: dict[str, str] = {}
     judged: dict[str, set[str]] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        cells = line.rstrip("\r").split("\t")
-        where = f"{path}:{number}"
-        if number == 1 and tuple(c.strip() for c in cells) == QRELS_HEADER:
-            continue
-        if not line.strip():
+    for where, line in _lines(path):
+        cells = tuple(c.strip() for c in line.split("\t"))
+        if cells == QRELS_HEADER and not places:
             continue
         if len(cells) != 3:
             problems.add(where, f"expected 3 tab-separated cells, got {len(cells)}")
             continue
-        query_id, doc_id, grade_text = (c.strip() for c in cells)
+        query_id, doc_id, grade_text = cells
         if query_id not in queries:
             problems.add(where, f"query id {query_id!r} is not in queries.jsonl")
         if doc_id not in corpus:
             problems.add(where, f"passage id {doc_id!r} is not in corpus.jsonl")
+        places.setdefault(query_id, where)
         if doc_id in judged.setdefault(query_id, set()):
             problems.add(where, f"{query_id!r} and {doc_id!r} are judged twice")
         judged[query_id].add(doc_id)
@@ -171,21 +170,34 @@ def _read_qrels(
             problems.add(where, f"grade {grade_text!r} is no number")
         elif grade > 0:
             qrels.setdefault(query_id, {})[doc_id] = grade
-    return qrels, list(judged)
+    return qrels, places
 
 
-def _read_split(path: Path, queries: Mapping[str, Any], problems: _Problems) -> list[str]:
-    ids: dict[str, None] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
+def _read_split(path: Path, queries: Mapping[str, Any], problems: _Problems) -> dict[str, str]:
+    """The query ids, in file order, each with its place."""
+    places: dict[str, str] = {}
+    for where, line in _lines(path):
         query_id = line.strip()
-        if not query_id:
-            continue
         if query_id not in queries:
-            problems.add(f"{path}:{number}", f"query id {query_id!r} is not in queries.jsonl")
-        if query_id in ids:
-            problems.add(f"{path}:{number}", f"query id {query_id!r} stands twice")
-        ids[query_id] = None
-    return list(ids)
+            problems.add(where, f"query id {query_id!r} is not in queries.jsonl")
+        if query_id in places:
+            problems.add(where, f"query id {query_id!r} stands twice")
+        places.setdefault(query_id, where)
+    return places
+
+
+def read_corpus(path: Path) -> dict[str, Passage]:
+    """Passages by id, in file order, from a `corpus.jsonl`.
+
+    Raises:
+        InputError: listing every bad line with file and line number.
+    """
+    problems = _Problems()
+    corpus = _read_rows(path, _passage, problems)
+    problems.stop(str(path))
+    if not corpus:
+        raise InputError(f"{path}: holds no passage")
+    return corpus
 
 
 def read_labelled_set(folder: Path) -> LabelledSet:
@@ -212,15 +224,15 @@ def read_labelled_set(folder: Path) -> LabelledSet:
     for split in sorted(names):
         qrels_path, split_path = folder / f"qrels/{split}.tsv", folder / f"splits/{split}.txt"
         found: dict[str, dict[str, float]] = {}
-        judged: list[str] = []
+        judged: dict[str, str] = {}
         if qrels_path.exists():
             found, judged = _read_qrels(qrels_path, corpus, queries, problems)
         listed = _read_split(split_path, queries, problems) if split_path.exists() else judged
-        for query_id in dict.fromkeys([*listed, *judged]):
+        for query_id, where in (judged | listed).items():
             if query_id not in listed:
-                problems.add(str(qrels_path), f"{query_id!r} is judged but not in {split_path}")
+                problems.add(where, f"{query_id!r} is judged but not in {split_path}")
             if home.setdefault(query_id, split) != split:
-                problems.add(str(folder), f"{query_id!r} is in splits {home[query_id]} and {split}")
+                problems.add(where, f"{query_id!r} is in splits {home[query_id]} and {split}")
         qrels |= found
         splits[split] = tuple(listed)
     problems.stop(str(folder))
@@ -237,7 +249,7 @@ def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:
             old.unlink()
     write_corpus(labelled.corpus.values(), folder)
     _write_lines(
-        folder / "queries.jsonl", [to_json(query_row(q)) for q in labelled.queries.values()]
+        folder / "queries.jsonl", (to_json(query_row(q)) for q in labelled.queries.values())
     )
     for split, ids in labelled.splits.items():
         rows = ["\t".join(QRELS_HEADER)]
@@ -245,13 +257,14 @@ def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:
             for doc_id, grade in labelled.qrels.get(query_id, {}).items():
                 rows.append(f"{query_id}\t{doc_id}\t{grade!r}")
         _write_lines(folder / f"qrels/{split}.tsv", rows)
-        _write_lines(folder / f"splits/{split}.txt", list(ids))
+        _write_lines(folder / f"splits/{split}.txt", ids)
 
 
 def write_corpus(passages: Iterable[Passage], folder: Path) -> None:
     """Write only `corpus.jsonl` into `folder`."""
-    _write_lines(folder / "corpus.jsonl", [to_json(passage_row(p)) for p in passages])
+    _write_lines(folder / "corpus.jsonl", (to_json(passage_row(p)) for p in passages))
 
 
-def _write_lines(path: Path, lines: Sequence[str]) -> None:
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line + "\n" for line in lines)

@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibration.store import is_made_from, refuse_to_replace, write_folder
-from rerank.assessor import MODEL_KIND, bound_to, fingerprints
+from rerank.assessor import FITTED_ON, MODEL_KIND, bound_to, fingerprints
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
 from rerank.fitting import Fitted, choose_floor, cross_ordered, fit, fit_relevance
 from rerank.labelled_set import LabelledSet
 from rerank.measuring import Evaluation, evaluate
-from rerank.models import resolve, trained_on
+from rerank.models import lasting_name, resolve, trained_on
 from rerank.pipeline import Pipeline, Reading, forget
 from rerank.plan import Plan, plan
 from rerank.progress import progress
 from rerank.retrieval.index import LAYOUT
+from rerank.text import query_hash
 from rerank.types import Ranking
 from rerank.workspace import NAME, open_pipeline, track
 
@@ -66,6 +67,9 @@ def calibrate(
         InputError: too few queries, or a model that does not exist.
         StoreError: `out` exists, is another model, and `overwrite` is False.
     """
+    config = replace(
+        config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
+    )
     encoder, reranker = resolve(config.encoder), resolve(config.reranker)
     made_from: dict[str, Any] = {
         "config": config.to_dict(),
@@ -99,6 +103,8 @@ def calibrate(
             measured = {"report_split": planned.report_split, **evaluation.to_dict()}
             _write_json(folder / "reliability.json", measured)
             (folder / REPORT).write_text(report, encoding="utf-8")
+            fitted_on = sorted({query_hash(labelled.queries[i].text) for i in planned.fit})
+            (folder / FITTED_ON).write_text("\n".join(fitted_on) + "\n", encoding="utf-8")
             for name, figure in figures.items():
                 figure.savefig(folder / f"{name}.png", dpi=130)
             return {
@@ -174,8 +180,8 @@ def report_text(
     )
     if planned.beside_training:
         left_out += (
-            "Warning: no other split was there to fit on. The cross-encoder knows what these "
-            "queries\nask about better than it will know new passages: expect to be promised too "
+            "Warning: the cross-encoder was trained on other queries of these splits, and knows "
+            "what they\nask about better than it will know new passages: expect to be promised too "
             "much.\nKeep a split apart from its training, or take another --reranker.\n"
         )
     if planned.asked_twice:

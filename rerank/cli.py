@@ -63,15 +63,17 @@ def _prepare() -> None:
 def _dataset_build(o: argparse.Namespace) -> None:
     from rerank.pydata import build
 
-    made = build(o.name, o.out, **({"libraries": o.libraries} if o.libraries else {}))
+    made = build(o.name, o.out, o.libraries)
     print(f"{o.out}: {made['counts']['passages']} passages, {made['counts']['queries']} queries")
     print(_MATCH[made["matches"]])
 
 
 _MATCH = {
-    True: "the same set, to the byte, as the manifest says",
-    None: "made with other package versions than the manifest's: figures will differ a little",
-    False: "WARNING: not the set of the manifest, although the package versions are the same",
+    "new": "its manifest.json holds the package versions and the digest",
+    "same": "the same set, to the byte, as the manifest says",
+    "other versions": "made with other package versions than the manifest's: "
+    "figures will differ a little",
+    "differs": "WARNING: not the set of the manifest, although the package versions are the same",
 }
 
 
@@ -99,7 +101,7 @@ def _dataset_check(o: argparse.Namespace) -> None:
 
 
 def _index(o: argparse.Namespace) -> None:
-    from rerank.beir import read_labelled_set
+    from rerank.beir import read_corpus
     from rerank.models import resolve
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import build_index
@@ -107,7 +109,7 @@ def _index(o: argparse.Namespace) -> None:
     chosen = replace(
         Config(), encoder=o.encoder, encoder_max_length=o.encoder_max_length, language=o.language
     )
-    corpus = read_labelled_set(o.dataset).corpus.values()
+    corpus = read_corpus(o.dataset / "corpus.jsonl").values()
     encoder = Encoder(resolve(chosen.encoder), max_length=chosen.encoder_max_length)
     index = build_index(corpus, o.out, encoder, language=chosen.language, overwrite=o.overwrite)
     print(f"{o.out}: {len(index)} passages indexed")
@@ -162,7 +164,8 @@ def _print_run(folder: Path, run: TrackedRun | None, work: Path) -> None:
     else:
         run_id, uri, version = run.run_id, run.tracking_uri, run.model_version
     print(f"tracked as run {run_id}{f', model version {version}' if version else ''}:")
-    print(f"  mlflow ui --backend-store-uri {uri}")
+    served = uri.startswith("http")  # then there is a page to open; else a store to show
+    print(f"  {uri}" if served else f"  mlflow ui --backend-store-uri {uri}")
 
 
 def _evaluate(o: argparse.Namespace) -> None:

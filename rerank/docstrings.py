@@ -120,6 +120,10 @@ def _modules(libraries: Collection[str]) -> list[tuple[str, types.ModuleType]]:
 
 
 def _imported(library: str) -> types.ModuleType:
+    if "." in library:
+        raise InputError(
+            f"{library!r} is a part of a library; give {library.split('.', maxsplit=1)[0]!r}"
+        )
     try:
         return importlib.import_module(library)
     except ImportError as error:

@@ -171,10 +171,12 @@ def _quantize(whole: Path, path: Path) -> None:
     of 7 bits keeps the sums of processors without VNNI from saturating.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.preprocess import quant_pre_process
 
     with _written(path) as part:
+        quant_pre_process(str(whole), str(part), skip_symbolic_shape=True)
         quantize_dynamic(
-            str(whole),
+            str(part),
             str(part),
             op_types_to_quantize=["MatMul"],
             weight_type=QuantType.QInt8,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rerank.assessor import CalibratedReranker
+from rerank.assessor import FITTED_ON, CalibratedReranker
 from rerank.labelled_set import LabelledSet
 from rerank.measuring import Evaluation, evaluate
 from rerank.models import trained_on
 from rerank.plan import unseen
+from rerank.text import query_hash
 from rerank.types import InputError
 from rerank.workspace import open_pipeline, score_cache
 
@@ -41,9 +42,10 @@ def evaluate_model(
     if len(ids) < len(labelled.splits[split]):
         gone = len(labelled.splits[split]) - len(ids)
         notes.append(f"left out: {gone} queries that the cross-encoder was trained on.")
-    same_set = labelled.digest() == model.manifest["dataset"]["digest"]
-    if same_set and split != model.manifest["queries"]["report_split"]:
-        notes.append("warning: the model was fitted on queries of this split; it will look better.")
+    fitted_on = set((folder / FITTED_ON).read_text(encoding="utf-8").split())
+    again = sum(query_hash(labelled.queries[i].text) in fitted_on for i in ids)
+    if again:
+        notes.append(f"warning: the model was fitted on {again} of these; it will look better.")
     reading = calibrators.reading
     whole = pipeline.rank(
         [labelled.queries[i] for i in ids], replace(reading, floor=0.0), label="reranking queries"

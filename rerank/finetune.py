@@ -142,7 +142,13 @@ def _mined(
         ids, aside = hold_out(
             labelled, source.split, wanted, seed=config.seed, seen=seen, limit=source.limit
         )
-        rounds = source.limit if source.limit and source.limit > len(ids) else None
+        if not ids:
+            raise InputError(
+                f"{labelled.name}: every group of its {source.split!r} has more than the "
+                f"{source.limit} queries asked for; ask for more, or group them more finely"
+            )
+        every = len(labelled.splits[source.split])
+        rounds = source.limit if source.limit and source.limit > every else None
         mined = mine(labelled, ids, index, asking, config, limit=rounds)
         lists = held_lists(labelled, aside, index, asking, depth=config.depth)
         examples += mined

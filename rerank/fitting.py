@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.maps import LogisticMap, TwoStageMap
+from calibration.metrics import LEAST_GROUPS
 from calibration.selection import Choice, choose, grouped_folds, grouped_standard_error
 from rerank.assessor import Calibrators
 from rerank.config import Config
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 OURS = "ours, {}"  # the name of a calibrator of ours among the ways of being confident
 FLOORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the best prior relevance; see choose_floor
 FLOOR_LOSS = 0.005  # share of nDCG@10 that reading less may cost
-LEAST_GROUPS = 10  # of answerable queries, to choose a floor on
 RELEVANCE_C = 1.0  # inverse penalty of the passage map, which has thousands of rows
 
 

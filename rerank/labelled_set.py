@@ -36,18 +36,19 @@ class LabelledSet:
         return frozenset(self.qrels.get(query_id, ()))
 
     def group(self, query_id: str) -> str:
-        """The label that keeps rephrasings of one question on one side of every split.
+        """The label that keeps queries together in folds, in resampling and in drawn splits.
 
         `metadata.group` where present; else the set of right passages, so that two queries with
         the same answers stay together; else the passage that an unanswerable query was asked
-        about, as if it answered; else the words of the query.
+        about, as if it answered; else the words of the query. Splits that are given are kept as
+        they are, but for what `questions` marks.
         """
-        metadata = self.queries[query_id].metadata
-        if metadata.get("group") is not None:
-            return f"group:{metadata['group']}"
-        about = metadata.get(ASKED_ABOUT)
+        given = self._given_group(query_id)
+        if given is not None:
+            return given
+        about = self.queries[query_id].metadata.get(ASKED_ABOUT)
         right = sorted(self.qrels.get(query_id, ())) or ([] if about is None else [str(about)])
-        return "right:" + "\x1f".join(right) if right else self._words(query_id)
+        return f"right:{_sha256(right)[:32]}" if right else self._words(query_id)
 
     def grouped_by(self, key: str) -> LabelledSet:
         """The set with `metadata[key]` as the group of every query that has it."""
@@ -58,10 +59,18 @@ class LabelledSet:
         }
         return replace(self, queries={**self.queries, **grouped})
 
-    def same_question(self, query_id: str) -> str:
-        """What marks a query as asked twice, whatever its labels: its given group, or its words."""
+    def questions(self, query_id: str) -> frozenset[str]:
+        """What marks a query as asked twice, whatever its labels: its words and its given group."""
+        given = self._given_group(query_id)
+        return frozenset({self._words(query_id), *([] if given is None else [given])})
+
+    def _given_group(self, query_id: str) -> str | None:
+        """The group of the metadata; a blank one, or NaN as tables export it, is none."""
         given = self.queries[query_id].metadata.get("group")
-        return f"group:{given}" if given is not None else self._words(query_id)
+        if isinstance(given, float) and given.is_integer():
+            given = int(given)  # 1 and 1.0 are one group
+        blank = given is None or str(given).strip().lower() in ("", "nan")
+        return None if blank else f"group:{given}"
 
     def _words(self, query_id: str) -> str:
         return f"query:{query_hash(self.queries[query_id].text)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -38,11 +39,11 @@ class Evaluation:
     passages_read: float  # by the cross-encoder, a query
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Plain JSON values; what cannot be told is None."""
         return {
             "confidence": self.table.to_dict(),
-            "events": self.events,
-            "orders": self.orders,
+            "events": _plain(self.events),
+            "orders": _plain(self.orders),
             "passages_read": self.passages_read,
         }
 
@@ -60,7 +61,7 @@ class Evaluation:
                 found |= {f"{key}_low": value[0], f"{key}_high": value[1]}
             else:
                 found[key] = value
-        for name, values in (self.events | self.orders).items():
+        for name, values in _plain(self.events | self.orders).items():
             found |= {f"{name}_{key}": value for key, value in values.items()}
         return {key: float(value) for key, value in found.items() if value is not None}
 
@@ -69,7 +70,7 @@ class Evaluation:
         lines = [f"{'event':<36}{'share':>7}{'AUROC':>8}{'Brier':>8}{'smECE':>8}"]
         for name, v in self.events.items():
             numbers = (v[key] for key in ("base_rate", "auroc", "brier", "smece"))
-            lines.append(f"{name:<36}" + "".join(f"{x:>8.3f}" for x in numbers).replace(" ", "", 1))
+            lines.append(f"{name:<35}" + "".join(f"{_shown(x):>8}" for x in numbers))
         return "\n".join(lines)
 
     def orders_table(self) -> str:
@@ -78,12 +79,24 @@ class Evaluation:
             f"{'order':<12}{'hit@1':>8}{'MRR@10':>9}{'nDCG@10':>10}   nDCG@10 less fused [95 %]"
         ]
         for name, v in self.orders.items():
-            gain = f"{v['gain']:+.3f} [{v['gain_low']:+.3f}, {v['gain_high']:+.3f}]"
-            lines.append(
-                f"{name:<12}{v['hit1']:>8.3f}{v['mrr10']:>9.3f}{v['ndcg10']:>10.3f}   "
-                + ("" if name == "fused" else gain)
-            )
+            gain, low, high = (_shown(v[key], "+") for key in ("gain", "gain_low", "gain_high"))
+            numbers = f"{_shown(v['hit1']):>8}{_shown(v['mrr10']):>9}{_shown(v['ndcg10']):>10}"
+            between = "-" if math.isnan(v["gain_low"]) else f"{low}, {high}"
+            less = "" if name == "fused" else f"   {gain} [{between}]"
+            lines.append(f"{name:<12}{numbers}{less}")
         return "\n".join(lines)
+
+
+def _plain(tables: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
+    return {
+        name: {key: None if math.isnan(value) else value for key, value in values.items()}
+        for name, values in tables.items()
+    }
+
+
+def _shown(value: float, sign: str = "") -> str:
+    """Three digits, or a dash for what cannot be told."""
+    return "-" if math.isnan(value) else f"{value:{sign}.3f}"
 
 
 def evaluate(
@@ -139,13 +152,12 @@ def _in_order_of(ordered: Ranking, other: Ranking) -> Ranking:
 
 
 def _event(y: Labels, p: Floats) -> dict[str, float]:
-    """How well probabilities p (n,) tell an event y (n,)."""
+    """How well probabilities p (n,) tell an event y (n,); NaN for what cannot be told."""
     if not len(y):
-        return dict.fromkeys(("base_rate", "auroc", "brier", "smece"), 0.0)
-    area = metrics.auroc(y, p)
+        return dict.fromkeys(("base_rate", "auroc", "brier", "smece"), float("nan"))
     return {
         "base_rate": float(y.mean()),
-        "auroc": 0.5 if np.isnan(area) else area,
+        "auroc": metrics.auroc(y, p),
         "brier": metrics.brier(y, p),
         "smece": metrics.smece(y, p),
     }
@@ -163,8 +175,8 @@ def _orders(orders: dict[str, list[Ranking]], labelled: LabelledSet) -> dict[str
         gain, low, high = paired_bootstrap(quality.ndcg10, measured["fused"].ndcg10, groups)
         found[name] = {
             "hit1": float(quality.hit1.mean()),
-            "mrr10": float(quality.mrr10.mean()) if len(quality.mrr10) else 0.0,
-            "ndcg10": float(quality.ndcg10.mean()) if len(quality.ndcg10) else 0.0,
+            "mrr10": float(quality.mrr10.mean()) if len(quality.mrr10) else math.nan,
+            "ndcg10": float(quality.ndcg10.mean()) if len(quality.ndcg10) else math.nan,
             "gain": gain,
             "gain_low": low,
             "gain_high": high,

@@ -23,6 +23,7 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 HERE = Path(__file__).resolve().parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
+OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders of the same weights, which we do not read
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 
 
@@ -68,6 +69,12 @@ def resolve(name: str) -> ModelFiles:
     )
 
 
+def lasting_name(name: str) -> str:
+    """The name by which a model is found from any working directory: a folder's absolute path."""
+    bundled = "/" not in name and (name == "minilm" or (BUNDLED / name).is_dir())
+    return name if bundled or not Path(name).is_dir() else str(Path(name).resolve())
+
+
 def trained_on(files: ModelFiles) -> frozenset[str]:
     """`query_hash` of every query that the model says it was trained on; empty if it says none."""
     path = files.folder / TRAINED_ON
@@ -110,7 +117,14 @@ def _download(name: str) -> Path:
 
     repository, _, revision = name.partition("@")
     try:
-        return Path(snapshot_download(repository, revision=revision or None))
+        return Path(
+            snapshot_download(
+                repository,
+                revision=revision or None,
+                allow_patterns=[f"*{suffix}" for suffix in sorted(FINGERPRINTED)],
+                ignore_patterns=[f"{name}/*" for name in OTHER_FORMATS],
+            )
+        )
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"the hub gave no model {name!r}: {reason}") from None
@@ -120,7 +134,11 @@ def _local(name: str, folder: Path) -> ModelFiles:
     if not any((folder / w).is_file() for w in WEIGHTS):
         raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
     state = hashlib.sha256()
-    parts = [p for p in folder.rglob("*") if p.suffix in FINGERPRINTED]
+    parts = [
+        path
+        for path in folder.rglob("*")
+        if path.suffix in FINGERPRINTED and path.relative_to(folder).parts[0] not in OTHER_FORMATS
+    ]
     for path in sorted(parts):
         state.update(f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode())
     return ModelFiles(name, folder, state.hexdigest())

@@ -25,9 +25,9 @@ class Plan:
     fit: tuple[str, ...]
     report: tuple[str, ...]
     report_split: str
-    seen_by_reranker: int  # left out: the cross-encoder was trained on their group or their split
+    seen_by_reranker: int  # left out: the cross-encoder was trained on them or on their split
     asked_twice: int  # left out of fitting: a reported query is the same question
-    beside_training: bool  # fitted on what is left of splits that the cross-encoder was trained on
+    beside_training: bool  # a split used here is what is left of one that was trained on
 
     def counts(self) -> dict[str, int | str | bool]:
         """The plan in numbers."""
@@ -37,7 +37,7 @@ class Plan:
             "report_split": self.report_split,
             "left_out_seen_by_reranker": self.seen_by_reranker,
             "left_out_asked_twice": self.asked_twice,
-            "fitted_beside_training": self.beside_training,
+            "beside_training": self.beside_training,
         }
 
 
@@ -47,11 +47,12 @@ def plan(
     """Decide who is fitted on and who is reported on.
 
     Reported on: `test`, else `dev`, else a held-out part of the groups. Fitted on: the other
-    splits, less the questions that a reported query asks too. A split that the cross-encoder was
-    trained on is left out whole, since its other queries ask about the same passages; where
-    nothing else is left to fit on, only the groups of those queries are, and the plan says so: a
-    cross-encoder reads what is like its training better than it reads new passages, so that a
-    confidence fitted there promises too much. `max_queries` bounds each of the two, drawn by group.
+    splits, less the questions that a reported query asks too, in the same words or by its given
+    group. A split that the cross-encoder was trained on is left out whole, since its other queries
+    ask about the same passages; where nothing else is left, only the questions trained on are, and
+    the plan says so: a cross-encoder reads what is like its training better than it reads new
+    passages, so that a confidence fitted there promises too much. `max_queries` bounds each of the
+    two, drawn by group.
 
     Raises:
         InputError: too few queries, or groups of them, are left to fit or to report on.
@@ -59,12 +60,16 @@ def plan(
     if max_queries is not None and max_queries < LEAST_QUERIES:
         raise InputError(f"at most {max_queries} queries: expected at least {LEAST_QUERIES}")
     fresh = {split: unseen(labelled, ids, trained_on) for split, ids in labelled.splits.items()}
-    named = next((s for s in ("test", "dev") if fresh.get(s) and len(fresh) > 1), None)
+    untouched = {
+        split
+        for split, ids in labelled.splits.items()
+        if len(fresh[split]) >= (1 - TRAINED_SHARE) * len(ids)
+    }
+    to_report = [s for s in ("test", "dev") if fresh.get(s) and len(fresh) > 1]
+    named = next((s for s in to_report if s in untouched), next(iter(to_report), None))
     others = [split for split in fresh if split != named]
-    least = {split: (1 - TRAINED_SHARE) * len(labelled.splits[split]) for split in others}
-    clean = [split for split in others if len(fresh[split]) >= least[split]]
-    beside_training = sum(len(fresh[split]) for split in clean) < LEAST_QUERIES
-    if beside_training:
+    clean = [split for split in others if split in untouched]
+    if sum(len(fresh[split]) for split in clean) < LEAST_QUERIES:
         clean = others
     rest = [i for split in clean for i in fresh[split]]
     if named:
@@ -75,8 +80,8 @@ def plan(
         held = set(groups[: max(1, round(REPORT_SHARE * len(groups)))])
         report = [i for i in rest if labelled.group(i) in held]
         others_left = [i for i in rest if labelled.group(i) not in held]
-    reported = {labelled.same_question(i) for i in report}
-    fit = [i for i in others_left if labelled.same_question(i) not in reported]
+    reported = frozenset[str]().union(*map(labelled.questions, report))
+    fit = [i for i in others_left if labelled.questions(i).isdisjoint(reported)]
     whole = sum(len(ids) for ids in labelled.splits.values())
     asked_twice = len(others_left) - len(fit)
     seen = whole - len(rest) - (len(report) if named else 0)
@@ -85,21 +90,24 @@ def plan(
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {len(report)} to report on, of "
             f"{whole} ({seen} left out because the cross-encoder was trained on them, "
-            f"{asked_twice} because a reported query is the same); expected at least "
-            f"{LEAST_QUERIES} to fit on; label more queries"
+            f"{asked_twice} because a reported query has the same words or group); expected at "
+            f"least {LEAST_QUERIES} to fit on; label more queries, or group them more finely"
         )
     if len({labelled.group(i) for i in fit}) < 2:
         raise InputError(f"{labelled.name}: all queries to fit on are one group; expected several")
-    beside_training = beside_training and seen > 0
+    used = {*clean, *([named] if named else [])}
+    beside_training = not used <= untouched
     return Plan(tuple(fit), tuple(report), named or "held out", seen, asked_twice, beside_training)
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:
-    """The ids of whose group the cross-encoder was trained on no query."""
-    known = {
-        labelled.group(i) for i, q in labelled.queries.items() if query_hash(q.text) in trained_on
-    }
-    return [i for i in ids if labelled.group(i) not in known]
+    """The ids whose question the cross-encoder was not trained on.
+
+    Not their right passages decide: leaving those out would leave unanswerable queries over.
+    """
+    read = [i for i, query in labelled.queries.items() if query_hash(query.text) in trained_on]
+    known = frozenset[str]().union(*map(labelled.questions, read))
+    return [i for i in ids if labelled.questions(i).isdisjoint(known)]
 
 
 def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int) -> list[str]:

@@ -35,7 +35,7 @@ def build_pydata() -> LabelledSet:
     The same package versions give the same set.
     """
     objects = documented_objects(PYDATA)
-    return _labelled(objects, _descriptions(objects), SPLITS, "pydata")
+    return _labelled(objects, _described(_see_also(objects)), SPLITS, "pydata")
 
 
 def build_documentation(libraries: Collection[str]) -> LabelledSet:
@@ -45,14 +45,20 @@ def build_documentation(libraries: Collection[str]) -> LabelledSet:
     words that do not stand there.
 
     Raises:
-        InputError: a library is not installed, or none has a description to give.
+        InputError: a library is not installed or one of pydata's, or none has a description to
+            give.
     """
+    if set(libraries) & set(PYDATA):
+        raise InputError(
+            f"{', '.join(sorted(set(libraries) & set(PYDATA)))}: what describes these are the "
+            "queries of pydata, its test queries too; give other libraries to train on"
+        )
     objects = {}
     for name, item in documented_objects(libraries).items():
         rest = item.body.partition("\n\n")[2].strip()
         if len(rest.split()) >= LEAST_DOCSTRING:
             objects[name] = replace(item, body=rest)
-    described = {**_summaries(objects), **_descriptions(objects)}
+    described = _described(_see_also(objects), _summaries(objects))
     if not described:
         raise InputError(f"{', '.join(libraries)}: no docstring there describes another")
     return _labelled(objects, described, {"train": 1.0}, "documentation")
@@ -92,14 +98,14 @@ def build_pydata_questions(folder: Path) -> LabelledSet:
         InputError: a question names an object that these package versions do not have.
     """
     read_queries(folder / "queries.jsonl")
-    corpus = {p.doc_id: p for p in map(_passage, documented_objects(PYDATA).values())}
-    write_corpus(corpus.values(), folder)
+    write_corpus(map(_passage, documented_objects(PYDATA).values()), folder)
     return read_labelled_set(folder)
 
 
 def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict[str, Any]:
     """What a set built from `libraries` is: package versions, counts, digest."""
-    packages = {package for library in libraries for package in packages_distributions()[library]}
+    known = packages_distributions()
+    packages = {package for library in libraries for package in known.get(library, ())}
     return {
         "name": labelled.name,
         "packages": {package: version(package) for package in sorted(packages)},
@@ -108,42 +114,53 @@ def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict
     }
 
 
-def build(name: str, out: Path, libraries: Collection[str] = PYDATA) -> dict[str, Any]:
+def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, Any]:
     """Build a set into `out` and return its manifest, with `matches` beside it.
 
-    `libraries` are import names; only `documentation` is built from any but the four of pydata.
-
-    `matches` is True or False where `out/manifest.json` holds a digest for these very package
-    versions, and None where it was made with others.
+    `libraries` are the import names that `documentation` is built from. `matches` tells what
+    `out/manifest.json` said before: "new" (nothing: it is written now), "same", "other versions" of
+    the packages, or "differs", although the versions are the same.
 
     Raises:
-        InputError: there is no set of that name, or not of these libraries, or `out` holds
-            something else.
+        InputError: there is no set of that name, it is not built from these libraries, or `out`
+            holds something else.
     """
-    if name != "documentation" and set(libraries) != set(PYDATA):
-        raise InputError(f"{name} is built from {', '.join(PYDATA)}; documentation from any others")
+    if (name == "documentation") != bool(libraries):
+        raise InputError(
+            "documentation is built from installed libraries: name them"
+            if name == "documentation"
+            else f"{name} is built from {', '.join(PYDATA)}; only documentation from others"
+        )
     path = out / "manifest.json"
     if not path.exists() and (out / "corpus.jsonl").exists():
         raise InputError(f"{out}: holds a labelled set that is not {name}; give another folder")
-    if path.exists() and json.loads(path.read_text(encoding="utf-8")).get("name") != name:
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if known and known.get("name") != name:
         raise InputError(f"{out}: its manifest is not that of {name}; give another folder")
     if name == "pydata":
         labelled = build_pydata()
-        write_labelled_set(labelled, out)
     elif name == "pydata_questions":
         labelled = build_pydata_questions(out)
     elif name == "documentation":
         labelled = build_documentation(libraries)
-        write_labelled_set(labelled, out)
     else:
         expected = "pydata, pydata_questions or documentation"
         raise InputError(f"no recipe for a set {name!r}; expected {expected}")
-    made = manifest(labelled, libraries)
-    if not path.exists():
+    made = manifest(labelled, libraries or PYDATA)
+    if known and set(known["packages"]) != set(made["packages"]):
+        raise InputError(f"{out}: was built from {sorted(known['packages'])}; give another folder")
+    write_labelled_set(labelled, out)
+    if not known:
         path.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
-    known = json.loads(path.read_text(encoding="utf-8"))
-    same_packages = known.get("packages") == made["packages"]
-    return made | {"matches": known.get("digest") == made["digest"] if same_packages else None}
+    return made | {"matches": _match(known, made)}
+
+
+def _match(known: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    if not known:
+        return "new"
+    if known["packages"] != made["packages"]:
+        return "other versions"
+    return "same" if known["digest"] == made["digest"] else "differs"
 
 
 def _passage(item: DocumentedObject) -> Passage:
@@ -153,23 +170,35 @@ def _passage(item: DocumentedObject) -> Passage:
 # --- the queries ------------------------------------------------------------------------------
 
 
-def _summaries(objects: Mapping[str, DocumentedObject]) -> dict[str, frozenset[str]]:
-    """First sentence of a summary -> names of the objects whose docstring begins with it."""
-    found: dict[str, set[str]] = {}
+Found = dict[str, set[str]]  # query text -> names of the objects it describes
+
+
+def _described(*ways: Found) -> dict[str, frozenset[str]]:
+    """What all ways say together, without the texts that mean several things."""
+    every: dict[str, frozenset[str]] = {}
+    for found in ways:
+        for text, names in found.items():
+            every[text] = every.get(text, frozenset()) | names
+    return {text: right for text, right in every.items() if _one_thing(right)}
+
+
+def _summaries(objects: Mapping[str, DocumentedObject]) -> Found:
+    """First sentences of summaries: each describes the objects whose docstrings begin with it."""
+    found: Found = {}
     for item in objects.values():
         text = re.split(r"(?<=\w)\.(?:\s|$)", item.summary)[0].strip()
         wordy = PLAIN.match(text) and len(re.findall(r"\w+", text)) >= LEAST_WORDS
         if wordy and _squash(text) not in _squash(item.body):
             found.setdefault(text, set()).add(item.name)
-    return {text: frozenset(right) for text, right in found.items() if _one_thing(right)}
+    return found
 
 
-def _descriptions(objects: Mapping[str, DocumentedObject]) -> dict[str, frozenset[str]]:
-    """Query text -> names of the objects it describes, namesakes with the same summary included."""
+def _see_also(objects: Mapping[str, DocumentedObject]) -> Found:
+    """Descriptions in "See Also" sections: namesakes with the same summary are meant as well."""
     namesakes: dict[tuple[str, str], set[str]] = {}
     for item in objects.values():
         namesakes.setdefault((item.name.rsplit(".", 1)[-1], item.summary), set()).add(item.name)
-    found: dict[str, set[str]] = {}
+    found: Found = {}
     for source in objects.values():
         for written, description in source.see_also:
             target = _resolve(written, source.name, objects)
@@ -183,10 +212,10 @@ def _descriptions(objects: Mapping[str, DocumentedObject]) -> dict[str, frozense
                 continue
             same = namesakes[(item.name.rsplit(".", 1)[-1], item.summary)]
             found.setdefault(text, set()).update(same)
-    return {text: frozenset(right) for text, right in found.items() if _one_thing(right)}
+    return found
 
 
-def _one_thing(names: set[str]) -> bool:
+def _one_thing(names: Collection[str]) -> bool:
     """Whether the names mean one thing; "Equivalent method on Series" describes many."""
     return len({name.rsplit(".", 1)[-1] for name in names}) == 1
 

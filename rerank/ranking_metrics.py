@@ -1,16 +1,18 @@
 """How good an order is: hit@k, reciprocal rank, nDCG@k; and whether one order beats another.
 
-Plain functions of gains in ranked order; nothing of calibration. A query without a right passage
+Plain functions of gains in ranked order. A query without a right passage
 has no ideal order and is left out of nDCG and reciprocal rank, as in trec_eval.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from calibration.metrics import LEAST_GROUPS
 from rerank.types import Floats
 
 
@@ -67,14 +69,19 @@ def paired_bootstrap(
 ) -> tuple[float, float, float]:
     """(mean difference, low, high) of two measures of the same queries, resampled by group.
 
+    All are NaN without queries, the ends of the interval NaN with fewer than `LEAST_GROUPS` groups:
+    resamples of so few are too much alike.
+
     Queries of a group rise and fall together; resampling them one by one would make the interval
     too narrow (Davison & Hinkley 1997, section 3.8).
     """
     difference = better - worse
     if not len(difference):
-        return 0.0, 0.0, 0.0
+        return math.nan, math.nan, math.nan
     _, member = np.unique(np.asarray(groups), return_inverse=True)
     sums, counts = np.bincount(member, difference), np.bincount(member)
+    if len(sums) < LEAST_GROUPS:
+        return float(difference.mean()), math.nan, math.nan
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, len(sums), size=(draws, len(sums)))
     means = sums[rows].sum(axis=1) / counts[rows].sum(axis=1)

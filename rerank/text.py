@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import re
+import unicodedata
 
+import regex
 import Stemmer
 
-WORD = re.compile(r"[^\W_]+")
+WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
 
 
 def words(text: str, *, language: str = "english") -> list[str]:
     """Stemmed lower-case words in order; underscores and punctuation separate.
 
     Stems are Snowball's (Porter 2001). `language` is a Snowball name, or "none" for no stemming.
+    Scripts without spaces between words give a word a run: there the dense stage must find.
     """
-    found = WORD.findall(text.lower())
+    found: list[str] = WORD.findall(unicodedata.normalize("NFC", text).lower())
     if language == "none":
         return found
     return list(Stemmer.Stemmer(language).stemWords(found))

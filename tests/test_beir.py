@@ -238,7 +238,7 @@ def test_a_judged_query_outside_its_split_is_refused(tmp_path: Path) -> None:
     """Qrels of a query that the split's own list leaves out are a contradiction."""
     folder = folder_of(tmp_path, split="q1\nq3\n")
     message = refusal(folder)
-    assert "'q2' is judged but not in" in message
+    assert "qrels/test.tsv:3: 'q2' is judged but not in" in message
 
 
 @pytest.mark.parametrize(

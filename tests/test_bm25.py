@@ -106,6 +106,12 @@ def test_words_are_snowball_stems(text: str, expected: list[str]) -> None:
     assert words(text) == expected
 
 
+def test_marks_belong_to_their_words() -> None:
+    """Vowel signs do not cut a word, and an accent is the same composed or combining."""
+    assert words("हिन्दी भाषा", language="none") == ["हिन्दी", "भाषा"]
+    assert words("cafe\u0301") == words("caf\u00e9")
+
+
 def test_language_none_keeps_words_whole() -> None:
     """Without a language nothing is stemmed."""
     assert words("Fillna_missing Größe", language="none") == ["fillna", "missing", "größe"]

@@ -35,7 +35,7 @@ def test_what_flatters_the_figures_is_said(run: Run, small: LabelledSet) -> None
     """Measured where it was fitted, the model says so, whatever the set is called."""
     renamed = replace(small, name="another name")
     _, notes = evaluate_model(run.folder, renamed, "train", work=run.work)
-    assert any("fitted on queries of this split" in note for note in notes)
+    assert any(f"fitted on {len(run.plan.fit)} of these" in note for note in notes)
     other = replace(small, splits={"train": small.splits["test"]})
     _, notes = evaluate_model(run.folder, other, "train", work=run.work)
     assert notes == ()

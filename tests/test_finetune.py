@@ -215,6 +215,9 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     with pytest.raises(KeyboardInterrupt):
         finetune([Source(ten)], out, CHEAP, work=tmp_path)
     assert not out.exists()
+    torn = next((tmp_path / "checkpoints").glob("*/checkpoint-1")).with_name("checkpoint-2")
+    torn.mkdir()  # as a kill leaves it that comes while the second is written
+    (torn / "model.safetensors").write_bytes(b"")
     made = finetune([Source(ten)], out, CHEAP, work=tmp_path)
     assert steps == [1, 2, 2]
     assert made.report["ndcg10"] == pytest.approx(trained.report["ndcg10"])
@@ -333,6 +336,15 @@ def test_more_frozen_layers_than_there_are_is_refused(
     """The error says how many layers the model has."""
     with pytest.raises(InputError, match="has 6 layers, cannot freeze 7"):
         finetune([Source(ten)], tmp_path / "m", replace(CHEAP, frozen_layers=7), work=tmp_path)
+
+
+def test_groups_that_are_all_too_large_are_refused(ten: LabelledSet, tmp_path: Path) -> None:
+    """A limit takes whole groups; where none is small enough the sentence says so."""
+    queries = {i: replace(q, metadata={"group": "one"}) for i, q in ten.queries.items()}
+    labelled = replace(ten, queries=queries)
+    with pytest.raises(InputError, match="ten: every group of its 'train' has more than the 3"):
+        finetune([Source(labelled, limit=3)], tmp_path / "out", CHEAP, work=tmp_path)
+    assert not (tmp_path / "out").exists()
 
 
 def test_no_source_is_refused(tmp_path: Path) -> None:

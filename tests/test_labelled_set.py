@@ -103,12 +103,30 @@ def test_a_group_is_given_or_follows_from_the_answers() -> None:
     assert "seven" not in group("too_about")
 
 
+@pytest.mark.parametrize("blank", [None, "", "  ", float("nan")])
+def test_a_blank_group_is_none(blank: object) -> None:
+    """Tables export what is missing as blank or NaN: such queries are not one group."""
+    queries = {i: replace(q, metadata={"group": blank}) for i, q in LABELLED.queries.items()}
+    labelled = replace(LABELLED, queries=queries)
+    assert len({labelled.group(i) for i in queries}) == len(queries)
+    assert all(len(labelled.questions(i)) == 1 for i in queries)
+
+
+def test_a_number_is_the_same_group_however_it_is_written() -> None:
+    """A column with a gap turns 1 into 1.0."""
+    queries = {
+        i: Query(i, i, {"group": g}) for i, g in {"a": 1, "b": 1.0, "c": "1", "d": 2}.items()
+    }
+    labelled = replace(LABELLED, queries=queries, qrels={})
+    assert [labelled.group(i) for i in "abcd"] == ["group:1"] * 3 + ["group:2"]
+
+
 def test_any_metadata_can_be_the_group() -> None:
     """Queries that have it are grouped by it, the others as before; the digest sees it."""
     grouped = LABELLED.grouped_by("article")
     assert LABELLED.group("q1") != LABELLED.group("q2")
     assert grouped.group("q1") == grouped.group("q2") == "group:Gap"
-    assert grouped.same_question("q1") == grouped.same_question("q2")
+    assert grouped.questions("q1") & grouped.questions("q2") == {"group:Gap"}
     assert grouped.group("q3") == LABELLED.group("q3")
     assert list(grouped.queries) == list(LABELLED.queries)
     assert grouped.digest() != LABELLED.digest()

@@ -55,6 +55,26 @@ def test_evaluation_measures_every_way_on_the_same_queries(
     assert evaluation.right[:-1].tolist() == hits(ordered, small).tolist()
 
 
+def test_what_cannot_be_told_is_a_dash(
+    fitted: Fitted, to_report: list[Ranking], small: LabelledSet, config: Config
+) -> None:
+    """Without any right passage there is no AUROC and no order to be good: null, and a dash."""
+    none = evaluate(to_report, replace(small, qrels={}), fitted.calibrators, fitted.ways, config)
+    assert "nan" not in none.orders_table() + none.events_table() + none.table.table()
+    assert none.orders_table().splitlines()[-1].split() == [
+        "relevance",
+        "0.000",
+        "-",
+        "-",
+        "-",
+        "[-]",
+    ]
+    plain = none.to_dict()
+    assert plain["orders"]["relevance"]["ndcg10"] is None
+    assert plain["events"]["relevance: each passage"]["auroc"] is None
+    assert "relevance_ndcg10" not in none.flat(fitted.way)
+
+
 def test_unanswerable_queries_are_measured_and_never_right(
     evaluation: Evaluation, to_report: list[Ranking], small: LabelledSet
 ) -> None:

@@ -182,6 +182,14 @@ def test_bootstrap_resamples_whole_groups() -> None:
 
 def test_bootstrap_leaves_out_what_has_no_value() -> None:
     """Draws of one class have no AUROC and are left out; one class alone has no interval."""
-    low, high = metrics.bootstrap_interval(metrics.auroc, [0, 1, 1], [0.1, 0.5, 0.2], draws=50)
-    assert (low, high) == (1, 1)
-    assert np.isnan(metrics.bootstrap_interval(metrics.auroc, [1, 1], [0.1, 0.5])).all()
+    y, p = [0] + [1] * 9, [0.1] + [0.5] * 9
+    assert metrics.bootstrap_interval(metrics.auroc, y, p, draws=50) == (1, 1)
+    assert np.isnan(metrics.bootstrap_interval(metrics.auroc, [1] * 10, p)).all()
+
+
+def test_few_groups_have_no_interval() -> None:
+    """A hundred rows of nine groups are nine draws: too few to resample."""
+    y, p = sample(0, 108)
+    for count, known in ((9, False), (12, True)):
+        found = metrics.bootstrap_interval(metrics.brier, y, p, np.arange(108) % count, draws=50)
+        assert np.isfinite(found).all() == known

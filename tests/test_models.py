@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rerank import models
-from rerank.models import MINILM_SHA256, TRAINED_ON, cache_folder, resolve, trained_on
+from rerank.models import MINILM_SHA256, TRAINED_ON, cache_folder, lasting_name, resolve, trained_on
 from rerank.text import query_hash
 from rerank.types import InputError
 
@@ -52,6 +52,24 @@ def test_a_folder_is_a_model(tmp_path: Path) -> None:
         (moved / name).write_text("changed")
         assert resolve(str(moved)).fingerprint != found.fingerprint
         shutil.copyfile(folder / name, moved / name)
+
+
+def test_other_formats_of_the_weights_do_not_count(tmp_path: Path) -> None:
+    """Hubs keep ONNX copies beside the weights; a machine that lacks them has the same model."""
+    folder = folder_with(tmp_path, config_json="{}")
+    before = resolve(str(folder)).fingerprint
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "config.json").write_text("{}")
+    assert resolve(str(folder)).fingerprint == before
+
+
+def test_a_folder_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a model folder keeps of a local model is its absolute path; other names stay."""
+    folder = folder_with(tmp_path, config_json="{}")
+    monkeypatch.chdir(folder.parent)
+    assert lasting_name(folder.name) == str(folder)
+    for name in ("minilm", "minilm-reranker", "org/model@main"):
+        assert lasting_name(name) == name
 
 
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:

@@ -154,6 +154,44 @@ def test_rephrasings_of_what_was_trained_on_are_left_out() -> None:
     assert len(groups) == 49 + 9
 
 
+def test_training_on_a_passage_does_not_tilt_the_labels() -> None:
+    """Queries that share their right passage with one trained on stay; only it is left out."""
+    queries = {f"{s}{k}": Query(f"{s}{k}", f"{s} {k}") for s in ("dev", "test") for k in range(60)}
+    queries |= {f"train{k}": Query(f"train{k}", f"train {k}") for k in range(60)}
+    qrels = {i: {f"d{k % 5}": 1.0} for k, i in enumerate(queries) if k % 3}
+    splits = {s: tuple(i for i in queries if i.startswith(s)) for s in ("train", "dev", "test")}
+    corpus = {f"d{k}": Passage(f"d{k}", "", "text") for k in range(5)}
+    labelled = LabelledSet(corpus, queries, qrels, splits, "intents")
+    hashes = frozenset(query_hash(queries[i].text) for i in splits["train"])
+    found = plan(labelled, trained_on=hashes, max_queries=None, seed=0)
+    assert (found.fit, found.report) == (splits["dev"], splits["test"])
+    assert not found.beside_training
+
+
+def test_a_given_group_does_not_hide_the_same_words() -> None:
+    """Asked in the same words under two groups, a question is still on one side only."""
+    labelled = set_of({"train": [*range(40)], "test": [*range(40, 50)]})
+    same = replace(labelled.queries["train5"], text=labelled.queries["test2"].text)
+    labelled = replace(labelled, queries={**labelled.queries, "train5": same})
+    found = plan(labelled, trained_on=NONE, max_queries=None, seed=0)
+    assert "train5" not in found.fit
+    assert found.asked_twice == 1
+
+
+def test_a_report_on_the_rest_of_a_trained_split_is_told() -> None:
+    """`dev` is reported on where a part of `test` was trained on; without it the plan warns."""
+    groups = {"train": [*range(40)], "dev": [*range(40, 60)], "test": [*range(60, 80)]}
+    labelled = set_of(groups)
+    hashes = frozenset(query_hash(labelled.queries[f"test{k}"].text) for k in range(10))
+    found = plan(labelled, trained_on=hashes, max_queries=None, seed=0)
+    assert (found.report_split, found.beside_training) == ("dev", False)
+    assert found.fit == labelled.splits["train"]
+    del groups["dev"]
+    found = plan(set_of(groups), trained_on=hashes, max_queries=None, seed=0)
+    assert (found.report_split, found.beside_training) == ("test", True)
+    assert len(found.report) == 10
+
+
 def test_a_question_asked_in_the_same_words_is_not_fitted_on() -> None:
     """Without groups the words mark a question: case and spacing aside, it is on one side only."""
     labelled = set_of({"train": [*range(40)], "test": [*range(40, 50)]})

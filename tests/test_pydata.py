@@ -28,6 +28,7 @@ from rerank.pydata import (
 )
 from rerank.types import InputError
 
+MADE = {"name": "documentation", "counts": {}, "digest": ""}
 DATASETS = Path(recipe.__file__).parent.parent / "datasets"
 
 
@@ -116,15 +117,17 @@ def test_this_machine_builds_the_set_of_the_manifest(pydata: LabelledSet) -> Non
 def test_building_says_whether_the_set_is_the_known_one(
     pydata: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Same packages: right or wrong digest; other packages: nothing can be said."""
+    """The first time it is new; then same packages: right or wrong digest; else other versions."""
     monkeypatch.setattr(recipe, "build_pydata", lambda: pydata)
     path = tmp_path / "manifest.json"
-    assert build("pydata", tmp_path)["matches"] is True
+    assert build("pydata", tmp_path)["matches"] == "new"
+    assert build("pydata", tmp_path)["matches"] == "same"
     known = json.loads(path.read_text())
     path.write_text(json.dumps(known | {"digest": "0" * 64}))
-    assert build("pydata", tmp_path)["matches"] is False
-    path.write_text(json.dumps(known | {"packages": {"numpy": "1.0"}}))
-    assert build("pydata", tmp_path)["matches"] is None
+    assert build("pydata", tmp_path)["matches"] == "differs"
+    older = dict.fromkeys(known["packages"], "1.0")
+    path.write_text(json.dumps(known | {"packages": older}))
+    assert build("pydata", tmp_path)["matches"] == "other versions"
     assert read_labelled_set(tmp_path).digest() == pydata.digest()
 
 
@@ -167,14 +170,39 @@ def test_any_numpydoc_library_gives_a_set_to_train_on() -> None:
 
 
 def test_libraries_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
-    """One that is not installed, one without docstrings, and any where the set has its own."""
-    with pytest.raises(InputError, match="cannot import 'no_such_library'"):
-        build("documentation", tmp_path, ["no_such_library"])
-    with pytest.raises(InputError, match="colorsys: no docstring there describes another"):
-        build("documentation", tmp_path, ["colorsys"])
+    """None, not installed, a part of one, without docstrings, those of pydata, and any for it."""
+    for libraries, complaint in {
+        (): "name them",
+        ("no_such_library",): "cannot import 'no_such_library'",
+        ("matplotlib.pyplot",): "is a part of a library; give 'matplotlib'",
+        ("colorsys",): "colorsys: no docstring there describes another",
+        ("matplotlib", "scipy"): "scipy: what describes these are the queries of pydata",
+    }.items():
+        with pytest.raises(InputError, match=complaint):
+            build("documentation", tmp_path, libraries)
     with pytest.raises(InputError, match="pydata is built from numpy, scipy, pandas, sklearn"):
         build("pydata", tmp_path, ["matplotlib"])
     assert not list(tmp_path.iterdir())
+
+
+def test_documentation_of_other_libraries_does_not_replace_a_set(
+    pydata: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder keeps the set that it was built for; a library without a package is no reason."""
+    monkeypatch.setattr(recipe, "build_documentation", lambda _: pydata)
+    monkeypatch.setattr(recipe, "manifest", lambda _, names: MADE | {"packages": {names[0]: "1"}})
+    assert build("documentation", tmp_path, ["one"])["matches"] == "new"
+    with pytest.raises(InputError, match=r"was built from \['one'\]"):
+        build("documentation", tmp_path, ["other"])
+    monkeypatch.undo()
+    assert manifest(pydata, ["statistics"])["packages"] == {}
+
+
+def test_all_that_describes_an_object_counts() -> None:
+    """A text that is one object's summary and another's description is right for both."""
+    both = recipe._described({"fill gaps": {"a.fill"}}, {"fill gaps": {"b.fill"}, "cut": {"a.cut"}})
+    assert both == {"fill gaps": frozenset({"a.fill", "b.fill"}), "cut": frozenset({"a.cut"})}
+    assert recipe._described({"fill gaps": {"a.fill"}}, {"fill gaps": {"a.interp"}}) == {}
 
 
 def test_an_unknown_name_is_refused(tmp_path: Path) -> None:

@@ -74,10 +74,18 @@ def test_the_interval_is_that_of_scipys_bootstrap() -> None:
 
 
 def test_an_order_does_not_beat_itself() -> None:
-    """Equal measures differ by nothing, surely; so do no measures at all."""
-    same = np.array([0.1, 0.9, 0.4])
-    assert paired_bootstrap(same, same, ["a", "b", "c"]) == (0.0, 0.0, 0.0)
-    assert paired_bootstrap(np.array([]), np.array([]), []) == (0.0, 0.0, 0.0)
+    """Equal measures differ by nothing, surely."""
+    same = np.linspace(0.1, 0.9, 12)
+    assert paired_bootstrap(same, same, list("abcdefghijkl")) == (0.0, 0.0, 0.0)
+
+
+def test_few_groups_have_no_interval() -> None:
+    """Of nine groups a difference is told and its interval is not; of no query nothing is."""
+    nine = np.linspace(0.1, 0.9, 9)
+    mean, low, high = paired_bootstrap(nine, 0 * nine, list("abcdefghi"))
+    assert mean == pytest.approx(0.5)
+    assert np.isnan([low, high]).all()
+    assert np.isnan(paired_bootstrap(np.array([]), np.array([]), [])).all()
 
 
 def test_copies_in_a_group_add_no_certainty() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
 from transformers import AutoConfig, EarlyStoppingCallback, PrinterCallback, TrainerCallback
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import get_last_checkpoint
 
 from rerank.config import FinetuneConfig
@@ -86,8 +88,7 @@ def train(
         callbacks=[_Progress(), *([EarlyStoppingCallback(config.patience)] if chooses else [])],
     )
     trainer.remove_callback(PrinterCallback)
-    last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
-    trainer.train(resume_from_checkpoint=last)
+    trainer.train(resume_from_checkpoint=_last_whole(checkpoints))
     if updates is not None:
         updates.merge_and_unload()  # into the model's own weights: what is saved is an ordinary one
     history, state = trainer.state.log_history, trainer.state
@@ -99,6 +100,14 @@ def train(
         best_step=int(best.rsplit("-", 1)[-1]) if chooses and best else state.global_step,
         first_stage_ndcg10=first[0] if first else None,
     )
+
+
+def _last_whole(checkpoints: Path) -> str | None:
+    """The last checkpoint that was written to its end; others go. None where there is none."""
+    for folder in checkpoints.glob("checkpoint-*"):
+        if not (folder / TRAINER_STATE_NAME).is_file():  # the last file that is written
+            shutil.rmtree(folder)
+    return get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
 
 
 def _arguments(

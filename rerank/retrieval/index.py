@@ -23,7 +23,7 @@ from rerank.text import words
 from rerank.types import Candidates, InputError, Passage, Query
 
 INDEX_KIND = "an index"
-LAYOUT = 2  # of the files in the folder
+LAYOUT = 3  # of the files in the folder, and of what a word is
 
 
 class Index:
