@@ -17,6 +17,7 @@ OPTIONS = {
     "reranker": "cross-encoder: minilm-reranker, a folder, or a hub id",
     "max_length": "tokens of query and passage that the cross-encoder reads",
     "precision": "of the cross-encoder; int8 is faster and a little worse",
+    "dense": "search by cosine; approximate is for a million passages and more",
     "language": "Snowball stemmer of BM25, or none",
     "pool": "passages each first stage brings back",
     "candidates": "fused passages that are ordered by relevance",
@@ -109,7 +110,7 @@ def _index(p: argparse.ArgumentParser) -> None:
     p.add_argument("dataset", type=Path, help="folder with corpus.jsonl")
     p.add_argument("--out", type=Path, required=True, help="index folder to write")
     p.add_argument("--overwrite", action="store_true", help="replace an index that is there")
-    wanted = ("encoder", "encoder_max_length", "language")
+    wanted = ("encoder", "encoder_max_length", "dense", "language")
     _add_options(p, Config(), {name: OPTIONS[name] for name in wanted})
 
 

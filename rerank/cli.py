@@ -107,11 +107,22 @@ def _index(o: argparse.Namespace) -> None:
     from rerank.retrieval.index import build_index
 
     chosen = replace(
-        Config(), encoder=o.encoder, encoder_max_length=o.encoder_max_length, language=o.language
+        Config(),
+        encoder=o.encoder,
+        encoder_max_length=o.encoder_max_length,
+        dense=o.dense,
+        language=o.language,
     )
     corpus = read_corpus(o.dataset / "corpus.jsonl").values()
     encoder = Encoder(resolve(chosen.encoder), max_length=chosen.encoder_max_length)
-    index = build_index(corpus, o.out, encoder, language=chosen.language, overwrite=o.overwrite)
+    index = build_index(
+        corpus,
+        o.out,
+        encoder,
+        language=chosen.language,
+        approximate=chosen.dense == "approximate",
+        overwrite=o.overwrite,
+    )
     print(f"{o.out}: {len(index)} passages indexed")
 
 

@@ -16,6 +16,7 @@ CHOICES = {
     "rank_by": ("relevance", "logit", "fused"),
     "calibrator": ("auto", "logistic", "isotonic"),
     "precision": ("fp32", "int8"),
+    "dense": ("exact", "approximate"),
     "loss": ("listwise", "binary"),
 }
 LEAST = {  # the smallest value of each whole number that a run can use
@@ -87,6 +88,7 @@ class Config:
     reranker: str = "minilm-reranker"  # cross-encoder: bundled name, folder or hub id
     max_length: int = 192  # tokens of query and passage together that the cross-encoder reads
     precision: Precision = "fp32"  # of the cross-encoder; or "int8": faster, with scores of its own
+    dense: str = "exact"  # search by cosine; or "approximate", from about a million passages up
     language: str = "english"  # Snowball stemmer of BM25, or "none"
     pool: int = 100  # passages each first stage brings back
     candidates: int = 50  # fused passages that are ordered by relevance

@@ -43,6 +43,7 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
             encoder.files.fingerprint[:16],
             str(encoder.max_length),
             config.language,
+            *(["approximate"] if config.dense == "approximate" else []),
             f"layout{LAYOUT}",
         ]
     )
@@ -53,7 +54,13 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
         if home.exists():  # damaged; where it was not there, another run may be about to finish it
             shutil.rmtree(home)
         try:
-            build_index(labelled.corpus.values(), home, encoder, language=config.language)
+            build_index(
+                labelled.corpus.values(),
+                home,
+                encoder,
+                language=config.language,
+                approximate=config.dense == "approximate",
+            )
         except StoreError:
             verify_folder(home)  # another run built it meanwhile
     return Index(home)

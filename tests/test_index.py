@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,30 @@ def test_a_folder_that_exists_is_not_replaced_unasked(
     with pytest.raises(StoreError, match="exists"):
         build_index(few[:1], made.folder, encoder)
     assert (made.folder / "manifest.json").read_bytes() == before
+
+
+def test_approximate_search_finds_what_exact_search_finds(
+    made: Index, few: list[Passage], encoder: Encoder, tmp_path: Path
+) -> None:
+    """On a corpus that the graph is walked whole, candidates, scores and ranks are the same."""
+    near = build_index(few, tmp_path / "near", encoder, approximate=True)
+    assert near.graph is not None
+    for text in ("missing values", few[3].text, few[7].full_text):
+        one, other = found(made, encoder, text), found(near, encoder, text)
+        assert one.rows.tolist() == other.rows.tolist()
+        assert one.dense.tolist() == other.dense.tolist()
+        assert one.dense_rank.tolist() == other.dense_rank.tolist()
+
+
+def test_approximate_search_needs_its_package(
+    few: list[Passage], encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without USearch the refusal comes before the encoding, and says what to install."""
+    monkeypatch.setitem(sys.modules, "usearch.index", None)
+    monkeypatch.setattr(encoder, "encode", pytest.fail)
+    with pytest.raises(InputError, match=r"pip install 'calibrated-rerank\[approximate\]'"):
+        build_index(few, tmp_path / "index", encoder, approximate=True)
+    assert not (tmp_path / "index").exists()
 
 
 def test_one_passage_is_a_corpus(tmp_path: Path, encoder: Encoder, few: list[Passage]) -> None:

@@ -15,12 +15,13 @@ import numpy as np
 
 from calibration.store import read_manifest, write_folder
 from rerank.progress import progress
+from rerank.retrieval.approximate import Graph, library, write_graph
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.corpus import Corpus, write_corpus
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors, cosines
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.text import words
-from rerank.types import Candidates, InputError, Passage, Query
+from rerank.types import Candidates, InputError, Ints, Passage, Query
 
 INDEX_KIND = "an index"
 LAYOUT = 3  # of the files in the folder, and of what a word is
@@ -31,7 +32,8 @@ class Index:
 
     Raises:
         StoreError: the folder has no manifest.
-        InputError: another version of this project wrote it.
+        InputError: another version of this project wrote it, or its dense search is approximate and
+            USearch is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,6 +48,7 @@ class Index:
         self.bm25 = BM25.open(folder)
         self.vectors: Vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
         self.corpus = Corpus(folder)
+        self.graph = Graph(folder, self.vectors) if self.manifest["approximate"] else None
         self.passage = self.corpus.passage
 
     def __len__(self) -> int:
@@ -62,7 +65,7 @@ class Index:
         lexical = self.bm25.scores(words(query.text, language=self.language))
         matching = np.flatnonzero(lexical > 0)
         by_bm25 = matching[top(lexical[matching], pool)]
-        found = [by_bm25, top(self.vectors @ vector, pool)]
+        found = [by_bm25, self._nearest(vector, pool)]
         every, scores = reciprocal_rank_fusion(found, k=rrf_k)
         best = top(scores, count)
         rows = every[best]
@@ -77,6 +80,11 @@ class Index:
             fused=scores[best],
         )
 
+    def _nearest(self, vector: Vectors, count: int) -> Ints:
+        return (
+            self.graph.nearest(vector, count) if self.graph else top(self.vectors @ vector, count)
+        )
+
 
 def build_index(
     corpus: Iterable[Passage],
@@ -84,15 +92,16 @@ def build_index(
     encoder: Encoder,
     *,
     language: str = "english",
+    approximate: bool = False,
     overwrite: bool = False,
 ) -> Index:
     """Build an index of `corpus` in `folder`, atomically, with a progress bar; and open it.
 
     The corpus is gone through once and its text never held in memory; its postings are, at about 40
-    bytes each, until they are written.
+    bytes each, until they are written. With `approximate`, dense search walks a graph.
 
     Raises:
-        InputError: the corpus is empty.
+        InputError: the corpus is empty, or USearch is not installed and needed.
         StoreError: `folder` exists and `overwrite` is False.
     """
 
@@ -101,10 +110,13 @@ def build_index(
             raise InputError("the corpus holds no passage; an index needs at least one")
         written = Corpus(part)
         BM25.build(_words(written, language)).save(part)
-        _write_vectors(written, encoder, part / "vectors.npy")
+        vectors = _write_vectors(written, encoder, part / "vectors.npy")
+        if approximate:
+            write_graph(vectors, part)
         return {
             "layout": LAYOUT,
             "language": language,
+            "approximate": approximate,
             "passages": len(written),
             "encoder": {
                 "name": encoder.files.name,
@@ -113,6 +125,8 @@ def build_index(
             },
         }
 
+    if approximate:
+        library()  # before the hours that encoding may take
     write_folder(folder, fill, overwrite=overwrite, kind=INDEX_KIND)
     return Index(folder)
 
@@ -124,8 +138,8 @@ def _words(corpus: Corpus, language: str) -> Iterator[list[str]]:
             bar.update()
 
 
-def _write_vectors(corpus: Corpus, encoder: Encoder, path: Path) -> None:
-    """Encode every passage, a chunk at a time, into one array on disk."""
+def _write_vectors(corpus: Corpus, encoder: Encoder, path: Path) -> Vectors:
+    """Encode every passage, a chunk at a time, into one array on disk; and open it."""
     texts = (p.full_text for p in corpus)
     written: np.memmap[Any, Any] | None = None
     with progress(len(corpus), "indexing passages", unit="text") as bar:
@@ -138,3 +152,5 @@ def _write_vectors(corpus: Corpus, encoder: Encoder, path: Path) -> None:
             bar.update(len(made))
     if written is not None:
         written.flush()
+    opened: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    return opened

@@ -3,8 +3,8 @@
     python tests/bench/first_stage.py [--set datasets/pydata] [--passages 10000 100000]
 
 The passages are made of the set's own sentences, drawn at random, so that words are as frequent as
-in real text; the vectors are random directions, of which a search cannot make anything easier.
-Peers that are not installed are left out: `pip install bm25s faiss-cpu` brings them.
+in real text; the vectors are those of its passages, each moved at random, so that they crowd as
+real ones do. Peers that are not installed are left out: `pip install bm25s faiss-cpu` brings them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,18 @@ import numpy as np
 from ratios import in_turns, ratios, table
 
 from rerank.beir import read_labelled_set
+from rerank.config import Config
 from rerank.labelled_set import LabelledSet
+from rerank.models import resolve
+from rerank.retrieval.approximate import Graph, write_graph
 from rerank.retrieval.bm25 import BM25
+from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.fusion import top
 from rerank.text import words
+from rerank.workspace import open_index
 
 SENTENCES = 4  # a passage
-WIDTH = 384  # of a vector
+NOISE = 0.5  # length of what is added to a vector of the set to make another
 COUNT = 100  # candidates
 SLOW = 100_000  # passages up to which rank-bm25 is measured too
 
@@ -81,23 +86,32 @@ def lexical(made: list[list[str]], asked: Sequence[list[str]], rounds: int) -> N
         _report(f"BM25, {len(made):,} passages", rows, ways, len(asked), rounds)
 
 
-def dense(size: int, queries: int, rounds: int) -> None:
-    """Print query latency of the ways to search by cosine."""
+def dense(real: Vectors, asked: Vectors, size: int, rounds: int) -> None:
+    """Print build time and query latency of the ways to search by cosine."""
     draw = np.random.default_rng(0)
-    vectors = np.empty((size, WIDTH), dtype=np.float32)
+    width = real.shape[1]
+    vectors = np.empty((size, width), dtype=np.float32)
     for start in range(0, size, 100_000):
-        part = draw.standard_normal((min(100_000, size - start), WIDTH), dtype=np.float32)
-        vectors[start : start + len(part)] = part / np.linalg.norm(part, axis=1, keepdims=True)
-    asked = draw.standard_normal((queries, WIDTH), dtype=np.float32)
-    asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+        count = min(100_000, size - start)
+        moved = draw.standard_normal((count, width), dtype=np.float32) * (NOISE / width**0.5)
+        part = real[draw.integers(len(real), size=count)] + moved
+        vectors[start : start + count] = part / np.linalg.norm(part, axis=1, keepdims=True)
     ways: dict[str, Search] = {"ours": lambda: [top(vectors @ q, COUNT) for q in asked]}
     if find_spec("faiss"):
         import faiss
 
-        flat = faiss.IndexFlatIP(WIDTH)
+        flat = faiss.IndexFlatIP(width)
         flat.add(vectors)
         ways["FAISS, exact"] = lambda: [flat.search(q[None, :], COUNT)[1][0] for q in asked]
-    _report(f"Dense, {size:,} passages of {WIDTH} dimensions", {}, ways, queries, rounds)
+    rows: dict[str, dict[str, str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        if find_spec("usearch"):
+            start = time.perf_counter()
+            write_graph(vectors, Path(folder))
+            rows["ours, approximate"] = {"build, s": f"{time.perf_counter() - start:.1f}"}
+            graph = Graph(Path(folder), vectors)
+            ways["ours, approximate"] = lambda: [graph.nearest(q, COUNT) for q in asked]
+        _report(f"Dense, {size:,} passages of {width} dimensions", rows, ways, len(asked), rounds)
 
 
 def _report(
@@ -130,12 +144,16 @@ def main() -> None:
     parser.add_argument("--passages", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--work", type=Path, default=Path("work"))
     o = parser.parse_args()
     labelled = read_labelled_set(o.set)
-    asked = [words(q.text) for q in list(labelled.queries.values())[: o.queries]]
+    asked = [q.text for q in list(labelled.queries.values())[: o.queries]]
+    config = Config()
+    real = np.asarray(open_index(labelled, config, o.work).vectors)
+    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
     for size in o.passages:
-        lexical(list(documents(labelled, size)), asked, o.rounds)
-        dense(size, o.queries, o.rounds)
+        lexical(list(documents(labelled, size)), [words(text) for text in asked], o.rounds)
+        dense(real, encoder.encode(asked), size, o.rounds)
 
 
 if __name__ == "__main__":

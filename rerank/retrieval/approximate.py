@@ -1,0 +1,81 @@
+"""Approximate dense search, for corpora too large to compare with whole: a graph of neighbours.
+
+HNSW (Malkov & Yashunin 2020) over vectors in 8 bits, by USearch, an optional package. What it
+brings back is ranked by the exact cosines; only what it misses differs from exact search.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rerank.progress import progress
+from rerank.retrieval.fusion import top
+from rerank.types import InputError, Ints
+
+FILE = "vectors.usearch"
+NEIGHBOURS = 32  # of each passage in the graph
+BUILDING = 256  # candidates kept while a passage is placed
+SEARCHING = 512  # candidates kept while a query walks
+OVERSAMPLED = 3  # times as many as asked for are compared exactly
+CHUNK = 4096  # passages between two moves of the progress bar
+
+Vectors = NDArray[np.float32]
+
+
+def write_graph(vectors: Vectors, folder: Path) -> None:
+    """Write the graph of unit vectors (n, d) to `folder`, with a progress bar.
+
+    Raises:
+        InputError: USearch is not installed.
+    """
+    graph = library()(
+        ndim=vectors.shape[1],
+        metric="cos",
+        dtype="i8",
+        connectivity=NEIGHBOURS,
+        expansion_add=BUILDING,
+    )
+    with progress(len(vectors), "linking passages", unit="text") as bar:
+        for start in range(0, len(vectors), CHUNK):
+            part = np.asarray(vectors[start : start + CHUNK])
+            graph.add(np.arange(start, start + len(part), dtype=np.uint64), part)
+            bar.update(len(part))
+    graph.save(str(folder / FILE))
+
+
+class Graph:
+    """An open graph; it stays on disk and is read from there. Safe to search from many threads.
+
+    Raises:
+        InputError: USearch is not installed.
+    """
+
+    def __init__(self, folder: Path, vectors: Vectors) -> None:
+        self._graph = library().restore(str(folder / FILE), view=True)
+        self._graph.expansion_search = SEARCHING
+        self._vectors = vectors
+
+    def nearest(self, query: Vectors, count: int) -> Ints:
+        """About the `count` rows nearest to a unit query (d,), best first by exact cosine."""
+        found = self._graph.search(query, min(count * OVERSAMPLED, len(self._vectors)), threads=1)
+        rows = np.sort(found.keys.astype(np.int64))
+        return rows[top(self._vectors[rows] @ query, count)]
+
+
+def library() -> Any:
+    """USearch's index.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        from usearch.index import Index
+    except ImportError:
+        raise InputError(
+            "approximate dense search needs USearch: pip install 'calibrated-rerank[approximate]'"
+        ) from None
+    return Index
