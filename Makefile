@@ -54,7 +54,7 @@ weights: .venv/installed ## train minilm-reranker anew (hours on two cores): mak
 	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make weights SETS=folder"; exit 2; }
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
 	$(PYTHON) -m venv work/documented
-	work/documented/bin/python -m pip install --quiet $(DOCUMENTED) PyStemmer tqdm
+	work/documented/bin/python -m pip install --quiet $(DOCUMENTED) PyStemmer regex tqdm
 	work/documented/bin/python -m rerank.cli dataset build documentation --out work/documentation \
 	  --libraries arviz astropy biotite control geopandas imblearn libpysal librosa matplotlib mne \
 	  networkx nibabel nilearn pyarrow rasterio skbio skimage seaborn shapely statsmodels
