@@ -131,12 +131,7 @@ def read_queries(path: Path) -> dict[str, Query]:
     Raises:
         InputError: listing every bad line with file and line number.
     """
-    problems = _Problems()
-    queries = _read_rows(path, _query, problems)
-    problems.stop(str(path))
-    if not queries:
-        raise InputError(f"{path}: holds no query")
-    return queries
+    return _read_file(path, _query, "query")
 
 
 def _read_qrels(
@@ -192,12 +187,19 @@ def read_corpus(path: Path) -> dict[str, Passage]:
     Raises:
         InputError: listing every bad line with file and line number.
     """
+    return _read_file(path, _passage, "passage")
+
+
+def _read_file(
+    path: Path, make: Callable[[dict[str, Any]], tuple[str, Any]], what: str
+) -> dict[str, Any]:
+    """The objects of a JSONL file that stands alone: none is an error, as any bad line is."""
     problems = _Problems()
-    corpus = _read_rows(path, _passage, problems)
+    rows = _read_rows(path, make, problems)
     problems.stop(str(path))
-    if not corpus:
-        raise InputError(f"{path}: holds no passage")
-    return corpus
+    if not rows:
+        raise InputError(f"{path}: holds no {what}")
+    return rows
 
 
 def read_labelled_set(folder: Path) -> LabelledSet:
