@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.text import words
+from rerank.text import sentence_words, words
 from rerank.types import Candidates, Floats, Passage
 
 
@@ -24,6 +24,7 @@ class PassageWords:
 
     body: frozenset[str]
     title: frozenset[str]
+    sentences: tuple[frozenset[str], ...]
     bigrams: frozenset[tuple[str, str]]
     length: int
 
@@ -58,10 +59,12 @@ def evidence(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
 @lru_cache(maxsize=8192)
 def passage_words(title: str, text: str, language: str) -> PassageWords:
     """The passage's words; kept, because a passage is a candidate of many queries."""
-    body = words(text, language=language)
+    said = sentence_words(text, language=language)
+    body = list(chain.from_iterable(said))
     return PassageWords(
         frozenset(body),
         frozenset(words(title, language=language)),
+        tuple(frozenset(sentence) for sentence in said),
         frozenset(pairwise(body)),
         len(body),
     )
@@ -98,12 +101,15 @@ def as_read(rows: Floats, logits: Floats, read: Read) -> Floats:
     return np.column_stack([*columns, rows[:, len(READING) :]])
 
 
-def _covered(seen: View, words_of: Callable[[PassageWords], frozenset[str]]) -> Floats:
-    """Share of the query's idf found in a part of each passage."""
+def _covered(seen: View, parts_of: Callable[[PassageWords], Sequence[frozenset[str]]]) -> Floats:
+    """Share of the query's idf found in the one of each passage's parts that has most of it."""
     total = sum(seen.idf.values())
     if total <= 0:
         return np.zeros(len(seen.passages))
-    found = [sum(seen.idf[w] for w in seen.idf if w in words_of(p)) for p in seen.passages]
+    found = [
+        max(sum(seen.idf[w] for w in seen.idf if w in part) for part in parts_of(p))
+        for p in seen.passages
+    ]
     return np.array(found, dtype=np.float64) / total
 
 
@@ -180,13 +186,19 @@ def term_coverage(seen: View) -> Floats:
 @evidence
 def idf_coverage(seen: View) -> Floats:
     """Share of the query's idf that stands in the passage's text."""
-    return _covered(seen, lambda p: p.body)
+    return _covered(seen, lambda p: (p.body,))
+
+
+@evidence
+def sentence_coverage(seen: View) -> Floats:
+    """Share of the query's idf that stands in one sentence of the text, the best for it."""
+    return _covered(seen, lambda p: p.sentences)
 
 
 @evidence
 def title_coverage(seen: View) -> Floats:
     """Share of the query's idf that stands in the title."""
-    return _covered(seen, lambda p: p.title)
+    return _covered(seen, lambda p: (p.title,))
 
 
 @evidence

@@ -267,6 +267,12 @@ def winner_idf_coverage(r: Ranking) -> float:
 
 
 @feature
+def winner_sentence_coverage(r: Ranking) -> float:
+    """Query words in one sentence of the top passage: share of the idf found in the best one."""
+    return float(_evidence(r, "sentence_coverage")[0])
+
+
+@feature
 def winner_title_coverage(r: Ranking) -> float:
     """Query words in the top passage's title: share of the idf found."""
     return float(_evidence(r, "title_coverage")[0])

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from rerank.evidence import EVIDENCE, as_read, evidence_matrix, view
 from rerank.retrieval.index import Index
-from rerank.text import words
+from rerank.text import sentence_words, words
 from rerank.types import Candidates, Passage, Query, Ranking
 
 IDF = {"fill": 2.0, "miss": 1.0, "valu": 1.0}
@@ -48,7 +48,7 @@ def test_the_table_by_hand() -> None:
     """Every column of two passages, worked out from its docstring."""
     X = seen(
         "fill missing values",
-        [("fillna", "Fill missing values, fast."), ("Fill", "Values that are missing")],
+        [("fillna", "Fill missing values, fast."), ("Fill", "Values. They are missing")],
         {
             "bm25": [2.0, 5.0],
             "dense": [0.7, 0.4],
@@ -72,6 +72,7 @@ def test_the_table_by_hand() -> None:
         "fused_log_rank": [math.log(2), 0.0],
         "term_coverage": [1.0, 1.0],  # the title counts
         "idf_coverage": [1.0, 0.5],  # it does not: missing and values are 2 of 4
+        "sentence_coverage": [1.0, 0.25],  # its two sentences have one each
         "title_coverage": [0.0, 0.5],  # "fillna" is another word; fill is 2 of 4
         "bigram_coverage": [1.0, 0.0],
         "log_length": [math.log(5), math.log(5)],
@@ -92,6 +93,20 @@ def test_repeated_query_words_count_once() -> None:
 def test_no_candidate_gives_no_row() -> None:
     """An empty ranking has a matrix of the right width."""
     assert seen("fill", []).shape == (0, len(EVIDENCE))
+
+
+def test_sentences_end_where_a_reader_ends_them() -> None:
+    """At a stop before a space, at a full-width stop, and at the line; not within a number."""
+    text = "Version 2.0 runs. Does it? Yes: always\nThe end\u3002终于"
+    said = sentence_words(text, language="none")
+    expected = ["version 2 0 runs", "does it", "yes", "always", "the end", "终于"]
+    assert [" ".join(sentence) for sentence in said] == expected
+
+
+@given(st.text())
+def test_the_words_of_the_sentences_are_the_words_of_the_text(text: str) -> None:
+    """Nothing is lost, added or moved where a sentence ends."""
+    assert [word for said in sentence_words(text) for word in said] == words(text)
 
 
 @settings(max_examples=100, deadline=None)

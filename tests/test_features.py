@@ -45,6 +45,7 @@ def table(by_hand: Make) -> Ranking:
         evidence={
             "term_coverage": [0.25, 0.5, 0.75],
             "idf_coverage": [0.3, 0.9, 0.6],
+            "sentence_coverage": [0.2, 0.9, 0.6],
             "title_coverage": [0.1, 0.2, 0.3],
             "bigram_coverage": [0.4, 0.0, 0.0],
         },
@@ -78,6 +79,7 @@ BY_HAND = {  # each worked out from the definition in the docstring, with pencil
     "dense_wig": 0.0,
     "winner_term_coverage": 0.25,
     "winner_idf_coverage": 0.3,
+    "winner_sentence_coverage": 0.2,
     "winner_title_coverage": 0.1,
     "winner_bigram_coverage": 0.4,
     "top_idf_coverage": 0.9,
