@@ -15,10 +15,11 @@ from calibration.maps import (
 from calibration.reliability import Comparison, Reliability, comparison, measure
 from calibration.selection import Choice, choose, cross_fit, grouped_folds
 from calibration.store import StoreError, read_manifest, verify_folder, write_file, write_folder
-from calibration.thresholds import lower_bound, upper_bound
+from calibration.thresholds import Certificate, certify, lower_bound, upper_bound
 
 __all__ = [
     "CalibrationMap",
+    "Certificate",
     "Choice",
     "Comparison",
     "IsotonicMap",
@@ -26,6 +27,7 @@ __all__ = [
     "Reliability",
     "StoreError",
     "TwoStageMap",
+    "certify",
     "choose",
     "comparison",
     "cross_fit",

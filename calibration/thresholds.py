@@ -1,9 +1,28 @@
-"""Exact binomial bounds: what a finite sample says of the true share, at least or at most.
+"""Exact binomial bounds, and thresholds that a finite sample certifies.
 
-Counts in, bounds out. It knows nothing of scores or of where the counts come from.
+Counts, or confidences with labels, in; bounds and certificates out. It knows nothing of how a
+confidence was made.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.maps import Floats
+from calibration.metrics import checked
+from calibration.selection import codes
+
+Counts = NDArray[np.int64]
+
+POWER = 0.8
+"""How likely a test should pass for a number of labels to be called enough."""
 
 
 def lower_bound(hits: int, n: int, *, level: float = 0.95) -> float:
@@ -30,6 +49,141 @@ def upper_bound(hits: int, n: int, *, level: float = 0.95) -> float:
         ValueError: hits not within 0..n, or level not within (0, 1).
     """
     return 1.0 - lower_bound(n - hits, n, level=level)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The lowest threshold that is promised, or None and why there is none.
+
+    threshold: accept where the confidence is at least this; then at least `target` of what is
+        accepted is right, in `level` of all samples that could have been drawn. None: no promise.
+    queries: labelled queries that it rests on, one a group.
+    accepted, right: how many of them reach the threshold, and how many of those are right.
+    labels_needed: queries that a promise would take, were accuracy as it was measured; None where
+        there is a threshold, or where no number would do.
+    """
+
+    threshold: float | None
+    target: float
+    level: float
+    queries: int
+    accepted: int
+    right: int
+    labels_needed: int | None
+
+    @property
+    def sentence(self) -> str:
+        """What is promised, or why nothing is and what it would take."""
+        promise = f"at least {self.target:.0%} right, at {self.level:.0%} confidence"
+        if self.threshold is not None:
+            return (
+                f"From {self.threshold:.3f} up {promise}: {self.right} of {self.accepted} were, "
+                f"{self.accepted / self.queries:.0%} of {self.queries} queries."
+            )
+        if self.labels_needed is None:
+            return (
+                f"No threshold is certified ({promise}): on none of the {self.queries} queries' "
+                "most confident shares was accuracy high enough; better scores are needed."
+            )
+        return (
+            f"No threshold is certified ({promise}) from {self.queries} labelled queries; about "
+            f"{self.labels_needed - self.queries} more would do, were accuracy as it is on these."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, with the sentence."""
+        return {**asdict(self), "sentence": self.sentence}
+
+
+def certify(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    target: float = 0.7,
+    level: float = 0.95,
+    random_state: int = 0,
+) -> Certificate:
+    """Return the lowest threshold on p (n,) above which y (n,) is right at least `target` often.
+
+    Learn-then-Test (Angelopoulos et al. 2021) by a fixed sequence: "of the k most confident no
+    more than `target` are right" is tested by the exact binomial tail for k from `first_test` up,
+    each at 1 - `level`, and testing stops at the first that cannot be refuted. So a promise that
+    is false is made with probability at most 1 - `level`, whatever p and however many tests. Equal
+    p are accepted together. Of a group (n,), whose rows depend on each other, one row is drawn;
+    None: every row by itself.
+
+    p must come from maps that were not fitted on these rows. Out-of-fold p will do in practice,
+    though no proof is known: a fold that is luckier than the rest is judged by maps fitted on the
+    unluckier rest, which errs to the safe side (measured by `make promise`).
+
+    Raises:
+        ValueError: as `metrics.checked`; `target` or `level` not within (0, 1).
+    """
+    labels, values = checked(y, p)
+    for name, share in (("target", target), ("level", level)):
+        if not 0 < share < 1:
+            raise ValueError(f"{name} must lie between 0 and 1, got {share}")
+    labels, values = _one_a_group(labels, values, groups, random_state)
+    order = np.argsort(-values, kind="stable")
+    values, hits, n = values[order], np.cumsum(labels[order]).astype(np.int64), len(values)
+    ends = np.append(np.flatnonzero(np.diff(values)), len(values) - 1) + 1  # of runs of equal p
+    ends = ends[ends >= first_test(target, level)]
+    failed = np.flatnonzero(hits[ends - 1] < _least_hits(n, target, level)[ends])
+    passed = ends[: failed[0]] if len(failed) else ends
+    if not len(passed):
+        needed = _labels_needed(hits, target, level)
+        return Certificate(None, target, level, n, 0, 0, needed)
+    k = int(passed[-1])
+    return Certificate(float(values[k - 1]), target, level, n, k, int(hits[k - 1]), None)
+
+
+@lru_cache
+def first_test(target: float, level: float) -> int:
+    """Return how many accepted rows the first test of `certify` has.
+
+    The fewest with which an accuracy halfway from `target` to 1 would pass with probability
+    `POWER`: fewer, and the sequence stops by bad luck; more, and rare good queries are given away.
+    """
+    from scipy.stats import binom
+
+    sizes = np.arange(1, 100_000)
+    passes = binom.sf(_least_hits(100_000, target, level)[1:-1] - 1, sizes, (1 + target) / 2)
+    return int(sizes[(passes >= POWER).argmax()])
+
+
+def _one_a_group(y: Floats, p: Floats, groups: Any, random_state: int) -> tuple[Floats, Floats]:
+    number = codes(groups, len(y))
+    drawn = np.random.default_rng(random_state).permutation(len(y))
+    taken = drawn[np.unique(number[drawn], return_index=True)[1]]
+    return y[taken], p[taken]
+
+
+@lru_cache
+def _least_hits(most: int, target: float, level: float) -> Counts:
+    """Return (most + 1,): the fewest hits of n = 0, 1, ... that refute "no more than `target`"."""
+    from scipy.stats import binom
+
+    return np.asarray(binom.isf(1 - level, np.arange(most + 1), target), dtype=np.int64) + 1
+
+
+def _labels_needed(hits: Counts, target: float, level: float) -> int | None:
+    """Return how many queries it would take, were accuracy at each coverage as it is here.
+
+    The sample size of a one-sided test of a share (Fleiss 1981, 2.3), at its best coverage.
+    """
+    from scipy.special import ndtri
+
+    n = len(hits)
+    k = np.unique(np.linspace(max(1, n // 20), n, 20).astype(np.int64))
+    share = (hits[k - 1] + 1) / (k + 2)
+    k, share = k[share > target], share[share > target]
+    if not len(k):
+        return None
+    spread = ndtri(level) * np.sqrt(target * (1 - target)) + ndtri(POWER) * np.sqrt(
+        share * (1 - share)
+    )
+    return max(n + 1, math.ceil(float(((spread / (share - target)) ** 2 * n / k).min())))
 
 
 def _check(hits: int, n: int, level: float) -> None:

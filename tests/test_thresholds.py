@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit
 from scipy.stats import binom, binomtest
 
-from calibration.thresholds import lower_bound, upper_bound
+from calibration.thresholds import certify, first_test, lower_bound, upper_bound
+
+Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 @pytest.mark.parametrize(("hits", "n"), [(1, 3), (7, 10), (65, 80), (700, 1000), (10, 10)])
@@ -36,3 +44,114 @@ def test_nonsense_is_refused(hits: int, n: int, level: float) -> None:
     """More hits than cases, or a level of 1, is a mistake of the caller."""
     with pytest.raises(ValueError, match="must lie between 0 and"):
         lower_bound(hits, n, level=level)
+
+
+def strong(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A confidence that is the truth: (p, truth, group) of 500 queries; 73 % could be accepted."""
+    truth = expit(0.3 + 2.2 * rng.normal(size=500))
+    return truth, truth, np.arange(500)
+
+
+def uninformative(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A confidence that says nothing; every query is right with 68 %."""
+    return rng.random(500), np.full(500, 0.68), np.arange(500)
+
+
+def tied(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two values of confidence, and no more than 69 % right in the upper one."""
+    p = np.where(rng.random(500) < 0.6, 0.8, 0.4)
+    return p, np.where(p > 0.5, 0.69, 0.3), np.arange(500)
+
+
+def clustered(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Groups of ten that are right or wrong together, 68 % of them; p says nothing."""
+    right = rng.random(50) < 0.68
+    return np.repeat(rng.random(50), 10), np.repeat(right * 1.0, 10), np.repeat(np.arange(50), 10)
+
+
+def test_a_certificate_by_hand() -> None:
+    """The tests are those of SciPy, one a rank, and the last of an unbroken row is kept."""
+    y = np.array([1] * 60 + [0] * 30 + [1] * 60)
+    p = np.linspace(0.9, 0.1, 150)
+    found = certify(y, p)
+    k = first_test(0.7, 0.95)
+    while binomtest(int(y[: k + 1].sum()), k + 1, 0.7, alternative="greater").pvalue <= 0.05:
+        k += 1
+    assert (found.accepted, found.right, found.queries) == (k, y[:k].sum(), 150)
+    assert found.threshold == p[k - 1]
+    assert (p >= found.threshold).sum() == k
+
+
+def test_the_first_test_would_pass_halfway_to_certainty() -> None:
+    """With that many rows, and not with one less, 85 % true accuracy refutes 70 % four times in
+    five.
+    """
+    for n, enough in ((first_test(0.7, 0.95), True), (first_test(0.7, 0.95) - 1, False)):
+        least = next(k for k in range(n + 2) if binom.sf(k - 1, n, 0.7) <= 0.05)
+        assert (binom.sf(least - 1, n, 0.85) >= 0.8) == enough
+
+
+@pytest.mark.parametrize("world", [uninformative, tied, clustered])
+def test_false_certificates_are_rare(world: Draw) -> None:
+    """Where no threshold deserves it, at most one draw in twenty gets one (400 draws, 3 errors)."""
+    rng = np.random.default_rng(0)
+    false = 0
+    for draw in range(400):
+        p, truth, groups = world(rng)
+        y = rng.random(len(p)) < truth
+        false += certify(y, p, groups=groups, random_state=draw).threshold is not None
+    assert false / 400 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
+
+
+def test_clusters_would_fool_a_count_of_rows() -> None:
+    """The control: taken as independent, rows that are right together are certified too often."""
+    rng = np.random.default_rng(0)
+    draws = [
+        (p, rng.random(len(p)) < truth) for p, truth, _ in (clustered(rng) for _ in range(200))
+    ]
+    assert np.mean([certify(y, p).threshold is not None for p, y in draws]) > 0.1
+
+
+def test_a_strong_signal_keeps_most_of_its_coverage() -> None:
+    """Of the 73 % that could be accepted with 70 % right, more than four fifths are, and true."""
+    rng = np.random.default_rng(0)
+    shares, false = [], 0
+    for _ in range(200):
+        p, truth, groups = strong(rng)
+        found = certify(rng.random(500) < truth, p, groups=groups)
+        assert found.threshold is not None
+        shares.append(found.accepted / 500)
+        sample = expit(0.3 + 2.2 * rng.normal(size=20_000))
+        false += sample[sample >= found.threshold].mean() < 0.7
+    assert np.mean(shares) > 0.8 * 0.733
+    assert false / 200 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
+
+
+def test_a_refusal_says_what_it_would_take() -> None:
+    """75 % of 100 are too few and more would do; 50 % is never enough."""
+    y = np.tile([1, 1, 0, 1], 25)
+    few = certify(y, np.linspace(1, 0, 100))
+    assert few.threshold is None
+    assert few.labels_needed is not None
+    assert 100 < few.labels_needed < 1500
+    assert f"about {few.labels_needed - 100} more" in few.sentence
+    never = certify(np.tile([0, 1], 200), np.linspace(1, 0, 400))
+    assert (never.threshold, never.labels_needed) == (None, None)
+    assert "better scores are needed" in never.sentence
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_order_of_the_rows_is_nothing(seed: int) -> None:
+    """Rows in another order give the same certificate, ties or no ties."""
+    rng = np.random.default_rng(seed)
+    p = np.round(rng.random(200), 1)
+    y = rng.random(200) < 0.5 + p / 2
+    moved = rng.permutation(200)
+    assert certify(y, p) == certify(y[moved], p[moved])
+
+
+@pytest.mark.parametrize("wrong", [{"target": 1.0}, {"level": 0.0}])
+def test_a_target_or_a_level_out_of_range_is_refused(wrong: dict[str, float]) -> None:
+    """Certainty cannot be certified."""
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must lie between 0 and 1"):
+        certify([0, 1], [0.2, 0.8], **wrong)
