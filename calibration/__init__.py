@@ -1,15 +1,18 @@
 """The statistics: arrays in, probabilities and measurements out. It knows nothing of text.
 
 What stands here needs numpy only. The rest is imported from its module, because it is heavy:
-`calibrators` and `fitting` (scikit-learn), `plots` (matplotlib), `tracking` (MLflow).
+`calibrators`, `fitting` and `score_fitting` (scikit-learn), `plots` (matplotlib), `tracking`
+(MLflow).
 `thresholds` imports SciPy when first called.
 """
 
 from calibration.maps import (
+    BetaMap,
     CalibrationMap,
     IsotonicMap,
     LogisticMap,
     TwoStageMap,
+    VennAbersMap,
     map_from_dict,
 )
 from calibration.reliability import Comparison, Reliability, comparison, measure
@@ -18,6 +21,7 @@ from calibration.store import StoreError, read_manifest, verify_folder, write_fi
 from calibration.thresholds import Certificate, certify, lower_bound, upper_bound
 
 __all__ = [
+    "BetaMap",
     "CalibrationMap",
     "Certificate",
     "Choice",
@@ -27,6 +31,7 @@ __all__ = [
     "Reliability",
     "StoreError",
     "TwoStageMap",
+    "VennAbersMap",
     "certify",
     "choose",
     "comparison",

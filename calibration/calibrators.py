@@ -7,42 +7,137 @@ come from, and nothing of files.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from calibration.fitting import Groups, fit_isotonic, fit_logistic, fit_platt, fit_two_stage
-from calibration.maps import CalibrationMap, Floats
+from calibration.fitting import Groups, fit_logistic, fit_two_stage
+from calibration.maps import CalibrationMap, Floats, VennAbersMap, as_scores
+from calibration.score_fitting import (
+    fit_beta,
+    fit_isotonic,
+    fit_platt,
+    fit_temperature,
+    fit_venn_abers,
+)
 
 
 class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]
-    """What the calibrators share: everything after `fit` is read off `map_`."""
+    """What the calibrators share: everything after `fit` is read off `map_`.
+
+    Labels are two classes, of which the greater is the event; with 0 and 1 one of them may lack.
+    """
 
     map_: CalibrationMap
+    classes_: NDArray[Any]
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return (n, 2): the probabilities of 0 and of 1.
+        """Return (n, 2): the probabilities of `classes_[0]` and of `classes_[1]`.
 
         Raises:
             sklearn.exceptions.NotFittedError: before `fit`.
             ValueError: X of another shape than fitted, or not finite.
         """
         check_is_fitted(self, "map_")
-        p = self.map_.predict(X)
+        p = self.map_.predict(self._inputs(X))
         return np.column_stack([1 - p, p])
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return (n,) labels: 1 where its probability is at least a half."""
-        return (self.predict_proba(X)[:, 1] >= 0.5).astype(np.int64)
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return (n,) labels: `classes_[1]` where its probability is at least a half."""
+        likely = self.predict_proba(X)[:, 1] >= 0.5
+        return np.asarray(self.classes_[likely.astype(np.int64)])
 
-    def _learned(self, result: CalibrationMap, width: int) -> Any:
-        self.map_ = result
-        self.classes_ = np.array([0, 1])
-        self.n_features_in_ = width
+    def _inputs(self, X: ArrayLike) -> Any:
+        return validate_data(self, X, reset=False, dtype=np.float64)
+
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, NDArray[np.int64]]:
+        """Return X (n, d) as floats, and y (n,) as 0 and 1; set `classes_`."""
+        x, labels = validate_data(self, X, y, dtype=np.float64)
+        return x, self._coded(labels)
+
+    def _coded(self, y: NDArray[Any]) -> NDArray[np.int64]:
+        check_classification_targets(y)
+        found = np.unique(y)
+        self.classes_ = np.array([0, 1]) if set(found.tolist()) <= {0, 1} else found
+        if len(self.classes_) != 2:
+            raise ValueError(
+                "Only binary classification is supported: expected labels of two classes, got "
+                f"{len(found)} ({', '.join(map(str, found[:5]))})"
+            )
+        return np.asarray(y == self.classes_[1], dtype=np.int64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+class _OfOneScore(_Calibrator):
+    """A calibrator of one score a row, (n,) or (n, 1), by a function of `score_fitting`."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
+        """Fit on scores (n,) or (n, 1) and labels y (n,); return self.
+
+        Raises:
+            ValueError: shapes, scores that are not finite, labels of other than two classes.
+        """
+        self.map_ = type(self)._fit(as_scores(X), self._coded(np.asarray(y)))
+        self.n_features_in_ = 1
         return self
+
+    @staticmethod
+    @abstractmethod
+    def _fit(scores: Floats, y: NDArray[np.int64]) -> CalibrationMap: ...
+
+    def _inputs(self, X: ArrayLike) -> Any:
+        return X
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        return tags
+
+
+class PlattCalibrator(_OfOneScore):
+    """Platt's sigmoid of one score; see `fit_platt`."""
+
+    _fit = staticmethod(fit_platt)
+
+
+class TemperatureCalibrator(_OfOneScore):
+    """Log odds divided by one number; see `fit_temperature`."""
+
+    _fit = staticmethod(fit_temperature)
+
+
+class BetaCalibrator(_OfOneScore):
+    """The beta map of log odds; see `fit_beta`."""
+
+    _fit = staticmethod(fit_beta)
+
+
+class IsotonicCalibrator(_OfOneScore):
+    """Rising fit of one score; see `fit_isotonic`."""
+
+    _fit = staticmethod(fit_isotonic)
+
+
+class VennAbersCalibrator(_OfOneScore):
+    """Two rising fits of one score, one of which is calibrated; see `fit_venn_abers`."""
+
+    map_: VennAbersMap
+    _fit = staticmethod(fit_venn_abers)
+
+    def doubt(self, X: ArrayLike) -> Floats:
+        """Return (n,): the width of the interval in [0, 1], how little the labels say here."""
+        check_is_fitted(self, "map_")
+        low, high = self.map_.interval(X)
+        return high - low
 
 
 class LogisticCalibrator(_Calibrator):
@@ -52,29 +147,17 @@ class LogisticCalibrator(_Calibrator):
         self.C = C
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
-        """Fit on X (n, d) and y (n,) of 0 and 1; return self. Raises as `fit_logistic`."""
-        result = fit_logistic(X, y, C=self.C)
-        return self._learned(result, len(result.coef))
+        """Fit on X (n, d) and labels y (n,) of two classes; return self.
 
-
-class PlattCalibrator(_Calibrator):
-    """Platt's sigmoid of one score; see `fit_platt`."""
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
-        """Fit on scores (n,) or (n, 1) and y (n,) of 0, 1; return self. Raises as `fit_platt`."""
-        return self._learned(fit_platt(X, y), 1)
-
-
-class IsotonicCalibrator(_Calibrator):
-    """Rising fit of one score; see `fit_isotonic`."""
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
-        """Fit on scores (n,) or (n, 1), y (n,) of 0, 1; return self. Raises as `fit_isotonic`."""
-        return self._learned(fit_isotonic(X, y), 1)
+        Raises as `fit_logistic`.
+        """
+        x, labels = self._checked(X, y)
+        self.map_ = fit_logistic(x, labels, C=self.C)
+        return self
 
 
 class TwoStageCalibrator(_Calibrator):
-    """Several features to one out-of-fold logit, then Platt or isotonic; see `fit_two_stage`.
+    """Several features to one out-of-fold logit, then one of `SCORE_FITS`; see `fit_two_stage`.
 
     After `fit`: `map_`, `C_` (the penalty taken) and `out_of_fold_` ((n,) logits of the first
     stage, each from a fit that saw none of the row's group).
@@ -94,17 +177,18 @@ class TwoStageCalibrator(_Calibrator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: Groups = None) -> Any:
-        """Fit on X (n, d), y (n,) of 0 and 1, groups (n,) or None; return self.
+        """Fit on X (n, d), labels y (n,) of two classes, groups (n,) or None; return self.
 
         Raises as `fit_two_stage`.
         """
-        result, self.C_, self.out_of_fold_ = fit_two_stage(
-            X,
-            y,
+        x, labels = self._checked(X, y)
+        self.map_, self.C_, self.out_of_fold_ = fit_two_stage(
+            x,
+            labels,
             groups,
             then=self.then,
             folds=self.folds,
             C=self.C,
             random_state=self.random_state,
         )
-        return self._learned(result, len(result.first.coef))
+        return self

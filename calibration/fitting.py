@@ -1,10 +1,10 @@
-"""The mathematics of calibration: plain functions from scores, or features, and labels to a map.
+"""Features to one logit, and that logit to a probability: the mathematics of the two stages.
 
-A score or features go in with labels of 0 and 1, a value of `calibration.maps` comes out. It knows
-nothing of where features come from, and nothing of files. `calibrators` wraps it for scikit-learn.
+Features go in with labels of 0 and 1, a value of `calibration.maps` comes out. It knows nothing of
+where features come from, and nothing of files. `calibrators` wraps it for scikit-learn.
 
-When there is nothing to learn (labels of one class only, a score that is constant, fewer than two
-groups to cross-fit), every function gives a constant: the base rate as that function smooths it.
+When there is nothing to learn (labels of one class only, fewer than two groups to cross-fit), every
+function gives a constant: the smoothed base rate.
 """
 
 from __future__ import annotations
@@ -14,48 +14,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
-from calibration.maps import (
-    Floats,
-    IsotonicMap,
-    LogisticMap,
-    TwoStageMap,
-    as_features,
-    as_scores,
-    logit,
-    sigmoid,
-)
+from calibration.maps import Floats, LogisticMap, TwoStageMap, as_features, logit, sigmoid
+from calibration.score_fitting import SCORE_FITS, as_labels, base_rate
 from calibration.selection import codes, grouped_folds, one_standard_error, row_losses
 
 PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The grid of C that `TwoStageCalibrator` chooses from, strongest penalty first."""
 
 Groups = Sequence[Hashable] | NDArray[Any] | None
-
-
-def as_labels(y: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return y as (n,) integers 0 and 1.
-
-    Raises:
-        ValueError: not one label a row, no row at all, or a label that is neither 0 nor 1.
-    """
-    labels = np.asarray(y)
-    if labels.shape != (n,) or n == 0:
-        raise ValueError(f"expected one label a row for {n} rows, got shape {labels.shape}")
-    if not np.isin(labels, (0, 1)).all():
-        wrong = labels[~np.isin(labels, (0, 1))][0]
-        raise ValueError(f"labels must be 0 or 1, got {wrong!r}")
-    return labels.astype(np.int64)
-
-
-def base_rate(y: ArrayLike) -> float:
-    """Return (hits + 1) / (n + 2), Laplace's rule: never 0 and never 1."""
-    labels = np.asarray(y)
-    return float((labels.sum() + 1) / (len(labels) + 2))
 
 
 def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
@@ -85,70 +55,6 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
     return LogisticMap(tuple(coef), float(model.intercept_[0]), mean, scale, low, high)
 
 
-def fit_platt(scores: ArrayLike, y: ArrayLike) -> LogisticMap:
-    """Return Platt's sigmoid of one score (n,): unpenalised, on his prior-smoothed targets.
-
-    A hit counts as (N1 + 1) / (N1 + 2) and a miss as 1 / (N0 + 2) (Platt 1999), which keeps the
-    slope finite where the classes are separated. Newton's method with backtracking (Lin, Lin and
-    Weng 2007, "A note on Platt's probabilistic outputs for support vector machines", appendix 3).
-
-    Raises:
-        ValueError: shapes, numbers that are not finite, labels other than 0 and 1.
-    """
-    s = as_scores(scores)
-    labels = as_labels(y, len(s))
-    hits = int(labels.sum())
-    target = np.where(labels == 1, (hits + 1) / (hits + 2), 1 / (len(labels) - hits + 2))
-    mean, scale = float(s.mean()), float(s.std())
-    flat = not scale > 1e-12 * max(1.0, abs(mean))
-    if flat:
-        return LogisticMap((0.0,), float(logit(target.mean())), (mean,), (1.0,))
-    design = np.column_stack([(s - mean) / scale, np.ones(len(s))])
-    weights = np.array([0.0, float(logit(target.mean()))])
-
-    def loss(w: Floats) -> float:
-        z = design @ w
-        return float((np.logaddexp(0.0, z) - target * z).sum())
-
-    for _ in range(100):
-        p = sigmoid(design @ weights)
-        gradient = design.T @ (p - target)
-        if np.abs(gradient).max() < 1e-9 * len(s):
-            break
-        hessian = (design * (p * (1 - p))[:, None]).T @ design + 1e-12 * np.eye(2)
-        step, size, before = np.linalg.solve(hessian, gradient), 1.0, loss(weights)
-        slope = 1e-4 * float(gradient @ step)
-        while size > 1e-10 and loss(weights - size * step) > before - size * slope:
-            size /= 2
-        weights = weights - size * step
-    return LogisticMap((float(weights[0]),), float(weights[1]), (mean,), (scale,))
-
-
-def fit_isotonic(scores: ArrayLike, y: ArrayLike) -> IsotonicMap:
-    """Return the rising step fit of y on one score (n,), as knots, with ends that are never 0 or 1.
-
-    Pool adjacent violators, by scikit-learn. A top block of m hits and no miss would say 1; it
-    says (m + 1) / (m + 2) instead, or the value of the block below where that is more; the bottom
-    block likewise. So a single lucky case at the end does not claim certainty.
-
-    Raises:
-        ValueError: shapes, numbers that are not finite, labels other than 0 and 1.
-    """
-    s = as_scores(scores)
-    labels = as_labels(y, len(s))
-    model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(s, labels)
-    fitted = np.asarray(model.predict(s), dtype=np.float64)
-    inner = fitted[(fitted > 0) & (fitted < 1)]
-    low, high = 0.0, 1.0
-    if (fitted == 0).any():
-        low = min(1 / ((fitted == 0).sum() + 2), inner.min(initial=1.0))
-    if (fitted == 1).any():
-        m = (fitted == 1).sum()
-        high = max((m + 1) / (m + 2), inner.max(initial=0.0))
-    knots = np.clip(model.y_thresholds_, low, max(low, high))
-    return IsotonicMap(tuple(model.X_thresholds_), tuple(knots))
-
-
 def _out_of_fold_logits(
     x: Floats, labels: NDArray[np.int64], fold: NDArray[np.int64], penalties: tuple[float, ...]
 ) -> Floats:
@@ -163,6 +69,42 @@ def _out_of_fold_logits(
     return logits
 
 
+def fit_first_stage(
+    X: ArrayLike,
+    y: ArrayLike,
+    groups: Groups = None,
+    *,
+    folds: int = 5,
+    C: float | None = None,
+    random_state: int = 0,
+) -> tuple[LogisticMap, float, Floats]:
+    """Return the logistic map of X (n, d), its C, and its out-of-fold logits (n,).
+
+    C, where None, is the strongest penalty of `PENALTIES` within one standard error of the lowest
+    grouped cross-validated log loss. The map is refitted on all rows. With fewer than two groups,
+    or labels of one class, it is a constant.
+
+    Raises:
+        ValueError: as `fit_logistic`; folds < 2.
+    """
+    if folds < 2:
+        raise ValueError(f"expected at least two folds, got {folds}")
+    x = np.asarray(X, dtype=np.float64)
+    x = as_features(x, x.shape[-1] if x.ndim == 2 else 1)
+    labels = as_labels(y, len(x))
+    number = codes(groups, len(labels))
+    fold = grouped_folds(number, folds, random_state=random_state)
+    penalties = PENALTIES if C is None else (C,)
+    if fold.max() == 0 or labels.min() == labels.max():
+        flat = fit_logistic(x, np.zeros(len(x)), C=penalties[0])
+        first = LogisticMap(flat.coef, float(logit(base_rate(labels))), flat.mean, flat.scale)
+        return first, penalties[0], np.full(len(x), first.intercept)
+    logits = _out_of_fold_logits(x, labels, fold, penalties)
+    losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
+    best = one_standard_error(losses, number)
+    return fit_logistic(x, labels, C=penalties[best]), float(penalties[best]), logits[best]
+
+
 def fit_two_stage(
     X: ArrayLike,
     y: ArrayLike,
@@ -175,40 +117,53 @@ def fit_two_stage(
 ) -> tuple[TwoStageMap, float, Floats]:
     """Return the two-stage map, the C of its first stage, and its out-of-fold logits (n,).
 
-    C, where None, is the strongest penalty of `PENALTIES` within one standard error of the lowest
-    grouped cross-validated log loss. The first stage is refitted on all rows; the second, Platt or
-    isotonic, is fitted on the first one's grouped out-of-fold logits. Where Platt's slope is not
-    positive the features carry no signal, and the result is the smoothed base rate. With fewer
-    than two groups, or labels of one class, the first stage is a constant.
+    The first stage is `fit_first_stage`; the second, the one of `SCORE_FITS` that `then` names, is
+    fitted on the first one's grouped out-of-fold logits.
 
     Raises:
-        ValueError: as `fit_logistic`; an unknown `then`; folds < 2.
+        ValueError: as `fit_first_stage`; an unknown `then`.
     """
-    if then not in ("logistic", "isotonic"):
-        raise ValueError(f"then must be 'logistic' or 'isotonic', got {then!r}")
-    if folds < 2:
-        raise ValueError(f"expected at least two folds, got {folds}")
-    x = np.asarray(X, dtype=np.float64)
-    x = as_features(x, x.shape[-1] if x.ndim == 2 else 1)
-    labels = as_labels(y, len(x))
+    second = _second_stage(then)
+    first, chosen, out = fit_first_stage(X, y, groups, folds=folds, C=C, random_state=random_state)
+    return TwoStageMap(first, second(out, y)), chosen, out
+
+
+def cross_fit_two_stage(
+    thens: Sequence[str],
+    X: ArrayLike,
+    y: ArrayLike,
+    groups: Groups = None,
+    *,
+    folds: int = 5,
+    C: float | None = None,
+    random_state: int = 0,
+) -> dict[str, Floats]:
+    """Return (n,) out-of-fold probabilities by the name of the second stage.
+
+    Each row's come from two stages that saw none of its group; all second stages share the first.
+
+    Raises:
+        ValueError: as `fit_two_stage`; fewer than two groups.
+    """
+    seconds = {then: _second_stage(then) for then in thens}
+    x, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
     number = codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
-    penalties = PENALTIES if C is None else (C,)
-    if fold.max() == 0 or labels.min() == labels.max():
-        first = fit_logistic(x, np.zeros(len(x)), C=penalties[0])
-        first = LogisticMap(first.coef, float(logit(base_rate(labels))), first.mean, first.scale)
-        chosen, out = penalties[0], np.full(len(x), first.intercept)
-    else:
-        logits = _out_of_fold_logits(x, labels, fold, penalties)
-        losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
-        best = one_standard_error(losses, number)
-        chosen, out = penalties[best], logits[best]
-        first = fit_logistic(x, labels, C=chosen)
-    second: LogisticMap | IsotonicMap
-    if then == "isotonic":
-        second = fit_isotonic(out, labels)
-    else:
-        second = fit_platt(out, labels)
-        if second.coef[0] <= 0:
-            second = fit_platt(np.zeros(len(out)), labels)
-    return TwoStageMap(first, second), float(chosen), out
+    if len(labels) == 0 or fold.max() == 0:
+        raise ValueError("cross-fitting needs at least two folds and two groups")
+    result = {then: np.empty(len(labels)) for then in thens}
+    for k in range(int(fold.max()) + 1):
+        held = fold == k
+        first, _, out = fit_first_stage(
+            x[~held], labels[~held], number[~held], folds=folds, C=C, random_state=random_state
+        )
+        for then, second in seconds.items():
+            fitted = second(out, labels[~held])
+            result[then][held] = TwoStageMap(first, fitted).predict(x[held])
+    return result
+
+
+def _second_stage(then: str) -> Any:
+    if then not in SCORE_FITS:
+        raise ValueError(f"then must be one of {', '.join(SCORE_FITS)}, got {then!r}")
+    return SCORE_FITS[then]

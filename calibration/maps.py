@@ -15,6 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
+TILT = 1e-3
+"""Share of an isotonic probability that rises strictly with the score."""
+
 
 def sigmoid(z: ArrayLike) -> Floats:
     """Return `1 / (1 + exp(-z))` element by element, without overflow for any finite z."""
@@ -82,6 +85,21 @@ def _numbers(name: str, values: Sequence[float]) -> tuple[float, ...]:
     if not np.isfinite(result).all():
         raise ValueError(f"{name} must have finite numbers only, got {result!r}")
     return result
+
+
+def _set_numbers(value: Any, *names: str) -> None:
+    for name in names:
+        object.__setattr__(value, name, _numbers(name, getattr(value, name)))
+
+
+def _check_rising(name: str, values: tuple[float, ...], *, strictly: bool = False) -> None:
+    """Refuse knots x that do not rise strictly, or probabilities that fall or leave [0, 1]."""
+    steps = np.diff(values)
+    if strictly:
+        if (steps <= 0).any():
+            raise ValueError(f"the knots {name} must rise strictly")
+    elif (steps < 0).any() or values[0] < 0 or values[-1] > 1:
+        raise ValueError(f"the knots {name} must never fall and must lie in [0, 1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,36 +184,133 @@ class LogisticMap:
 
 @dataclass(frozen=True, slots=True)
 class IsotonicMap:
-    """Straight lines between knots (x, y), flat beyond the first and the last.
+    """Straight lines between knots (x, y), flat beyond the first and the last; strictly rising.
+
+    A flat run would tie what the score tells apart. So `TILT` of the probability is a sigmoid of
+    the score, `(score - mean) / scale`: the order of the rows stays that of the scores, and no
+    probability is exactly 0 or 1.
 
     Raises:
-        ValueError: lengths that differ, x not strictly rising, y falling or outside [0, 1].
+        ValueError: lengths that differ, x not strictly rising, y falling or outside [0, 1], a
+            scale that is not positive.
     """
 
     x: tuple[float, ...]
     y: tuple[float, ...]
+    mean: float = 0.0
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("x", "y"):
-            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        _set_numbers(self, "x", "y")
+        for name in ("mean", "scale"):
+            object.__setattr__(self, name, _numbers(name, [getattr(self, name)])[0])
         if len(self.x) != len(self.y):
             raise ValueError(f"x and y must be as long, got {len(self.x)} and {len(self.y)} knots")
-        if (np.diff(self.x) <= 0).any():
-            raise ValueError("the knots x must rise strictly")
-        if (np.diff(self.y) < 0).any() or self.y[0] < 0 or self.y[-1] > 1:
-            raise ValueError("the knots y must never fall and must lie in [0, 1]")
+        _check_rising("x", self.x, strictly=True)
+        _check_rising("y", self.y)
+        if self.scale <= 0:
+            raise ValueError(f"scale must be positive, got {self.scale}")
 
     def predict(self, scores: ArrayLike) -> Floats:
-        """Return (n,) probabilities for scores (n,).
+        """Return (n,) probabilities in (0, 1) for scores (n,).
 
         Raises:
             ValueError: scores of another shape, or not finite.
         """
-        return np.asarray(np.interp(as_scores(scores), self.x, self.y), dtype=np.float64)
+        s = as_scores(scores)
+        tilt = sigmoid((s - self.mean) / self.scale)
+        return np.asarray((1 - TILT) * np.interp(s, self.x, self.y) + TILT * tilt)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as plain JSON values, with `"kind": "isotonic"`."""
-        return {"kind": "isotonic", "x": list(self.x), "y": list(self.y)}
+        knots = {"x": list(self.x), "y": list(self.y)}
+        return {"kind": "isotonic", **knots, "mean": self.mean, "scale": self.scale}
+
+
+@dataclass(frozen=True, slots=True)
+class BetaMap:
+    """`sigmoid(a log(s) - b log(1 - s) + c)` of s = sigmoid(score) (Kull et al. 2017); never falls.
+
+    With a = b = 1 and c = 0 it is the sigmoid itself. Unlike the logistic map it can bend one end
+    more than the other.
+
+    Raises:
+        ValueError: a number that is not finite, a negative a or b.
+    """
+
+    a: float
+    b: float
+    c: float
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b", "c"):
+            object.__setattr__(self, name, _numbers(name, [getattr(self, name)])[0])
+        if self.a < 0 or self.b < 0:
+            raise ValueError(f"a and b must not be negative, got {self.a} and {self.b}")
+
+    def predict(self, scores: ArrayLike) -> Floats:
+        """Return (n,) probabilities for scores (n,), which are log odds. Raises as `as_scores`."""
+        s = as_scores(scores)
+        return sigmoid(self.b * np.logaddexp(0, s) - self.a * np.logaddexp(0, -s) + self.c)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as plain JSON values, with `"kind": "beta"`."""
+        return {"kind": "beta", "a": self.a, "b": self.b, "c": self.c}
+
+
+@dataclass(frozen=True, slots=True)
+class VennAbersMap:
+    """Two rising step functions of a score: were its label 0 (`low`), and were it 1 (`high`).
+
+    Of m knots x, place 2i is the gap below knot i and place 2i + 1 the knot itself, so there are
+    2m + 1 places. One of the two is calibrated, whatever the distribution (Vovk, Petej and Fedorova
+    2015, inductive Venn-Abers); the probability between them is the one with the least log loss.
+
+    Raises:
+        ValueError: lengths that do not fit, x not strictly rising, a step function that falls or
+            leaves [0, 1], a `low` above its `high`.
+    """
+
+    x: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _set_numbers(self, "x", "low", "high")
+        places = 2 * len(self.x) + 1
+        if len(self.low) != places or len(self.high) != places:
+            raise ValueError(
+                f"{len(self.x)} knots have {places} places, got {len(self.low)} numbers of low and "
+                f"{len(self.high)} of high"
+            )
+        _check_rising("x", self.x, strictly=True)
+        _check_rising("low", self.low)
+        _check_rising("high", self.high)
+        if any(a > b for a, b in zip(self.low, self.high, strict=True)):
+            raise ValueError("low must not be above high")
+
+    def interval(self, scores: ArrayLike) -> tuple[Floats, Floats]:
+        """Return (low, high), (n,) each; the wider, the less the labels say of such a score.
+
+        Raises:
+            ValueError: scores of another shape, or not finite.
+        """
+        s = as_scores(scores)
+        place = np.searchsorted(self.x, s) + np.searchsorted(self.x, s, side="right")
+        return np.array(self.low)[place], np.array(self.high)[place]
+
+    def predict(self, scores: ArrayLike) -> Floats:
+        """Return (n,) probabilities, high / (1 - low + high). Raises as `interval`."""
+        low, high = self.interval(scores)
+        return np.asarray(high / (1 - low + high), dtype=np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as plain JSON values, with `"kind": "venn-abers"`."""
+        steps = {"x": list(self.x), "low": list(self.low), "high": list(self.high)}
+        return {"kind": "venn-abers", **steps}
+
+
+ScoreMap = LogisticMap | BetaMap | IsotonicMap | VennAbersMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +322,7 @@ class TwoStageMap:
     """
 
     first: LogisticMap
-    then: LogisticMap | IsotonicMap
+    then: ScoreMap
 
     def __post_init__(self) -> None:
         if isinstance(self.then, LogisticMap) and len(self.then.coef) != 1:
@@ -222,7 +337,7 @@ class TwoStageMap:
     def contributions(self, X: ArrayLike) -> Floats:
         """Return (n, d): what each feature adds to the log odds.
 
-        Exact where the second stage is logistic; where it is isotonic, to the first stage's logit.
+        Exact where the second stage is logistic; otherwise to the first stage's logit.
         """
         moves = self.first.contributions(X)
         if isinstance(self.then, LogisticMap):
@@ -234,14 +349,17 @@ class TwoStageMap:
         return {"kind": "two-stage", "first": self.first.to_dict(), "then": self.then.to_dict()}
 
 
-CalibrationMap = LogisticMap | IsotonicMap | TwoStageMap
+CalibrationMap = ScoreMap | TwoStageMap
 
+_SCORE_KINDS = ("logistic", "beta", "isotonic", "venn-abers")
 _KINDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "logistic": (LogisticMap, ("coef", "intercept", "mean", "scale", "low", "high")),
-    "isotonic": (IsotonicMap, ("x", "y")),
+    "beta": (BetaMap, ("a", "b", "c")),
+    "isotonic": (IsotonicMap, ("x", "y", "mean", "scale")),
+    "venn-abers": (VennAbersMap, ("x", "low", "high")),
     "two-stage": (
         lambda first, then: TwoStageMap(
-            _stage("first", first, ("logistic",)), _stage("then", then, ("logistic", "isotonic"))
+            _stage("first", first, ("logistic",)), _stage("then", then, _SCORE_KINDS)
         ),
         ("first", "then"),
     ),

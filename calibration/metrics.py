@@ -1,7 +1,8 @@
 """How true and how useful probabilities are: pure functions of labels y and probabilities p.
 
 y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1; every function checks this through `checked` and
-returns one float unless it says otherwise. numpy only. It knows nothing of who made p.
+returns one float unless it says otherwise. numpy only, but for `corp` (scikit-learn). It knows
+nothing of who made p.
 """
 
 from __future__ import annotations
@@ -59,6 +60,25 @@ def brier(y: ArrayLike, p: ArrayLike) -> float:
     """Return the mean of (p - y)^2, in [0, 1] (Brier 1950)."""
     labels, values = checked(y, p)
     return float(np.mean((values - labels) ** 2))
+
+
+def corp(y: ArrayLike, p: ArrayLike) -> tuple[float, float, float]:
+    """Return (miscalibration, discrimination, uncertainty) of the Brier score, each >= 0.
+
+    CORP (Dimitriadis, Gneiting and Jordan 2021): with q the isotonic fit of y on p, and the base
+    rate as the forecast that knows nothing, they are brier(p) - brier(q), brier(base) - brier(q)
+    and brier(base); the score is the first less the second plus the third. No bins are chosen.
+    """
+    from sklearn.isotonic import isotonic_regression
+
+    labels, values = checked(y, p)
+    order = np.argsort(values)
+    ends, hits = _tie_blocks(values[order], labels[order])
+    rows = np.diff(ends, prepend=0)
+    fitted = isotonic_regression(hits / rows, sample_weight=rows.astype(np.float64))
+    best = float((rows * fitted * (1 - fitted)).sum() / len(labels))  # hits of a pool are its rate
+    base = float(labels.mean() * (1 - labels.mean()))
+    return max(0.0, brier(labels, values) - best), max(0.0, base - best), base
 
 
 def log_loss(y: ArrayLike, p: ArrayLike) -> float:
@@ -202,6 +222,25 @@ def naurc(y: ArrayLike, p: ArrayLike) -> float:
     return float((chance - aurc(labels, values)) / (chance - oracle))
 
 
+def nauc(y: ArrayLike, p: ArrayLike) -> float:
+    """Return MTEB's nAUC of abstention: 1 for the oracle, 0 for chance; NaN where y has one class.
+
+    Accuracy where the least confident 0, 10, ..., 90 % are left out, by the trapezoidal rule, from
+    the flat curve's area to the oracle's (Gisserot-Boukhlef et al. 2024); ties are averaged over.
+    """
+    errors, n = expected_errors(y, p), len(np.asarray(y))
+    kept = np.array([n - min(round(i / 10 * n), n - 1) for i in range(10)])
+    hits = n - errors[-1]
+    if not 0 < hits < n:
+        return float("nan")
+
+    def area(accuracy: Floats) -> float:
+        return float((accuracy[1:] + accuracy[:-1]).sum() / 20)
+
+    flat, oracle = 0.9 * hits / n, area(np.minimum(1.0, hits / kept))
+    return float((area(1 - errors[kept - 1] / kept) - flat) / (oracle - flat))
+
+
 def coverage(p: ArrayLike, threshold: float) -> float:
     """Return the share of rows with p >= threshold."""
     return float((probabilities(p) >= threshold).mean())
@@ -212,6 +251,20 @@ def selective_accuracy(y: ArrayLike, p: ArrayLike, threshold: float) -> float:
     labels, values = checked(y, p)
     kept = labels[values >= threshold]
     return float(kept.mean()) if len(kept) else float("nan")
+
+
+def band(
+    y: ArrayLike, p: ArrayLike, middle: float, *, width: float = 0.1
+) -> tuple[int, float, float]:
+    """Return (rows, mean of p, mean of y) of the rows within width / 2 of `middle`; NaN for none.
+
+    What a confidence of 0.7 is worth: of exactly calibrated ones the two means agree.
+    """
+    labels, values = checked(y, p)
+    near = np.abs(values - middle) <= width / 2
+    if not near.any():
+        return 0, float("nan"), float("nan")
+    return int(near.sum()), float(values[near].mean()), float(labels[near].mean())
 
 
 def bootstrap_interval(

@@ -32,7 +32,9 @@ class Reliability:
     `base_accuracy` would score. `smece_floor` and `smece_floor95` are the mean and the 95 % point
     of smECE where these confidences are exactly calibrated. `accuracy_accepted` and its exact
     lower bound are None where no row reaches the threshold; a number without a value (AUROC of
-    one class) is NaN here and null in JSON.
+    one class) is NaN here and null in JSON. `miscalibration` and `discrimination` are the Brier
+    score's (`metrics.corp`), `naurc` and `nauc` 0 for chance and 1 for the oracle; `band_*` are of
+    the rows within 0.05 of the threshold.
     """
 
     n: int
@@ -42,6 +44,8 @@ class Reliability:
     brier: float
     brier_interval: Interval
     brier_of_base_rate: float
+    miscalibration: float
+    discrimination: float
     log_loss: float
     log_loss_of_base_rate: float
     smece: float
@@ -52,12 +56,16 @@ class Reliability:
     aurc: float
     augrc: float
     naurc: float
+    nauc: float
     threshold: float
     accepted: int
     right_accepted: int
     accuracy_accepted: float | None
     accuracy_accepted_lower95: float | None
     coverage: float
+    band_rows: int
+    band_confidence: float
+    band_accuracy: float
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: intervals as lists, NaN as None."""
@@ -177,6 +185,8 @@ def measure(
         )
 
     low, high = interval(metrics.smece)
+    miscalibration, discrimination, _ = metrics.corp(labels, values)
+    near, promised, kept = metrics.band(labels, values, threshold)
     return Reliability(
         n=len(labels),
         base_accuracy=float(labels.mean()),
@@ -185,6 +195,8 @@ def measure(
         brier=metrics.brier(labels, values),
         brier_interval=interval(metrics.brier),
         brier_of_base_rate=metrics.brier(labels, base),
+        miscalibration=miscalibration,
+        discrimination=discrimination,
         log_loss=metrics.log_loss(labels, values),
         log_loss_of_base_rate=metrics.log_loss(labels, base),
         smece=metrics.smece(labels, values),
@@ -195,12 +207,16 @@ def measure(
         aurc=metrics.aurc(labels, values),
         augrc=metrics.augrc(labels, values),
         naurc=metrics.naurc(labels, values),
+        nauc=metrics.nauc(labels, values),
         threshold=float(threshold),
         accepted=n,
         right_accepted=right,
         accuracy_accepted=right / n if n else None,
         accuracy_accepted_lower95=lower_bound(right, n) if n else None,
         coverage=n / len(labels),
+        band_rows=near,
+        band_confidence=promised,
+        band_accuracy=kept,
     )
 
 

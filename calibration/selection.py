@@ -1,7 +1,7 @@
 """Folds by query group, out-of-fold predictions, and the choice among calibrators.
 
-Arrays in, a named choice out; numpy only. It knows nothing of which calibrators there are: a
-candidate is any function that fits, and the order of the candidates says which is simpler.
+Arrays in, a named choice out; numpy only. It knows nothing of how a candidate is fitted: it sees
+out-of-fold probabilities, and their order says which candidate is simpler.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from calibration.maps import Floats
 CLIP = 1e-6
 """Probabilities are kept this far from 0 and 1 in a log loss, so that one miss stays finite."""
 
-MINIMUM_ROWS: Mapping[str, int] = MappingProxyType({"isotonic": 1000})
-"""A candidate whose name contains the word is not considered on fewer rows."""
+MINIMUM_ROWS: Mapping[str, int] = MappingProxyType(
+    {"beta": 300, "isotonic": 1000, "venn-abers": 1000}
+)
+"""Labelled rows below which a candidate is not considered: it would follow their noise."""
 
 
 class Predicts(Protocol):
@@ -161,63 +163,49 @@ def one_standard_error(losses: ArrayLike, groups: ArrayLike) -> int:
 
 
 def choose(
-    candidates: Mapping[str, Fit],
-    X: ArrayLike,
+    predictions: Mapping[str, ArrayLike],
     y: ArrayLike,
     groups: Sequence[Hashable] | NDArray[Any] | None = None,
     *,
-    folds: int = 5,
-    random_state: int = 0,
-    minimum_rows: Mapping[str, int] = MINIMUM_ROWS,
+    left_out: Sequence[str] = (),
 ) -> Choice:
     """Return the simplest candidate within one standard error of the lowest grouped log loss.
 
-    `candidates` run from simple to complex; each is a `fit(X, y, groups)` as in `cross_fit`. A
-    candidate whose name contains a key of `minimum_rows` is left out on fewer rows.
+    `predictions` are the candidates' out-of-fold probabilities (n,), simple to complex; `left_out`
+    names those that were not considered on so few rows, for the reason alone.
 
     Raises:
-        ValueError: no candidate is left, or as `cross_fit`.
+        ValueError: no candidate, or lengths that differ.
     """
-    labels = np.asarray(y)
-    out = [
-        name
-        for name in candidates
-        if any(word in name and len(labels) < rows for word, rows in minimum_rows.items())
-    ]
-    names = [name for name in candidates if name not in out]
-    if not names:
-        raise ValueError(f"no candidate is left for {len(labels)} rows out of {list(candidates)}")
+    labels, left = np.asarray(y), list(predictions)
+    if not left:
+        raise ValueError("expected out-of-fold predictions of one candidate at least, got none")
     number = codes(groups, len(labels))
-    rows = np.array(
-        [
-            row_losses(
-                labels,
-                cross_fit(
-                    candidates[name], X, labels, number, folds=folds, random_state=random_state
-                ),
-            )
-            for name in names
-        ]
-    )
+    rows = np.array([row_losses(labels, predictions[name]) for name in left])
     means = rows.mean(axis=1)
     best, taken = int(np.argmin(means)), one_standard_error(rows, number)
     gaps = {
-        n: grouped_standard_error(r - rows[best], number) for n, r in zip(names, rows, strict=True)
+        n: grouped_standard_error(r - rows[best], number) for n, r in zip(left, rows, strict=True)
     }
-    reason = f"{names[taken]} has the lowest grouped cross-validated log loss, {means[taken]:.4f}"
+    reason = f"{left[taken]} has the lowest grouped cross-validated log loss, {means[taken]:.4f}"
     if taken != best:
         reason = (
-            f"{names[taken]} ({means[taken]:.4f}) is the simplest within one standard error "
-            f"({gaps[names[taken]]:.4f}) of the lowest log loss, {names[best]} ({means[best]:.4f})"
+            f"{left[taken]} ({means[taken]:.4f}) is the simplest within one standard error "
+            f"({gaps[left[taken]]:.4f}) of the lowest log loss, {left[best]} ({means[best]:.4f})"
         )
-    if out:
-        reason += f"; {', '.join(out)} not considered on {len(labels)} rows"
+    if left_out:
+        reason += f"; {', '.join(left_out)} not considered on {len(labels)} rows"
     return Choice(
-        name=names[taken],
-        losses=MappingProxyType(dict(zip(names, means.tolist(), strict=True))),
+        name=left[taken],
+        losses=MappingProxyType(dict(zip(left, means.tolist(), strict=True))),
         standard_errors=MappingProxyType(
-            {n: grouped_standard_error(r, number) for n, r in zip(names, rows, strict=True)}
+            {n: grouped_standard_error(r, number) for n, r in zip(left, rows, strict=True)}
         ),
         gap_standard_errors=MappingProxyType(gaps),
         reason=reason + ".",
     )
+
+
+def enough_rows(name: str, n: int) -> bool:
+    """Return whether n labelled rows are enough to consider a candidate (`MINIMUM_ROWS`)."""
+    return n >= MINIMUM_ROWS.get(name, 0)

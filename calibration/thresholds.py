@@ -90,9 +90,13 @@ class Certificate:
             f"{self.labels_needed - self.queries} more would do, were accuracy as it is on these."
         )
 
+    def promises(self, confidence: float) -> bool:
+        """Whether a confidence is one for which the promise is given."""
+        return self.threshold is not None and confidence >= self.threshold
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, with the sentence."""
-        return {**asdict(self), "sentence": self.sentence}
+        """Plain JSON values; `Certificate(**d)` gives an equal one back."""
+        return asdict(self)
 
 
 def certify(
@@ -108,10 +112,10 @@ def certify(
 
     Learn-then-Test (Angelopoulos et al. 2021) by a fixed sequence: "of the k most confident no
     more than `target` are right" is tested by the exact binomial tail for k from `first_test` up,
-    each at 1 - `level`, and testing stops at the first that cannot be refuted. So a promise that
-    is false is made with probability at most 1 - `level`, whatever p and however many tests. Equal
-    p are accepted together. Of a group (n,), whose rows depend on each other, one row is drawn;
-    None: every row by itself.
+    or for all n where they are fewer, each at 1 - `level`, and testing stops at the first that
+    cannot be refuted. So a promise that is false is made with probability at most 1 - `level`,
+    whatever p and however many tests. Equal p are accepted together. Of a group (n,), whose rows
+    depend on each other, one row is drawn; None: every row by itself.
 
     p must come from maps that were not fitted on these rows. Out-of-fold p will do in practice,
     though no proof is known: a fold that is luckier than the rest is judged by maps fitted on the
@@ -128,7 +132,7 @@ def certify(
     order = np.argsort(-values, kind="stable")
     values, hits, n = values[order], np.cumsum(labels[order]).astype(np.int64), len(values)
     ends = np.append(np.flatnonzero(np.diff(values)), len(values) - 1) + 1  # of runs of equal p
-    ends = ends[ends >= first_test(target, level)]
+    ends = ends[ends >= min(n, first_test(target, level))]
     failed = np.flatnonzero(hits[ends - 1] < _least_hits(n, target, level)[ends])
     passed = ends[: failed[0]] if len(failed) else ends
     if not len(passed):

@@ -12,10 +12,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
 from calibration.store import StoreError, verify_folder
+from calibration.thresholds import Certificate
 from rerank import policy
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
@@ -24,6 +27,7 @@ from rerank.models import ModelFiles, resolve
 from rerank.pipeline import Pipeline, Reading, order
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.index import Index
+from rerank.sufficiency import DEPTH, INPUTS, sufficiencies
 from rerank.types import Assessment, Floats, InputError, Query, Ranking
 
 MODEL_KIND = "a calibrated model"
@@ -35,15 +39,16 @@ class Calibrators:
     """All that is learned from the labels.
 
     `reading`: which passages are read. `relevance`: a passage's evidence to P(it is right).
-    `confidence`: a ranking's features to P(its top passage is right). `rescue`: the same features
-    to P(one of the first k is right, given that the top one is not); so sufficiency =
-    c + (1 - c) x rescue never falls below c.
+    `confidence`: a ranking's features to P(its top passage is right). `hazard`: P(the k-th passage
+    is right, given that none above it is), from which sufficiency is computed. `certificate`: the
+    confidence from which selective accuracy is promised.
     """
 
     reading: Reading
     relevance: LogisticMap
     confidence: TwoStageMap
-    rescue: TwoStageMap
+    hazard: LogisticMap
+    certificate: Certificate
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` gives equal maps back, to the bit."""
@@ -54,7 +59,8 @@ class Calibrators:
             "floor": self.reading.floor,
             "relevance": self.relevance.to_dict(),
             "confidence": self.confidence.to_dict(),
-            "rescue": self.rescue.to_dict(),
+            "hazard": self.hazard.to_dict(),
+            "certificate": self.certificate.to_dict(),
         }
 
     @classmethod
@@ -71,33 +77,38 @@ class Calibrators:
                     f"expected {list(ours)}; calibrate it again"
                 )
         try:
-            prior, relevance = (map_from_dict(kept[n]) for n in ("prior", "relevance"))
             floor = float(kept["floor"])
-            confidence, rescue = (map_from_dict(kept[n]) for n in ("confidence", "rescue"))
+            certificate = Certificate(**kept["certificate"])
+            confidence = map_from_dict(kept["confidence"])
+            logistic = {n: map_from_dict(kept[n]) for n in ("prior", "relevance", "hazard")}
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"calibrators.json cannot be read: {error}") from None
-        for name, columns, learned in (
-            ("prior", EVIDENCE, prior),
-            ("relevance", EVIDENCE, relevance),
-            ("confidence", FEATURES, getattr(confidence, "first", None)),
-            ("rescue", FEATURES, getattr(rescue, "first", None)),
-        ):
-            if isinstance(learned, LogisticMap) and len(learned.coef) != len(columns):
+        if not isinstance(confidence, TwoStageMap):
+            raise InputError("the confidence map should have two stages")
+        columns = {"prior": EVIDENCE, "relevance": EVIDENCE, "hazard": INPUTS}
+        for name, learned in {**logistic, "confidence": confidence.first}.items():
+            if not isinstance(learned, LogisticMap):
+                raise InputError(f"the {name} map should be logistic")
+            expected = len(columns.get(name, FEATURES))
+            if len(learned.coef) != expected:
                 raise InputError(
-                    f"the {name} map has {len(learned.coef)} weights, expected {len(columns)}"
+                    f"the {name} map has {len(learned.coef)} weights, expected {expected}"
                 )
-        if not isinstance(prior, LogisticMap) or not isinstance(relevance, LogisticMap):
-            raise InputError("the prior and relevance maps should be logistic")
-        if not isinstance(confidence, TwoStageMap) or not isinstance(rescue, TwoStageMap):
-            raise InputError("the confidence and rescue maps should have two stages")
         if not 0 <= floor <= 1:
             raise InputError(f"the floor should be in [0, 1], got {floor}")
-        return cls(Reading(prior, floor), relevance, confidence, rescue)
+        prior, relevance, hazard = (cast(LogisticMap, m) for m in logistic.values())
+        return cls(Reading(prior, floor), relevance, confidence, hazard, certificate)
 
-    def probabilities(self, features: Floats) -> tuple[Floats, Floats]:
-        """(confidence, sufficiency) for features (n, d), each (n,) in [0, 1]."""
-        confidence = self.confidence.predict(features)
-        return confidence, confidence + (1 - confidence) * self.rescue.predict(features)
+    def sufficiencies(self, rankings: Sequence[Ranking], confidences: Floats) -> Floats:
+        """P(one of the first k is right) for k = 1 to 10, shape (n, 10), never falling in k.
+
+        `rankings` are judged and in order, `confidences` (n,) their own; without passages it is 0.
+        """
+        rows = [
+            sufficiencies(r, c, self.hazard) if len(r) else np.zeros(DEPTH)
+            for r, c in zip(rankings, confidences.tolist(), strict=True)
+        ]
+        return np.array(rows).reshape(len(rankings), DEPTH)
 
 
 class CalibratedReranker:
@@ -164,23 +175,27 @@ class CalibratedReranker:
         features = feature_matrix(ordered)
         if not ordered:
             return []
-        confidences, sufficiencies = self.calibrators.probabilities(features)
+        filled = np.array([len(r) > 0 for r in ordered])
+        confidences = np.where(filled, self.calibrators.confidence.predict(features), 0.0)
+        sufficient = self.calibrators.sufficiencies(ordered, confidences)
         moves = self.calibrators.confidence.contributions(features)
         usual = self.calibrators.confidence.first.mean
         names = list(FEATURES)
         found = []
         for i, ranking in enumerate(ordered):
-            confidence = float(confidences[i]) if len(ranking) else 0.0
-            sufficiency = float(sufficiencies[i]) if len(ranking) else 0.0
+            confidence = float(confidences[i])
+            sufficiency = float(sufficient[i, config.sufficiency_k - 1])
             why = policy.reasons(names, features[i], usual, moves[i])
             found.append(
                 Assessment(
                     ranking=ranking,
                     confidence=confidence,
                     sufficiency=sufficiency,
+                    sufficiency_at=tuple(sufficient[i].tolist()),
                     level=policy.level(confidence, t),
                     verdict=policy.verdict(sufficiency, t),
                     accepted=policy.accepted(confidence, t),
+                    certified=self.calibrators.certificate.promises(confidence),
                     reasons=why if len(ranking) else ("against: no passage was found",),
                 )
             )

@@ -20,13 +20,15 @@ from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
 from rerank.fitting import Fitted, choose_floor, cross_ordered, fit, fit_relevance
+from rerank.heuristics import HEURISTICS
 from rerank.labelled_set import LabelledSet
-from rerank.measuring import Evaluation, evaluate
+from rerank.measuring import OURS, Evaluation, evaluate
 from rerank.models import lasting_name, resolve, trained_on
 from rerank.pipeline import Pipeline, Reading, forget
 from rerank.plan import Plan, plan
 from rerank.progress import progress
 from rerank.retrieval.index import LAYOUT
+from rerank.sufficiency import INPUTS
 from rerank.text import query_hash
 from rerank.types import Ranking
 from rerank.workspace import NAME, open_pipeline, track
@@ -76,7 +78,12 @@ def calibrate(
         "fingerprints": fingerprints(encoder, reranker, config),
         "dataset": {"name": labelled.name, "digest": labelled.digest(), **labelled.counts()},
         "max_queries": max_queries,
-        "inputs": {"evidence": list(EVIDENCE), "features": list(FEATURES), "index": LAYOUT},
+        "inputs": {
+            "evidence": list(EVIDENCE),
+            "features": list(FEATURES),
+            "hazard": list(INPUTS),
+            "index": LAYOUT,
+        },
     }
     if not overwrite and is_made_from(out, made_from):
         return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), None)
@@ -90,7 +97,13 @@ def calibrate(
     with progress(4, "fitting, measuring, saving", unit="step") as bar:
         fitted = fit([forget(r, reading.floor) for r in to_fit], labelled, reading, config)
         bar.update()
-        evaluation = evaluate(to_report, labelled, fitted.calibrators, fitted.ways, config)
+        evaluation = evaluate(
+            to_report,
+            labelled,
+            fitted.calibrators,
+            config,
+            baselines={**HEURISTICS, "temperature": fitted.scaled_logit},
+        )
         bar.update()
         report = report_text(labelled, planned, fitted, evaluation)
         figures = _figures(labelled, planned, fitted, evaluation, config)
@@ -111,7 +124,7 @@ def calibrate(
                 **made_from,
                 "corpus_digest": labelled.corpus_digest(),
                 "queries": planned.counts(),
-                "calibrator": {"name": fitted.taken, "reason": fitted.choice.reason},
+                "calibrator": {"name": fitted.taken, "reason": fitted.reason},
             }
 
         manifest = write_folder(out, fill, overwrite=overwrite, kind=MODEL_KIND)
@@ -158,8 +171,8 @@ def _figures(
     return {
         "reliability": reliability_diagram(
             evaluation.right,
-            evaluation.confidences[fitted.way],
-            title=f"{labelled.name}, {planned.report_split}: {fitted.way}",
+            evaluation.confidences[OURS],
+            title=f"{labelled.name}, {planned.report_split}: {fitted.taken}",
             threshold=threshold,
         ),
         "risk_coverage": risk_coverage_curve(
@@ -186,13 +199,13 @@ def report_text(
         )
     if planned.asked_twice:
         left_out += f"Left out: {planned.asked_twice} queries that the measured ones ask again.\n"
-    why = fitted.choice.reason if fitted.choice.name == fitted.taken else "As asked for."
-    ours = evaluation.table[fitted.way]
+    ours = evaluation.table[OURS]
     return (
         f"{labelled.name}: fitted on {len(planned.fit)} queries, measured on "
         f"{len(planned.report)} others ({planned.report_split}).\n{left_out}"
         f"Read: {evaluation.passages_read:.1f} passages a query{_how_far(fitted)}.\n"
-        f"Calibrator: {fitted.taken}. {why}\n\n"
+        f"Calibrator: {fitted.taken}. {fitted.reason}\n"
+        f"{_certified(fitted, evaluation)}\n\n"
         f"{evaluation.orders_table()}\n\n{evaluation.table.table()}\n\n"
         "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE:\n"
         "error of the probabilities, lower is better; exactly calibrated ones would show\n"
@@ -201,6 +214,16 @@ def report_text(
         "right; the lower bound takes queries as independent.\n\n"
         f"{evaluation.events_table()}\n"
     )
+
+
+def _certified(fitted: Fitted, evaluation: Evaluation) -> str:
+    """The certificate, and how it fared on the measured queries."""
+    found = fitted.calibrators.certificate
+    if found.threshold is None:
+        return found.sentence
+    kept = evaluation.right[evaluation.confidences[OURS] >= found.threshold]
+    share = f", {kept.mean():.1%}" if len(kept) else ""
+    return f"{found.sentence}\nOf the measured queries {kept.sum()} of {len(kept)} were{share}."
 
 
 def _how_far(fitted: Fitted) -> str:
@@ -221,7 +244,7 @@ def _track(
     dataset = manifest["dataset"]["name"]
     record = RunRecord(
         params=_flat({k: v for k, v in manifest.items() if k not in ("files", "kind")}),
-        metrics=evaluation.flat(fitted.way),
+        metrics=evaluation.flat(),
         tags={"dataset": dataset, "calibrator": fitted.taken},
         figures=figures,
         tables={"comparison": evaluation.frame(), "feature_weights": fitted.weights()},

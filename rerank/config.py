@@ -14,7 +14,7 @@ from rerank.types import InputError, Precision
 
 CHOICES = {
     "rank_by": ("relevance", "logit", "fused"),
-    "calibrator": ("auto", "logistic", "isotonic"),
+    "calibrator": ("auto", "temperature", "logistic", "beta", "isotonic", "venn-abers"),
     "precision": ("fp32", "int8"),
     "dense": ("exact", "approximate"),
     "loss": ("listwise", "binary"),
@@ -95,8 +95,8 @@ class Config:
     rerank_depth: int = 10  # how many of them, likeliest first, the cross-encoder reads at most
     rrf_k: int = 60  # constant of reciprocal rank fusion
     rank_by: str = "relevance"  # or "logit" (raw cross-encoder order) or "fused"
-    calibrator: str = "auto"  # or "logistic" or "isotonic"
-    sufficiency_k: int = 5  # sufficiency is P(one of the first k passages is right)
+    calibrator: str = "auto"  # or a name: how features' one logit becomes the confidence
+    sufficiency_k: int = 5  # the verdict is of P(one of the first k passages is right); 2 to 10
     folds: int = 5  # of the grouped cross-fitting
     seed: int = 0
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -104,6 +104,8 @@ class Config:
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""
         _check_least(self, LEAST)
+        if self.sufficiency_k > 10:
+            raise InputError(f"sufficiency_k should be 10 at most, got {self.sufficiency_k}")
         if self.language != "none" and self.language not in Stemmer.algorithms():
             known = ", ".join(sorted(Stemmer.algorithms()))
             raise InputError(f"no stemmer for {self.language!r}; expected none or one of {known}")

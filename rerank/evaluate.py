@@ -50,5 +50,4 @@ def evaluate_model(
     whole = pipeline.rank(
         [labelled.queries[i] for i in ids], replace(reading, floor=0.0), label="reranking queries"
     )
-    way = {"calibrated": calibrators.confidence}
-    return evaluate(whole, labelled, calibrators, way, config), tuple(notes)
+    return evaluate(whole, labelled, calibrators, config), tuple(notes)

@@ -9,30 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibration.maps import LogisticMap, TwoStageMap
+from calibration.maps import LogisticMap
 from calibration.metrics import LEAST_GROUPS
-from calibration.selection import Choice, choose, grouped_folds, grouped_standard_error
+from calibration.selection import choose, enough_rows, grouped_folds, grouped_standard_error
+from calibration.thresholds import certify
 from rerank.assessor import Calibrators
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES, feature_matrix
+from rerank.heuristics import best_logit
 from rerank.labelled_set import LabelledSet
-from rerank.labels import Labels, grades_of, groups_of, hits, passage_labels
+from rerank.labels import grades_of, groups_of, hits, passage_labels
 from rerank.pipeline import Reading, forget, order
 from rerank.progress import progress
 from rerank.ranking_metrics import order_quality
+from rerank.sufficiency import INPUTS, fit_hazard
 from rerank.types import Floats, InputError, Ranking
 
 if TYPE_CHECKING:
     import pandas as pd
 
-OURS = "ours, {}"  # the name of a calibrator of ours among the ways of being confident
+AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
 FLOORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the best prior relevance; see choose_floor
 FLOOR_LOSS = 0.005  # share of nDCG@10 that reading less may cost
 RELEVANCE_C = 1.0  # inverse penalty of the passage map, which has thousands of rows
@@ -40,17 +41,16 @@ RELEVANCE_C = 1.0  # inverse penalty of the passage map, which has thousands of 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The learned maps, the two ways of being confident, which was taken, and why."""
+    """What was learned, which calibrator was taken and why, and the baseline that learns too."""
 
     calibrators: Calibrators
-    ways: dict[str, TwoStageMap]  # "logistic" and "isotonic"
     taken: str
-    choice: Choice
+    reason: str  # one sentence
+    temperature: LogisticMap  # the best logit divided by one number, to P(the top one is right)
 
-    @property
-    def way(self) -> str:
-        """The name of the taken one in an `Evaluation`."""
-        return OURS.format(self.taken)
+    def scaled_logit(self, ranking: Ranking) -> float:
+        """The baseline's confidence in a ranking, in [0, 1]."""
+        return float(self.temperature.predict([best_logit(ranking)])[0])
 
     def weights(self) -> pd.DataFrame:
         """What each input weighs, standardised: the relevance map's and the confidence's."""
@@ -60,6 +60,7 @@ class Fitted:
             ("prior", EVIDENCE, self.calibrators.reading.prior),
             ("relevance", EVIDENCE, self.calibrators.relevance),
             ("confidence", FEATURES, self.calibrators.confidence.first),
+            ("hazard", INPUTS, self.calibrators.hazard),
         )
         return pd.DataFrame(
             [
@@ -120,40 +121,50 @@ def fit(
     reading: Reading,
     config: Config,
 ) -> Fitted:
-    """Fit relevance, confidence and rescue on labelled rankings, cross-fitted by query group.
+    """Fit relevance, confidence and hazard on labelled rankings, cross-fitted by query group.
 
     The features of a query are computed on the order that a relevance map gives which has not
-    seen the query's group; the maps that are kept are refitted on everything. `reading` is how
-    the passages to read were chosen.
+    seen the query's group, and the certificate rests on confidences of maps that have not; the
+    maps that are kept are refitted on everything. `reading` is how the passages to read were
+    chosen.
     """
-    from calibration.calibrators import TwoStageCalibrator
+    from calibration.fitting import cross_fit_two_stage, fit_two_stage
+    from calibration.score_fitting import fit_temperature
 
     groups = groups_of(rankings, labelled)
     ordered = cross_ordered(rankings, labelled, config, rank_by=config.rank_by)
-    features = feature_matrix(ordered)
-    top, first_k = hits(ordered, labelled), hits(ordered, labelled, k=config.sufficiency_k)
-
-    def two_stage(then: str, X: Floats, y: Labels, g: NDArray[Any]) -> TwoStageMap:
-        made = TwoStageCalibrator(then=then, folds=config.folds, random_state=config.seed)
-        found: TwoStageMap = made.fit(X, y, g).map_
-        return found
-
-    ways = {then: two_stage(then, features, top, groups) for then in ("logistic", "isotonic")}
-    choice = choose(
-        {then: partial(two_stage, then) for then in ways},
+    features, right = feature_matrix(ordered), hits(ordered, labelled)
+    asked = AUTO if config.calibrator == "auto" else (config.calibrator,)
+    names = [name for name in asked if asked is not AUTO or enough_rows(name, len(right))]
+    out_of_fold = cross_fit_two_stage(
+        names, features, right, groups, folds=config.folds, random_state=config.seed
+    )
+    left_out = [name for name in asked if name not in names]
+    choice = choose(out_of_fold, right, groups, left_out=left_out)
+    confidence, _, _ = fit_two_stage(
         features,
-        top,
+        right,
         groups,
+        then=choice.name,
         folds=config.folds,
         random_state=config.seed,
     )
-    taken = choice.name if config.calibrator == "auto" else config.calibrator
-    missed = top == 0
-    if not missed.any():
-        missed = ~missed  # nothing was missed: the rescue is then the smoothed base rate
-    rescue = two_stage("logistic", features[missed], (first_k - top)[missed], groups[missed])
-    relevance = fit_relevance(rankings, labelled)
-    return Fitted(Calibrators(reading, relevance, ways[taken], rescue), ways, taken, choice)
+    unseen = out_of_fold[choice.name]
+    certificate = certify(
+        right, unseen, groups=groups, target=config.thresholds.medium, random_state=config.seed
+    )
+    return Fitted(
+        Calibrators(
+            reading,
+            fit_relevance(rankings, labelled),
+            confidence,
+            fit_hazard(ordered, unseen, labelled),
+            certificate,
+        ),
+        choice.name,
+        choice.reason if asked is AUTO else "As asked for.",
+        fit_temperature(np.array([best_logit(r) for r in ordered]), right),
+    )
 
 
 def fit_relevance(rankings: Sequence[Ranking], labelled: LabelledSet) -> LogisticMap:

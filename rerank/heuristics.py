@@ -1,7 +1,9 @@
-"""Hand-set confidence formulas, kept as baselines to compare with.
+"""Confidences that learn from no label, kept as baselines to compare with.
 
-Each takes a ranking and gives a number in [0, 1] that its authors called confidence. None has
-seen a label: that is the point of the comparison. "Similarity" is the cosine of the bi-encoder;
+They are hand-set formulas, the sigmoid of a cross-encoder's best score, and the three confidences
+of MTEB's abstention task (`confidence_scores` in its retrieval metrics; Gisserot-Boukhlef et al.
+2024). Each takes a ranking and gives a number in [0, 1] that its authors called confidence. None
+has seen a label: that is the point of the comparison. "Similarity" is the cosine of the bi-encoder;
 "score" is the sigmoid of the cross-encoder's logit; the results are the first ten passages.
 """
 
@@ -66,10 +68,35 @@ def coverage_score(r: Ranking) -> float:
     return _unit(0.6 * mean + 0.4 * sum(e.lower() in text for e in wanted) / len(wanted))
 
 
+def best_logit(r: Ranking) -> float:
+    """The best logit that was read; 0 for a ranking without passages."""
+    logits = r.logits[r.read] if r.read.any() else r.logits
+    return float(logits.max()) if len(r) else 0.0
+
+
 def top_logit_sigmoid(r: Ranking) -> float:
     """The sigmoid of the best logit: what cross-encoders return as their "score"."""
-    logits = r.logits[r.read] if r.read.any() else r.logits
-    return float(sigmoid(np.array([logits.max()]))[0])
+    return float(sigmoid(np.array([best_logit(r)]))[0])
+
+
+def _similarities(r: Ranking) -> Floats:
+    return np.sort(r.candidates.dense)[::-1][:RESULTS]
+
+
+def mteb_max(r: Ranking) -> float:
+    """The best similarity."""
+    return _unit(float(_similarities(r)[0]))
+
+
+def mteb_std(r: Ranking) -> float:
+    """The standard deviation of the ten best similarities."""
+    return _unit(float(_similarities(r).std()))
+
+
+def mteb_diff1(r: Ranking) -> float:
+    """The lead of the best similarity over the second; 0 if alone."""
+    best = _similarities(r)
+    return _unit(float(best[0] - best[1])) if len(best) > 1 else 0.0
 
 
 HEURISTICS: dict[str, Heuristic] = {
@@ -77,6 +104,9 @@ HEURISTICS: dict[str, Heuristic] = {
     "seven-metric score": seven_metric_score,
     "coverage score": coverage_score,
     "sigmoid of top logit": top_logit_sigmoid,
+    "MTEB max": mteb_max,
+    "MTEB std": mteb_std,
+    "MTEB diff1": mteb_diff1,
 }
 
 

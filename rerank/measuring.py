@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibration import metrics
-from calibration.maps import TwoStageMap
 from calibration.reliability import Comparison, comparison
 from rerank.assessor import Calibrators
 from rerank.config import Config
 from rerank.features import feature_matrix
-from rerank.fitting import OURS
-from rerank.heuristics import HEURISTICS, predict
+from rerank.heuristics import HEURISTICS, Heuristic, predict
 from rerank.labelled_set import LabelledSet
 from rerank.labels import Labels, grades_of, groups_of, hits, passage_labels
 from rerank.pipeline import forget, order
 from rerank.ranking_metrics import order_quality, paired_bootstrap
+from rerank.sufficiency import DEPTH
 from rerank.types import Floats, Ranking
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+OURS = "calibrated"  # this model's own confidence among the ways of being confident
+SHARES = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class Evaluation:
     table: Comparison
     confidences: dict[str, Floats]  # name of the way -> (n,)
     right: Labels  # (n,) 1 where the top passage is right
-    events: dict[str, dict[str, float]]  # sufficiency, relevance -> base rate, Brier, smECE, AUROC
+    events: dict[str, dict[str, float]]  # sufficiency at each k, relevance -> `SHARES`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
     passages_read: float  # by the cross-encoder, a query
 
@@ -53,10 +56,10 @@ class Evaluation:
 
         return pd.DataFrame([{"way": n, **r.to_dict()} for n, r in self.table.rows])
 
-    def flat(self, way: str) -> dict[str, float]:
-        """Numbers for tracking: of one way of being confident, of other events, of the orders."""
+    def flat(self) -> dict[str, float]:
+        """Numbers for tracking: of the calibrated confidence, of other events, of the orders."""
         found: dict[str, float | None] = {"passages_read": self.passages_read}
-        for key, value in self.table[way].to_dict().items():
+        for key, value in self.table[OURS].to_dict().items():
             if isinstance(value, list):
                 found |= {f"{key}_low": value[0], f"{key}_high": value[1]}
             else:
@@ -66,11 +69,12 @@ class Evaluation:
         return {key: float(value) for key, value in found.items() if value is not None}
 
     def events_table(self) -> str:
-        """A text table of the probabilities beside the confidence."""
-        lines = [f"{'event':<36}{'share':>7}{'AUROC':>8}{'Brier':>8}{'smECE':>8}"]
+        """A text table of the probabilities beside the confidence, each with its base rate's."""
+        head = ("share", "AUROC", "smECE", "log loss", "of the share")
+        keys = ("base_rate", "auroc", "smece", "log_loss", "log_loss_of_base_rate")
+        lines = [f"{'event':<36}" + "".join(f"{name:>13}" for name in head)]
         for name, v in self.events.items():
-            numbers = (v[key] for key in ("base_rate", "auroc", "brier", "smece"))
-            lines.append(f"{name:<35}" + "".join(f"{_shown(x):>8}" for x in numbers))
+            lines.append(f"{name:<36}" + "".join(f"{_shown(v[key]):>13}" for key in keys))
         return "\n".join(lines)
 
     def orders_table(self) -> str:
@@ -103,8 +107,9 @@ def evaluate(
     whole: Sequence[Ranking],
     labelled: LabelledSet,
     calibrators: Calibrators,
-    ways: Mapping[str, TwoStageMap],
     config: Config,
+    *,
+    baselines: Mapping[str, Heuristic] = HEURISTICS,
 ) -> Evaluation:
     """Every way of being confident on the same labelled rankings, and every order of them.
 
@@ -122,11 +127,10 @@ def evaluate(
     alike = [_in_order_of(one, w) for one, w in zip(ordered, whole, strict=True)]
     features = feature_matrix(ordered)
     filled = np.array([len(r) > 0 for r in ordered])
-    confidences = {name: predict(rule, alike) for name, rule in HEURISTICS.items()}
-    for name, way in ways.items():
-        confidences[OURS.format(name)] = np.where(filled, way.predict(features), 0.0)
-    right, first_k = hits(ordered, labelled), hits(ordered, labelled, k=config.sufficiency_k)
-    sufficient = np.where(filled, calibrators.probabilities(features)[1], 0.0)
+    confidences = {name: predict(rule, alike) for name, rule in baselines.items()}
+    confidences[OURS] = np.where(filled, calibrators.confidence.predict(features), 0.0)
+    right = hits(ordered, labelled)
+    sufficient = calibrators.sufficiencies(ordered, confidences[OURS])
     table = comparison(
         confidences,
         right,
@@ -135,12 +139,15 @@ def evaluate(
         random_state=config.seed,
     )
     events = {
-        f"sufficiency: one of the first {config.sufficiency_k}": _event(first_k, sufficient),
-        "relevance: each passage": _event(
-            np.concatenate([passage_labels(r, labelled) for r in ordered]),
-            np.concatenate([r.relevance for r in ordered]),
-        ),
+        f"sufficiency: one of the first {k}": _event(
+            hits(ordered, labelled, k=k), sufficient[:, k - 1]
+        )
+        for k in range(2, DEPTH + 1)
     }
+    events["relevance: each passage"] = _event(
+        np.concatenate([passage_labels(r, labelled) for r in ordered]),
+        np.concatenate([r.relevance for r in ordered]),
+    )
     passages_read = float(np.mean([r.read.sum() for r in read])) if read else 0.0
     return Evaluation(table, confidences, right, events, _orders(orders, labelled), passages_read)
 
@@ -154,12 +161,15 @@ def _in_order_of(ordered: Ranking, other: Ranking) -> Ranking:
 def _event(y: Labels, p: Floats) -> dict[str, float]:
     """How well probabilities p (n,) tell an event y (n,); NaN for what cannot be told."""
     if not len(y):
-        return dict.fromkeys(("base_rate", "auroc", "brier", "smece"), float("nan"))
+        return dict.fromkeys(SHARES, float("nan"))
+    base = float(y.mean())
     return {
-        "base_rate": float(y.mean()),
+        "base_rate": base,
         "auroc": metrics.auroc(y, p),
         "brier": metrics.brier(y, p),
         "smece": metrics.smece(y, p),
+        "log_loss": metrics.log_loss(y, p),
+        "log_loss_of_base_rate": metrics.log_loss(y, np.full(len(y), base)),
     }
 
 

@@ -129,9 +129,11 @@ class Assessment:
     ranking: Ranking
     confidence: float  # P(the top passage is right)
     sufficiency: float  # P(one of the first `sufficiency_k` is right), >= confidence
+    sufficiency_at: tuple[float, ...]  # the same for k = 1 to 10; never falls
     level: str  # HIGH, MEDIUM, LOW, VERY_LOW
     verdict: str  # SUFFICIENT, PARTIAL, INSUFFICIENT
     accepted: bool  # confidence >= the advisory threshold
+    certified: bool  # confidence >= the certified threshold, where there is one
     reasons: tuple[str, ...]  # what moved the confidence, in words
 
     def to_dict(self, *, top: int | None = None) -> dict[str, Any]:
@@ -142,9 +144,11 @@ class Assessment:
             "query_id": ranking.query.query_id,
             "confidence": self.confidence,
             "sufficiency": self.sufficiency,
+            "sufficiency_at": list(self.sufficiency_at),
             "level": self.level,
             "verdict": self.verdict,
             "accepted": self.accepted,
+            "certified": self.certified,
             "reasons": list(self.reasons),
             "ranking": [
                 {

@@ -274,10 +274,11 @@ def test_an_unknown_configuration_field_is_refused(copied: Path) -> None:
     [
         (lambda k: k["features"].pop(), "the model's features differ"),
         (lambda k: k["evidence"].reverse(), "the model's evidence differ"),
-        (lambda k: k.pop("rescue"), "calibrators.json cannot be read"),
+        (lambda k: k.pop("hazard"), "calibrators.json cannot be read"),
         (lambda k: k["relevance"].update(intercept="x"), "calibrators.json cannot be read"),
-        (lambda k: k.update(relevance=k["confidence"]), "maps should be logistic"),
-        (lambda k: k.update(prior=k["rescue"]), "maps should be logistic"),
+        (lambda k: k.update(relevance=k["confidence"]), "map should be logistic"),
+        (lambda k: k.update(prior=k["confidence"]), "map should be logistic"),
+        (lambda k: k["certificate"].update(colour=1), "calibrators.json cannot be read"),
         (lambda k: k.update(floor=1.5), "the floor should be in [0, 1]"),
         (lambda k: k.update(confidence=k["relevance"]), "should have two stages"),
     ],
@@ -290,12 +291,12 @@ def test_maps_of_another_shape_are_refused(
     assert complaint in refusal(copied)
 
 
-@pytest.mark.parametrize("name", ["prior", "relevance", "confidence", "rescue"])
+@pytest.mark.parametrize("name", ["prior", "relevance", "confidence", "hazard"])
 def test_maps_of_another_width_are_refused(copied: Path, name: str) -> None:
     """A map with fewer inputs than there are features is refused at load, not when asked."""
 
     def narrow(kept: dict[str, Any]) -> None:
-        learned = kept[name] if name in ("prior", "relevance") else kept[name]["first"]
+        learned = kept[name]["first"] if name == "confidence" else kept[name]
         for key in ("coef", "mean", "scale", "low", "high"):
             learned[key].pop()
 
@@ -314,15 +315,27 @@ def test_maps_survive_json_to_the_bit(run: Run) -> None:
     assert kept["evidence"] == list(EVIDENCE)
 
 
-def test_sufficiency_by_hand(run: Run) -> None:
-    """Sufficiency is c + (1 - c) x rescue, computed here from the two maps."""
-    learned = Calibrators.from_dict(json.loads((run.folder / "calibrators.json").read_text()))
-    X = np.random.default_rng(0).normal(size=(50, len(FEATURES))) * 3
-    confidence, sufficiency = learned.probabilities(X)
-    c, rescue = learned.confidence.predict(X), learned.rescue.predict(X)
-    np.testing.assert_allclose(confidence, c, atol=1e-15)
-    np.testing.assert_allclose(sufficiency, 1 - (1 - c) * (1 - rescue), atol=1e-12)
-    assert (sufficiency >= confidence).all()
+def test_sufficiency_is_of_every_k_and_never_falls(
+    run: Run, rankings: Mapping[str, Ranking], empty: Ranking
+) -> None:
+    """Its first number is the confidence, its fifth the one that the verdict is of."""
+    model = CalibratedReranker.load(run.folder)
+    for found in model.assess([*rankings.values(), empty]):
+        assert len(found.sufficiency_at) == 10
+        assert found.sufficiency_at[0] == found.confidence
+        assert found.sufficiency_at[4] == found.sufficiency
+        assert (np.diff(found.sufficiency_at) >= 0).all()
+        assert found.sufficiency_at[-1] <= 1
+
+
+@pytest.mark.parametrize("threshold", [None, 0.4])
+def test_the_certified_threshold_decides(
+    run: Run, rankings: Mapping[str, Ranking], copied: Path, threshold: float | None
+) -> None:
+    """A confidence from the certified threshold up is certified; without one, none is."""
+    rewrite_calibrators(copied, lambda k: k["certificate"].update(threshold=threshold))
+    for found in CalibratedReranker.load(copied).assess(list(rankings.values())):
+        assert found.certified == (threshold is not None and found.confidence >= 0.4)
 
 
 def test_thresholds_of_the_folder_decide(

@@ -22,9 +22,11 @@ FIELDS = {  # "Prediction" in the design: the fields of a line, with their types
     "query_id": str,
     "confidence": float,
     "sufficiency": float,
+    "sufficiency_at": list,
     "level": str,
     "verdict": str,
     "accepted": bool,
+    "certified": bool,
     "reasons": list,
     "ranking": list,
 }

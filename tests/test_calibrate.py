@@ -11,20 +11,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from calibration.maps import IsotonicMap, LogisticMap
+from calibration.maps import TILT, IsotonicMap, LogisticMap, map_from_dict
 from calibration.store import StoreError, verify_folder
 from rerank.assessor import Calibrators
 from rerank.calibrate import calibrate
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
-from rerank.fitting import OURS, Fitted
+from rerank.fitting import Fitted, fit
 from rerank.heuristics import HEURISTICS
 from rerank.labelled_set import LabelledSet
-from rerank.measuring import evaluate
+from rerank.measuring import OURS, evaluate
 from rerank.pipeline import Pipeline, Reading, order
 from rerank.plan import LEAST_QUERIES
 from rerank.types import Floats, Ranking
@@ -58,17 +59,14 @@ def test_formulas_are_given_what_the_model_did_not_read(
 ) -> None:
     """A model that reads less changes its own confidence, not the rivals it is compared with."""
     learned = Calibrators.from_dict(json.loads((run.folder / "calibrators.json").read_text()))
-    way = {"calibrated": learned.confidence}
     whole = pipeline.rank([r.query for r in to_report], replace(learned.reading, floor=0.0))
     readings = [replace(learned.reading, floor=floor) for floor in (1.0, 0.0)]
     some, all_of_it = (
-        evaluate(whole, small, replace(learned, reading=reading), way, config)
-        for reading in readings
+        evaluate(whole, small, replace(learned, reading=reading), config) for reading in readings
     )
     assert some.passages_read == 2 < all_of_it.passages_read == config.rerank_depth
     assert some.orders["logit"] == all_of_it.orders["logit"]
-    ours = OURS.format("calibrated")
-    assert some.confidences[ours].tolist() != all_of_it.confidences[ours].tolist()
+    assert some.confidences[OURS].tolist() != all_of_it.confidences[OURS].tolist()
     formula = "sigmoid of top logit"
     assert some.confidences[formula].tolist() == all_of_it.confidences[formula].tolist()
 
@@ -119,7 +117,7 @@ def test_the_report_tells_what_was_measured(run: Run, small: LabelledSet) -> Non
     """The text names both counts and has a row for every way of being confident."""
     text = run.outcome.report
     assert f"fitted on {len(run.plan.fit)} queries" in text
-    for way in (*HEURISTICS, "ours, logistic", "ours, isotonic"):
+    for way in (*HEURISTICS, "temperature", OURS):
         assert way in text
     assert (run.folder / "report.txt").read_text() == text
 
@@ -174,19 +172,23 @@ def scaled(learned: LogisticMap, X: Floats) -> Floats:
 
 
 def test_the_isotonic_map_predicts_as_scikit_learn(
-    fitted: Fitted, to_report: list[Ranking]
+    to_fit: list[Ranking],
+    to_report: list[Ranking],
+    small: LabelledSet,
+    reading: Reading,
+    config: Config,
 ) -> None:
-    """The isotonic way, through JSON, equals IsotonicRegression fitted on its knots, to 1e-12."""
+    """Through JSON it equals IsotonicRegression fitted on its knots, but for its slight tilt."""
+    fitted = fit(to_fit, small, reading, replace(config, calibrator="isotonic"))
     features = feature_matrix([order(r, fitted.calibrators.relevance) for r in to_report])
-    way = fitted.ways["isotonic"]
+    way = fitted.calibrators.confidence
     then = way.then
     assert isinstance(then, IsotonicMap)
     oracle = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(then.x, then.y)
-    first = sklearn_logistic(way.first)
-    expected = oracle.predict(first.decision_function(scaled(way.first, features)))
-    again = type(way).__name__, json.loads(json.dumps(way.to_dict()))
-    assert again[1]["then"]["x"] == list(then.x)
-    np.testing.assert_allclose(way.predict(features), expected, rtol=0, atol=1e-12)
+    scores = sklearn_logistic(way.first).decision_function(scaled(way.first, features))
+    again = map_from_dict(json.loads(json.dumps(way.to_dict())))
+    expected = (1 - TILT) * oracle.predict(scores) + TILT * expit((scores - then.mean) / then.scale)
+    np.testing.assert_allclose(again.predict(features), expected, rtol=0, atol=1e-12)
 
 
 # --- running again ----------------------------------------------------------------------------
@@ -285,7 +287,7 @@ def test_the_run_holds_its_parameters_and_metrics(
     assert kept.data.params["dataset.passages"] == str(len(small.corpus))
     assert kept.data.params["queries.fit"] == str(len(run.plan.fit))
     measured = json.loads((run.folder / "reliability.json").read_text())
-    ours = measured["confidence"]["ours, logistic"]
+    ours = measured["confidence"][OURS]
     assert kept.data.metrics["brier"] == pytest.approx(ours["brier"])
     assert kept.data.metrics["smece_interval_low"] == pytest.approx(ours["smece_interval"][0])
     assert kept.data.metrics["smece_interval_high"] == pytest.approx(ours["smece_interval"][1])

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,28 +17,46 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import calibration
 from calibration.calibrators import (
+    BetaCalibrator,
     IsotonicCalibrator,
     LogisticCalibrator,
     PlattCalibrator,
+    TemperatureCalibrator,
     TwoStageCalibrator,
+    VennAbersCalibrator,
 )
-from calibration.fitting import fit_two_stage
-from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap, logit, map_from_dict, sigmoid
-from calibration.metrics import smece, smece_floor
+from calibration.fitting import cross_fit_two_stage, fit_logistic, fit_two_stage
+from calibration.maps import (
+    TILT,
+    BetaMap,
+    IsotonicMap,
+    LogisticMap,
+    TwoStageMap,
+    VennAbersMap,
+    logit,
+    map_from_dict,
+    sigmoid,
+)
+from calibration.metrics import auroc, log_loss, smece, smece_floor
+from calibration.score_fitting import SCORE_FITS, fit_beta, fit_temperature, fit_update
+from calibration.selection import grouped_folds
 
 MAPS = [
     LogisticMap((0.1, -1 / 3), 1e-17, (0.2, 1e300), (1.5, 0.1)),
-    IsotonicMap((-1.0, 0.1, 2 / 3), (0.0, 0.3, 1.0)),
+    IsotonicMap((-1.0, 0.1, 2 / 3), (0.0, 0.3, 1.0), 0.1, 3.0),
+    BetaMap(1 / 3, 0.0, -2.0),
+    VennAbersMap((-1.0, 1 / 3), (0.0, 0.0, 0.1, 0.1, 0.2), (0.3, 0.3, 0.4, 0.9, 1.0)),
     TwoStageMap(LogisticMap((1.0,), 0.0, (0.0,), (1.0,)), IsotonicMap((0.5,), (0.7,))),
     TwoStageMap(
         LogisticMap((1.0, 2.0), 0.0, (0.0, 0.0), (1.0, 1.0)),
         LogisticMap((0.9,), -0.1, (0.1,), (2.0,)),
     ),
 ]
-LOGISTIC = MAPS[0].to_dict()
+LOGISTIC, ISOTONIC = MAPS[0].to_dict(), MAPS[1].to_dict()
 
 
 def world(n: int, seed: int = 0, width: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -77,16 +96,23 @@ def test_json_keeps_every_bit(original: LogisticMap) -> None:
         ({"kind": "spline"}, "unknown kind of map 'spline'"),
         ({}, "unknown kind of map None"),
         ([1], "expected a map as an object"),
-        ({"kind": "isotonic", "x": [0]}, "lacks y"),
+        ({"kind": "isotonic", "x": [0]}, "lacks mean, scale, y"),
+        ({**ISOTONIC, "scale": 0.0}, "scale must be positive"),
+        ({"kind": "beta", "a": -1.0, "b": 1.0, "c": 0.0}, "must not be negative"),
+        ({"kind": "venn-abers", "x": [0.0], "low": [0.1], "high": [0.2]}, "1 knots have 3 places"),
+        (
+            {"kind": "venn-abers", "x": [0.0], "low": [0.3] * 3, "high": [0.2] * 3},
+            "low must not be above",
+        ),
         ({**LOGISTIC, "colour": 1}, "has the unknown colour"),
         ({**LOGISTIC, "coef": [1.0]}, "one number a feature each, got 1, 2 and 2"),
         ({**LOGISTIC, "intercept": float("nan")}, "finite"),
         ({**LOGISTIC, "mean": "ab"}, "mean must be a list of numbers"),
         ({**LOGISTIC, "scale": [1.0, 0.0]}, "scale must be positive"),
-        ({"kind": "isotonic", "x": [0, 1], "y": [0.5]}, "as long"),
-        ({"kind": "isotonic", "x": [1, 0], "y": [0.1, 0.5]}, "rise strictly"),
-        ({"kind": "isotonic", "x": [0, 1], "y": [0.5, 0.1]}, "never fall"),
-        ({"kind": "isotonic", "x": [], "y": []}, "at least one number"),
+        ({**ISOTONIC, "y": [0.5]}, "as long"),
+        ({**ISOTONIC, "x": [1, 0], "y": [0.1, 0.5]}, "rise strictly"),
+        ({**ISOTONIC, "x": [0, 1], "y": [0.5, 0.1]}, "never fall"),
+        ({**ISOTONIC, "x": [], "y": []}, "at least one number"),
         ({"kind": "two-stage", "first": MAPS[1].to_dict(), "then": LOGISTIC}, "must be logistic"),
         ({"kind": "two-stage", "first": LOGISTIC, "then": LOGISTIC}, "takes one logit"),
     ],
@@ -191,16 +217,17 @@ def test_platt_stays_finite_where_classes_are_separated() -> None:
 
 
 def test_isotonic_is_scikit_learns_between_the_ends() -> None:
-    """Away from exact 0 and 1 the knots give scikit-learn's fit bit for bit, also in between."""
+    """Away from exact 0 and 1 the knots give scikit-learn's fit, but for a tilt."""
     X, y, _ = world(600)
     s, probe = X[:, 0], np.linspace(-5, 5, 999)
     theirs = IsotonicRegression(out_of_bounds="clip", y_min=0, y_max=1).fit(s, y)
     ours = IsotonicCalibrator().fit(s, y)
     inner = np.unique(theirs.predict(s)[(theirs.predict(s) > 0) & (theirs.predict(s) < 1)])
-    expected = theirs.predict(probe)
-    kept = (expected >= inner[0]) & (expected <= inner[-1])
+    steps = theirs.predict(probe)
+    kept = (steps >= inner[0]) & (steps <= inner[-1])
     assert kept.sum() > 200
-    np.testing.assert_array_equal(ours.predict_proba(probe)[kept, 1], expected[kept])
+    expected = (1 - TILT) * steps + TILT * expit((probe - s.mean()) / s.std())
+    np.testing.assert_allclose(ours.predict_proba(probe)[kept, 1], expected[kept], rtol=1e-14)
     assert ours.predict_proba(probe)[:, 1].min() > 0
     assert ours.predict_proba(probe)[:, 1].max() < 1
 
@@ -209,8 +236,18 @@ def test_isotonic_ends_are_laplaces() -> None:
     """By hand: blocks of 2 misses, a half, and 3 hits say 1/(2+2), 1/2 and (3+1)/(3+2)."""
     fitted = IsotonicCalibrator().fit([0, 1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 1, 1, 1])
     np.testing.assert_allclose(
-        fitted.predict_proba(np.arange(7.0))[:, 1], [0.25, 0.25, 0.5, 0.5, 0.8, 0.8, 0.8]
+        fitted.predict_proba(np.arange(7.0))[:, 1], [0.25, 0.25, 0.5, 0.5, 0.8, 0.8, 0.8], atol=TILT
     )
+
+
+def test_isotonic_keeps_the_order_of_the_scores() -> None:
+    """No two scores are tied, within a flat run or beyond the ends: the AUROC is the scores'."""
+    X, y, _ = world(300)
+    probe = np.linspace(-8, 8, 500)
+    fitted = IsotonicCalibrator().fit(X[:, 0], y)
+    assert (np.diff(fitted.predict_proba(probe)[:, 1]) > 0).all()
+    p = fitted.predict_proba(X[:, 0])[:, 1]
+    assert auroc(y, p) == auroc(y, expit(X[:, 0]))
 
 
 def test_isotonic_end_never_undercuts_its_neighbour() -> None:
@@ -218,26 +255,123 @@ def test_isotonic_end_never_undercuts_its_neighbour() -> None:
     y = [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1]
     fitted = IsotonicCalibrator().fit(np.arange(13.0), y)
     p = fitted.predict_proba(np.arange(13.0))[:, 1]
-    assert p[-1] == pytest.approx(0.9)
+    assert p[-1] == pytest.approx(0.9, abs=TILT)
     assert (np.diff(p) >= 0).all()
+
+
+def test_temperature_is_the_minimum_of_its_loss() -> None:
+    """One number, where SciPy's minimiser of the same loss ends; it does not move the middle."""
+    X, y, _ = world(300)
+    s = 3 * X[:, 0]
+    target = np.where(y == 1, (y.sum() + 1) / (y.sum() + 2), 1 / ((1 - y).sum() + 2))
+    best = minimize(lambda w: (np.logaddexp(0, w[0] * s) - target * w[0] * s).sum(), [0.1]).x[0]
+    assert fit_temperature(s, y).coef[0] == pytest.approx(best, abs=1e-4)
+    assert fit_temperature(s, y).predict([0.0])[0] == 0.5
+
+
+def test_beta_is_betacals() -> None:
+    """Betacal 1.1.0 gives these numbers on these 20,000 rows; ours smooths the labels a little."""
+    rng = np.random.default_rng(0)
+    s = 2 * rng.normal(size=20_000)
+    y = rng.random(20_000) < BetaMap(0.8, 1.5, 0.8).predict(s)
+    fitted = fit_beta(s, y)
+    assert (fitted.a, fitted.b, fitted.c) == pytest.approx((0.84794, 1.41306, 0.91456), abs=3e-3)
+
+
+def test_beta_with_equal_weights_is_the_logistic_map() -> None:
+    """A = b is a logistic map of slope a: (s / (1 - s))^a."""
+    z = np.linspace(-5, 5, 11)
+    np.testing.assert_allclose(BetaMap(0.7, 0.7, 0.2).predict(z), expit(0.7 * z + 0.2))
+
+
+def test_venn_abers_by_hand() -> None:
+    """Scores 1, 2 of labels 0, 1. At 1.5 a label of 0 makes (0, 0, 1), a label of 1 (0, 1, 1)."""
+    fitted = VennAbersCalibrator().fit([1.0, 2.0], [0, 1])
+    low, high = fitted.map_.interval([0.5, 1.0, 1.5, 2.0, 2.5])
+    np.testing.assert_allclose(low, [0, 0, 0, 0.5, 0.5])
+    np.testing.assert_allclose(high, [0.5, 0.5, 1, 1, 1])
+    np.testing.assert_allclose(fitted.predict_proba([1.5])[:, 1], 1 / 2)
+    np.testing.assert_allclose(fitted.doubt([1.5, 2.5]), [1.0, 0.5])
+
+
+def test_venn_abers_is_two_isotonic_fits() -> None:
+    """At any score the two ends are scikit-learn's isotonic fits with that row added."""
+    X, y, _ = world(60)
+    s = np.round(X[:, 0], 1)
+    low, high = (
+        VennAbersCalibrator().fit(s, y).map_.interval(probe := np.arange(-300, 301, 15) / 100)
+    )
+    for label, ends in ((0, low), (1, high)):
+        for score, end in zip(probe, ends, strict=True):
+            fit = IsotonicRegression().fit(np.append(s, score), np.append(y, label))
+            assert end == pytest.approx(fit.predict([score])[0], abs=1e-9)
+
+
+def test_venn_abers_doubts_less_with_more_labels() -> None:
+    """The width falls as labels grow: it is the map's own doubt."""
+    widths = []
+    for n in (50, 800):
+        X, y, _ = world(n)
+        widths.append(VennAbersCalibrator().fit(X[:, 0], y).doubt(np.linspace(-1, 1, 50)).mean())
+    assert widths[1] < widths[0] / 3
+
+
+def test_an_update_moves_with_the_labels() -> None:
+    """No label leaves the map; a thousand bring it to where the truth is; ten lie between."""
+    rng = np.random.default_rng(0)
+    s = 2 * rng.normal(size=1000)
+    y = rng.random(1000) < expit(0.8 * s - 1)
+    moves = [fit_update(s[:n], y[:n]).intercept for n in (10, 100, 1000)]
+    assert moves[2] == pytest.approx(-1, abs=0.2)
+    assert -1 < moves[2] < moves[0] < 0
+
+
+@pytest.mark.parametrize("shift", [0.0, -1.0])
+def test_an_update_is_no_worse_on_average(shift: float) -> None:
+    """Over 200 worlds, with 50 labels: where nothing has moved it costs less than 0.01 nats, and
+    where accuracy has fallen it gains.
+    """
+    rng = np.random.default_rng(1)
+    gains = []
+    for _ in range(200):
+        s, new = 1.5 * rng.normal(size=50), 1.5 * rng.normal(size=2000)
+        fitted = fit_update(s, rng.random(50) < expit(s + shift))
+        y = rng.random(2000) < expit(new + shift)
+        gains.append(log_loss(y, expit(new)) - log_loss(y, fitted.predict(new)))
+    assert np.mean(gains) > (-0.015 if shift == 0 else 0.05)
+
+
+def test_all_second_stages_share_the_first() -> None:
+    """Out of fold, each is what a two-stage fit without the fold's rows says of them."""
+    X, y, _ = world(200)
+    groups = np.arange(200) // 2
+    found = cross_fit_two_stage(["logistic", "beta"], X, y, groups, C=1.0, folds=3)
+    fold = grouped_folds(groups, 3, random_state=0)
+    for then, p in found.items():
+        for k in range(3):
+            held = fold == k
+            fitted = fit_two_stage(X[~held], y[~held], groups[~held], then=then, C=1.0, folds=3)[0]
+            np.testing.assert_allclose(p[held], fitted.predict(X[held]))
 
 
 CALIBRATORS = [
     LogisticCalibrator(),
     PlattCalibrator(),
+    TemperatureCalibrator(),
+    BetaCalibrator(),
     IsotonicCalibrator(),
-    TwoStageCalibrator(),
-    TwoStageCalibrator(then="isotonic"),
+    VennAbersCalibrator(),
+    *(TwoStageCalibrator(then=then) for then in SCORE_FITS),
 ]
 
 
-@pytest.mark.parametrize("estimator", CALIBRATORS, ids=repr)
+@pytest.mark.parametrize("estimator", [c for c in CALIBRATORS if "enn" not in repr(c)], ids=repr)
 @pytest.mark.parametrize("label", [0, 1])
 def test_one_class_gives_the_smoothed_base_rate(estimator: LogisticCalibrator, label: int) -> None:
     """Ten labels of one class say 1/12 or 11/12 everywhere: Laplace's rule, never certainty."""
     X = np.random.default_rng(0).normal(size=(10, 1))
     p = clone(estimator).fit(X, np.full(10, label)).predict_proba(X * 9)
-    np.testing.assert_allclose(p[:, 1], 11 / 12 if label else 1 / 12)
+    np.testing.assert_allclose(p[:, 1], 11 / 12 if label else 1 / 12, atol=TILT)
 
 
 @pytest.mark.parametrize("estimator", CALIBRATORS, ids=repr)
@@ -259,7 +393,7 @@ def test_wide_features_and_one_group_do_not_crash() -> None:
     assert np.ptp(one) == pytest.approx(np.ptp(one[0]))
 
 
-@pytest.mark.parametrize("then", ["logistic", "isotonic"])
+@pytest.mark.parametrize("then", SCORE_FITS)
 def test_two_stages_are_calibrated_on_new_rows(then: str) -> None:
     """On rows never seen, the smECE is what an exactly calibrated confidence would show."""
     X, y, _ = world(1500, seed=1)
@@ -289,6 +423,26 @@ def test_out_of_fold_logits_respect_groups() -> None:
     assert np.corrcoef(apart, y)[0, 1] < 0.3 < np.corrcoef(leaky, y)[0, 1]
 
 
+@parametrize_with_checks([LogisticCalibrator(), TwoStageCalibrator(C=1.0)])
+def test_scikit_learns_own_checks(estimator: LogisticCalibrator, check: Callable) -> None:
+    """Every check that scikit-learn has for a binary classifier of a feature matrix passes."""
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", CALIBRATORS, ids=repr)
+def test_labels_may_be_of_any_two_classes(estimator: LogisticCalibrator) -> None:
+    """The greater class is the event, whatever the two are called; three are refused."""
+    X, y, _ = world(80, width=1)
+    X = X if isinstance(estimator, TwoStageCalibrator | LogisticCalibrator) else X[:, 0]
+    named = clone(estimator).fit(X, np.array(["no", "yes"])[y])
+    np.testing.assert_array_equal(
+        named.predict_proba(X), clone(estimator).fit(X, y).predict_proba(X)
+    )
+    assert set(named.predict(X)) <= {"no", "yes"}
+    with pytest.raises(ValueError, match="Only binary classification is supported"):
+        clone(estimator).fit(X, np.arange(80) % 3)
+
+
 def test_scikit_learns_manners() -> None:
     """Options survive a clone, fit returns self, unfitted raises, labels come in classes_."""
     from sklearn.exceptions import NotFittedError
@@ -309,14 +463,16 @@ def test_scikit_learns_manners() -> None:
     [([0, 1, 2], "0 or 1, got"), ([0, 1], "one label a row"), ([[0], [1], [1]], "one label a row")],
 )
 def test_labels_are_checked(y: list, sentence: str) -> None:
-    """Labels other than one 0 or 1 a row are refused."""
+    """The functions take one 0 or 1 a row, and nothing else."""
     with pytest.raises(ValueError, match=sentence):
-        LogisticCalibrator().fit(np.zeros((3, 2)), y)
+        fit_logistic(np.zeros((3, 2)), y)
+    with pytest.raises(ValueError, match=sentence):
+        fit_beta(np.zeros(3), y)
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [({"then": "beta"}, "then must be"), ({"folds": 1}, "two folds"), ({"C": 0.0}, "positive")],
+    [({"then": "spline"}, "then must be"), ({"folds": 1}, "two folds"), ({"C": 0.0}, "positive")],
 )
 def test_options_are_checked(options: dict, sentence: str) -> None:
     """An option out of range is named."""

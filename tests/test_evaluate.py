@@ -20,8 +20,8 @@ def test_evaluating_again_gives_what_the_run_measured(run: Run, small: LabelledS
     seen, notes = evaluate_model(run.folder, small, "test", work=run.work)
     assert notes == ()
     kept = json.loads((run.folder / "reliability.json").read_text())
-    ours = dict(seen.table.rows)["ours, calibrated"].to_dict()
-    expected = kept["confidence"]["ours, logistic"]
+    ours = dict(seen.table.rows)["calibrated"].to_dict()
+    expected = kept["confidence"]["calibrated"]
     assert ours.keys() == expected.keys()
     for name, value in expected.items():
         assert ours[name] == pytest.approx(value, abs=1e-12), name

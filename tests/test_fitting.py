@@ -24,8 +24,11 @@ from rerank.types import Floats, Ranking
 
 
 def confidences(fitted: Fitted, rankings: Sequence[Ranking]) -> tuple[Floats, Floats]:
-    ordered = [order(r, fitted.calibrators.relevance) for r in rankings]
-    return fitted.calibrators.probabilities(feature_matrix(ordered))
+    """Confidence (n,), and sufficiency at each k (n, 10)."""
+    learned = fitted.calibrators
+    ordered = [order(r, learned.relevance) for r in rankings]
+    confidence = learned.confidence.predict(feature_matrix(ordered))
+    return confidence, learned.sufficiencies(ordered, confidence)
 
 
 def test_the_floor_is_the_highest_that_keeps_the_order_as_good(
@@ -112,9 +115,7 @@ def test_the_same_seed_gives_the_same_numbers(
 ) -> None:
     """Fitting twice gives the same maps to the last bit."""
     again = fit(to_fit, small, reading, config)
-    assert again.calibrators == fitted.calibrators
-    assert again.ways == fitted.ways
-    assert again.taken == fitted.taken
+    assert again == fitted
 
 
 def test_the_order_of_queries_does_not_matter(
@@ -139,7 +140,8 @@ def test_sufficiency_is_never_below_confidence(
     """P(right among the first k) >= P(the first is right), and both are probabilities."""
     for rankings in (to_fit, to_report):
         confidence, sufficiency = confidences(fitted, rankings)
-        assert (sufficiency >= confidence).all()
+        assert (sufficiency[:, 0] == confidence).all()
+        assert (np.diff(sufficiency, axis=1) >= 0).all()
         assert (confidence >= 0).all()
         assert (sufficiency <= 1).all()
 
@@ -168,6 +170,7 @@ def test_labels_of_one_class_still_fit(
     found = fit(to_fit, replace(small, qrels=right), reading, config)
     for values in confidences(found, to_fit):
         assert ((values > 0.5) if right else (values < 0.5)).all()
+    assert (found.calibrators.certificate.threshold is not None) == bool(right)
 
 
 def test_a_query_without_passages_is_fitted_on(
@@ -189,7 +192,7 @@ def test_the_named_calibrator_is_taken(
 ) -> None:
     """`calibrator` overrules the choice; `auto` takes no isotonic map below a thousand queries."""
     assert fitted.taken == "logistic"
-    assert "isotonic not considered" in fitted.choice.reason
+    assert "isotonic not considered" in fitted.reason
     named = fit(to_fit, small, reading, replace(config, calibrator="isotonic"))
-    assert named.taken == "isotonic"
+    assert (named.taken, named.reason) == ("isotonic", "As asked for.")
     assert isinstance(named.calibrators.confidence.then, IsotonicMap)

@@ -39,11 +39,16 @@ def test_counts_at_the_threshold(drawn: tuple[np.ndarray, np.ndarray], result: R
 
 def test_fields_are_the_metrics(drawn: tuple[np.ndarray, np.ndarray], result: Reliability) -> None:
     """A field is the metric of its name; each interval holds its estimate."""
-    for name in ("auroc", "brier", "log_loss", "smece", "aurc", "augrc", "naurc"):
+    for name in ("auroc", "brier", "log_loss", "smece", "aurc", "augrc", "naurc", "nauc"):
         assert getattr(result, name) == getattr(metrics, name)(*drawn)
     for name in ("auroc", "brier", "smece"):
         low, high = getattr(result, f"{name}_interval")
         assert low < getattr(result, name) < high
+    corp = metrics.corp(*drawn)
+    assert (result.miscalibration, result.discrimination) == corp[:2]
+    assert (result.band_rows, result.band_confidence, result.band_accuracy) == metrics.band(
+        *drawn, 0.7
+    )
     rate = result.base_accuracy
     assert result.brier_of_base_rate == pytest.approx(rate * (1 - rate))
     entropy = -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)

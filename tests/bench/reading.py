@@ -16,7 +16,7 @@ from planned import Planned, measure_sets
 
 from rerank.fitting import fit
 from rerank.labels import grades_of, groups_of
-from rerank.measuring import evaluate
+from rerank.measuring import OURS, evaluate
 from rerank.pipeline import forget, order
 from rerank.ranking_metrics import order_quality, paired_bootstrap
 from rerank.types import Floats
@@ -33,13 +33,12 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
         reading = replace(planned.reading, floor=floor)
         fitted = fit([forget(r, floor) for r in planned.to_fit], labelled, reading, config)
         learned = fitted.calibrators
-        ours = {fitted.taken: learned.confidence}
-        measured = evaluate(to_report, labelled, learned, ours, config)
+        measured = evaluate(to_report, labelled, learned, config)
         ranked = [order(forget(r, floor), learned.relevance).doc_ids for r in to_report]
         ndcg10 = order_quality(ranked, qrels).ndcg10
         if not rows:
             whole = ndcg10
-        result = measured.table[fitted.way]
+        result = measured.table[OURS]
         low, high = result.smece_interval
         rows[f"{labelled.name}, {name}"] = {
             "read": f"{measured.passages_read:.1f}",

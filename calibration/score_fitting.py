@@ -1,0 +1,256 @@
+"""One score to a probability: Platt, temperature, beta, isotonic and Venn-Abers.
+
+A score a row goes in with labels of 0 and 1, a map comes out. The scores of temperature, beta and
+`fit_update` are log odds; those of the others any number that rises with the probability. It knows
+nothing of features (`fitting`) and nothing of files.
+
+Where there is nothing to learn (labels of one class, a constant score) every function gives a
+constant: the base rate as that function smooths it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.isotonic import IsotonicRegression, isotonic_regression
+
+from calibration.maps import (
+    BetaMap,
+    Floats,
+    IsotonicMap,
+    LogisticMap,
+    ScoreMap,
+    VennAbersMap,
+    as_scores,
+    logit,
+    sigmoid,
+)
+
+
+def as_labels(y: ArrayLike, n: int) -> NDArray[np.int64]:
+    """Return y as (n,) integers 0 and 1.
+
+    Raises:
+        ValueError: not one label a row, no row at all, or a label that is neither 0 nor 1.
+    """
+    labels = np.asarray(y)
+    if labels.shape != (n,) or n == 0:
+        raise ValueError(f"expected one label a row for {n} rows, got shape {labels.shape}")
+    if not np.isin(labels, (0, 1)).all():
+        wrong = labels[~np.isin(labels, (0, 1))][0]
+        raise ValueError(f"labels must be 0 or 1, got {wrong!r}")
+    return labels.astype(np.int64)
+
+
+def base_rate(y: ArrayLike) -> float:
+    """Return (hits + 1) / (n + 2), Laplace's rule: never 0 and never 1."""
+    labels = np.asarray(y)
+    return float((labels.sum() + 1) / (len(labels) + 2))
+
+
+def smoothed_targets(labels: NDArray[np.int64]) -> Floats:
+    """Return Platt's targets (1999): a hit counts (N1 + 1) / (N1 + 2), a miss 1 / (N0 + 2).
+
+    They keep every slope finite where the classes are separated.
+    """
+    hits = int(labels.sum())
+    return np.where(labels == 1, (hits + 1) / (hits + 2), 1 / (len(labels) - hits + 2))
+
+
+def maximum_likelihood(
+    design: Floats, target: Floats, start: Floats, *, precision: ArrayLike = 0.0
+) -> Floats:
+    """Return the weights w (d,) of sigmoid(design @ w) that fit targets (n,) in [0, 1] best.
+
+    The log likelihood less `precision` (d,) times (w - start)^2 / 2, a Gaussian prior around
+    `start` (d,). Newton's method with backtracking (Lin, Lin and Weng 2007, "A note on Platt's
+    probabilistic outputs for support vector machines", appendix 3).
+    """
+    prior = np.broadcast_to(np.asarray(precision, dtype=np.float64), start.shape)
+    weights = start.astype(np.float64)
+
+    def loss(w: Floats) -> float:
+        z = design @ w
+        fit = float((np.logaddexp(0.0, z) - target * z).sum())
+        return fit + float(prior @ (w - start) ** 2) / 2
+
+    for _ in range(100):
+        p = sigmoid(design @ weights)
+        gradient = design.T @ (p - target) + prior * (weights - start)
+        if np.abs(gradient).max() < 1e-9 * len(target):
+            break
+        curvature = (design * (p * (1 - p))[:, None]).T @ design + np.diag(prior + 1e-12)
+        step, size, before = np.linalg.solve(curvature, gradient), 1.0, loss(weights)
+        slope = 1e-4 * float(gradient @ step)
+        while size > 1e-10 and loss(weights - size * step) > before - size * slope:
+            size /= 2
+        weights = weights - size * step
+    return weights
+
+
+def _constant(target: Floats) -> LogisticMap:
+    return LogisticMap((0.0,), float(logit(target.mean())), (0.0,), (1.0,))
+
+
+def _is_flat(s: Floats) -> bool:
+    return not s.std() > 1e-12 * max(1.0, abs(float(s.mean())))
+
+
+def fit_platt(scores: ArrayLike, y: ArrayLike) -> LogisticMap:
+    """Return Platt's sigmoid of one score (n,): unpenalised, on `smoothed_targets`.
+
+    Where its slope would not be positive the score says nothing, and it is a constant.
+
+    Raises:
+        ValueError: shapes, numbers that are not finite, labels other than 0 and 1.
+    """
+    s = as_scores(scores)
+    target = smoothed_targets(as_labels(y, len(s)))
+    if _is_flat(s):
+        return _constant(target)
+    mean, scale = float(s.mean()), float(s.std())
+    design = np.column_stack([(s - mean) / scale, np.ones(len(s))])
+    slope, intercept = maximum_likelihood(
+        design, target, np.array([0.0, float(logit(target.mean()))])
+    )
+    if slope <= 0:
+        return _constant(target)
+    return LogisticMap((float(slope),), float(intercept), (mean,), (scale,))
+
+
+def fit_temperature(scores: ArrayLike, y: ArrayLike) -> LogisticMap:
+    """Return sigmoid(score / T), one number T for log odds (n,) (Guo et al. 2017).
+
+    The targets are `smoothed_targets`; where 1 / T would not be positive it is a constant.
+
+    Raises:
+        ValueError: as `fit_platt`.
+    """
+    s = as_scores(scores)
+    target = smoothed_targets(as_labels(y, len(s)))
+    if _is_flat(s) or np.ptp(target) == 0:
+        return _constant(target)
+    slope = float(maximum_likelihood(s[:, None], target, np.array([0.0]))[0])
+    return LogisticMap((slope,), 0.0, (0.0,), (1.0,)) if slope > 0 else _constant(target)
+
+
+def fit_beta(scores: ArrayLike, y: ArrayLike) -> BetaMap:
+    """Return the beta map of log odds (n,) (Kull, Silva Filho and Flach 2017), on smoothed targets.
+
+    A weight that comes out negative is left out and the rest fitted again, as its authors do.
+
+    Raises:
+        ValueError: as `fit_platt`.
+    """
+    s = as_scores(scores)
+    target = smoothed_targets(as_labels(y, len(s)))
+    weights = np.array([0.0, 0.0, float(logit(target.mean()))])
+    if not _is_flat(s):
+        columns = np.column_stack([-np.logaddexp(0, -s), np.logaddexp(0, s), np.ones(len(s))])
+        kept = np.array([True, True, True])
+        while True:
+            start = weights * kept * [0, 0, 1]
+            fitted = maximum_likelihood(columns[:, kept], target, start[kept])
+            if not (fitted[:-1] < 0).any():
+                break
+            kept[np.flatnonzero(kept)[int(fitted[:-1].argmin())]] = False
+        weights = np.zeros(3)
+        weights[kept] = fitted
+    a, b, c = weights.tolist()
+    return BetaMap(a, b, c)
+
+
+def fit_isotonic(scores: ArrayLike, y: ArrayLike) -> IsotonicMap:
+    """Return the rising fit of y on one score (n,), as knots, with ends that are never 0 or 1.
+
+    Pool adjacent violators, by scikit-learn. A top block of m hits and no miss would say 1; it
+    says (m + 1) / (m + 2) instead, or the value of the block below where that is more; the bottom
+    block likewise. So a single lucky case at the end does not claim certainty.
+
+    Raises:
+        ValueError: shapes, numbers that are not finite, labels other than 0 and 1.
+    """
+    s = as_scores(scores)
+    labels = as_labels(y, len(s))
+    model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(s, labels)
+    fitted = np.asarray(model.predict(s), dtype=np.float64)
+    inner = fitted[(fitted > 0) & (fitted < 1)]
+    low, high = 0.0, 1.0
+    if (fitted == 0).any():
+        low = min(1 / ((fitted == 0).sum() + 2), inner.min(initial=1.0))
+    if (fitted == 1).any():
+        m = (fitted == 1).sum()
+        high = max((m + 1) / (m + 2), inner.max(initial=0.0))
+    knots = np.clip(model.y_thresholds_, low, max(low, high))
+    scale = 1.0 if _is_flat(s) else float(s.std())
+    return IsotonicMap(tuple(model.X_thresholds_), tuple(knots), float(s.mean()), scale)
+
+
+def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
+    """Return the inductive Venn-Abers map of one score (n,) (Vovk, Petej and Fedorova 2015).
+
+    By its definition: at every knot and in every gap between two, the isotonic fit of the rows and
+    one more of label 0, and of label 1. The time grows with the square of the distinct scores:
+    seconds for five thousand.
+
+    Raises:
+        ValueError: as `fit_platt`.
+    """
+    s = as_scores(scores)
+    labels = as_labels(y, len(s))
+    x, knot, rows = np.unique(s, return_inverse=True, return_counts=True)
+    hits = np.bincount(knot, labels)
+    ends = np.empty((2, 2 * len(x) + 1))
+    for place in range(2 * len(x) + 1):
+        at, is_knot = divmod(place, 2)
+        if is_knot:
+            more, one = rows + 0.0, hits.copy()
+        else:
+            more, one = np.insert(rows + 0.0, at, 0), np.insert(hits, at, 0)
+        more[at] += 1
+        for label in (0, 1):
+            one[at] += label
+            ends[label, place] = isotonic_regression(one / more, sample_weight=more)[at]
+    ends = np.maximum.accumulate(np.clip(ends, 0, 1), axis=1)  # last digits
+    return VennAbersMap(tuple(x), tuple(ends[0]), tuple(np.maximum(ends[0], ends[1])))
+
+
+def fit_update(
+    scores: ArrayLike, y: ArrayLike, *, slope_spread: float = 0.5, intercept_spread: float = 1.0
+) -> LogisticMap:
+    """Return sigmoid(a score + b) of log odds (n,): an old map's answers, moved by few new labels.
+
+    Maximum a posteriori with Gaussian priors around the old map, a = 1 and b = 0, of standard
+    deviations `slope_spread` and `intercept_spread`: no label leaves it as it is, and the more
+    labels there are the less the prior weighs. A slope below 0.05 is raised to that: the order of
+    the scores is not the labels' to turn around.
+
+    Raises:
+        ValueError: as `fit_platt`; a spread that is not positive.
+    """
+    s = as_scores(scores)
+    labels = as_labels(y, len(s))
+    if not (slope_spread > 0 and intercept_spread > 0):
+        raise ValueError(f"spreads must be positive, got {slope_spread} and {intercept_spread}")
+    design = np.column_stack([s, np.ones(len(s))])
+    precision = np.array([slope_spread**-2.0, intercept_spread**-2.0])
+    start = np.array([1.0, 0.0])
+    slope, intercept = maximum_likelihood(
+        design, labels.astype(np.float64), start, precision=precision
+    )
+    return LogisticMap((max(0.05, float(slope)),), float(intercept), (0.0,), (1.0,))
+
+
+SCORE_FITS: Mapping[str, Callable[[ArrayLike, ArrayLike], ScoreMap]] = MappingProxyType(
+    {
+        "temperature": fit_temperature,
+        "logistic": fit_platt,
+        "beta": fit_beta,
+        "isotonic": fit_isotonic,
+        "venn-abers": fit_venn_abers,
+    }
+)
+"""How a score becomes a probability, by name, simple to complex."""
