@@ -1,0 +1,356 @@
+"""Have the inputs changed? A sketch of the features a model was fitted on, and new rows against it.
+
+Features in, a decision and a table out, without labels; numpy only. It knows nothing of what a
+feature means or of what the model makes of it: a move is a reason to look, not proof of harm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.maps import Floats, as_features
+from calibration.selection import codes
+
+BINS = 20
+"""Bins of equal mass a feature; ties make them fewer."""
+
+LEAST_ROWS = 4
+"""Independent fitted rows below which the bound of `ks_bound` is not known to hold."""
+
+Groups = Sequence[Hashable] | NDArray[Any] | None
+
+
+def ks_bound(distance: float, n: int, m: int) -> float:
+    """Return an upper bound of the p-value of a two-sample Kolmogorov-Smirnov distance in [0, 1].
+
+    min(1, 2.17 exp(-2 distance^2 n m / (n + m))) for samples of n and m, n >= 4: the inequality of
+    Dvoretzky, Kiefer and Wolfowitz for two samples (Wei and Dudley 2012), 8 % above its limit for
+    large ones. It is proved for n = m, found by computer for unequal sizes up to 200, and their
+    conjecture beyond. Ties, and looking at some values only, can but make a distance smaller.
+    """
+    return min(1.0, 2.17 * math.exp(-2 * distance**2 * n * m / (n + m)))
+
+
+def outside_p_value(count: int, n: int, m: int) -> float:
+    """Return P(at least `count` of m new rows outside the range of n fitted ones), all alike.
+
+    Exact where values are continuous, too high with ties (Rosenbaum 1953, "Tables for a
+    nonparametric test of dispersion"). 0 <= count <= m.
+    """
+    run = math.prod((m - i) / (n + m - i) for i in range(count))
+    return run * (1 + count * n / (n + m - count))
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSketch:
+    """How one feature was spread over the fitted rows.
+
+    edges: K rising values, the lowest and the highest one seen and the quantiles between them.
+    shares: 2 K - 1 shares that sum to 1: of the rows at the first edge, between the first and the
+        second, at the second, and so on. So a point mass has a bin of its own, and a constant
+        feature has one edge and one share.
+
+    Raises:
+        ValueError: edges that do not rise, shares of another number, below 0, or of another sum.
+    """
+
+    edges: tuple[float, ...]
+    shares: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("edges", "shares"):
+            try:
+                values = tuple(map(float, getattr(self, name)))
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"{name} must be a list of numbers, got {getattr(self, name)!r}"
+                ) from error
+            if not values or not np.isfinite(values).all():
+                raise ValueError(f"{name} must have finite numbers, at least one, got {values}")
+            object.__setattr__(self, name, values)
+        if (np.diff(self.edges) <= 0).any():
+            raise ValueError("edges must rise strictly")
+        if len(self.shares) != 2 * len(self.edges) - 1:
+            raise ValueError(
+                f"{len(self.edges)} edges need {2 * len(self.edges) - 1} shares, "
+                f"got {len(self.shares)}"
+            )
+        if min(self.shares) < 0 or abs(sum(self.shares) - 1) > 1e-9:
+            raise ValueError(
+                f"shares must be at least 0 and sum to 1, got a lowest of {min(self.shares)} "
+                f"and a sum of {sum(self.shares)}"
+            )
+
+    def cumulative(self) -> Floats:
+        """Return (2 K,): the share of fitted rows below each edge and up to it, in turn."""
+        return np.append(0.0, np.cumsum(self.shares))
+
+    def median(self) -> float:
+        """Return the fitted median: the lowest edge that half of the rows do not exceed."""
+        return self.edges[int(np.argmax(self.cumulative()[1::2] >= 0.5 - 1e-9))]
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """The features of n fitted rows, for `alarm` to compare new rows with.
+
+    names: one a feature, in the order of the columns.
+    n: independent rows: groups where groups were given.
+    features: one `FeatureSketch` a name.
+
+    Raises:
+        ValueError: no name, a name twice, another number of features, or n below `LEAST_ROWS`.
+    """
+
+    names: tuple[str, ...]
+    n: int
+    features: tuple[FeatureSketch, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(self.names))
+        object.__setattr__(self, "features", tuple(self.features))
+        _check_names(self.names)
+        if len(self.features) != len(self.names):
+            raise ValueError(
+                f"{len(self.names)} names need as many features, got {len(self.features)}"
+            )
+        if not isinstance(self.n, int) or self.n < LEAST_ROWS:
+            raise ValueError(f"expected at least {LEAST_ROWS} independent rows, got {self.n!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sketch as plain JSON values, with `"kind": "drift-sketch"`."""
+        features = [
+            {"name": name, "edges": list(f.edges), "shares": list(f.shares)}
+            for name, f in zip(self.names, self.features, strict=True)
+        ]
+        return {"kind": "drift-sketch", "n": self.n, "features": features}
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Sketch:
+        """Return what `to_dict` wrote; its numbers are the same to the last bit.
+
+        Raises:
+            ValueError: another kind, a missing or unknown key, or numbers that are no sketch; the
+                sentence names the feature.
+        """
+        _check_keys("a drift sketch", d, ("kind", "n", "features"))
+        if d["kind"] != "drift-sketch" or not isinstance(d["features"], list):
+            raise ValueError(f"expected kind 'drift-sketch' and a list of features, got {d!r:.99}")
+        for feature in d["features"]:
+            _check_keys("a feature of a drift sketch", feature, ("name", "edges", "shares"))
+        features = []
+        for feature in d["features"]:
+            try:
+                features.append(FeatureSketch(feature["edges"], feature["shares"]))
+            except ValueError as error:
+                raise ValueError(f"feature {feature['name']!r}: {error}") from error
+        return cls(tuple(f["name"] for f in d["features"]), d["n"], tuple(features))
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """How far one feature has moved.
+
+    distance: Kolmogorov-Smirnov's, in [0, 1]: the most by which the share of rows below some
+        value differs. 0.2: at some value, the new share is 20 points off the fitted one.
+    fitted_median, median: of the fitted and of the new rows, in the feature's own unit.
+    outside: share of new rows below the lowest or above the highest fitted value.
+    p_value: Holm's, over all features; at most the level: this feature has moved.
+    """
+
+    name: str
+    distance: float
+    fitted_median: float
+    median: float
+    outside: float
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What a window of m independent rows says against n fitted ones.
+
+    moves: one a feature, the surest first (by p-value, then by distance, then by name).
+    """
+
+    level: float
+    n: int
+    m: int
+    moves: tuple[Move, ...]
+
+    @property
+    def p_value(self) -> float:
+        """The chance of so sure a move in any feature where nothing has changed, or less."""
+        return self.moves[0].p_value
+
+    @property
+    def fired(self) -> bool:
+        """Whether the p-value is at most the level."""
+        return self.p_value <= self.level
+
+    @property
+    def sentence(self) -> str:
+        """The decision in words."""
+        rows = f"{self.m} new rows against {self.n} fitted ones"
+        tail = f"(p {_p(self.p_value, '= ')}, level {self.level:g}; {rows})."
+        if not self.fired:
+            return f"No move of a feature can be told from chance {tail}"
+        moved = [move.name for move in self.moves if move.p_value <= self.level]
+        return f"{len(moved)} of {len(self.moves)} features have moved, first {moved[0]} {tail}"
+
+    def table(self, *, limit: int = 10) -> str:
+        """Return a plain text table of the first `limit` features, one row each."""
+        rows = [("", "moved", "fitted median", "median now", "outside", "p")]
+        for move in self.moves[:limit]:
+            medians = f"{move.fitted_median:.4g}", f"{move.median:.4g}"
+            cells = (f"{move.distance:.3f}", *medians, f"{100 * move.outside:.1f} %")
+            rows.append((move.name, *cells, _p(move.p_value)))
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = []
+        for row in rows:
+            right = [f"{cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True)]
+            lines.append("  ".join([f"{row[0]:<{widths[0]}}", *right]))
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values: the fields, with `fired`, `p_value` and `sentence`."""
+        said = {"fired": self.fired, "p_value": self.p_value, "sentence": self.sentence}
+        return {**said, **asdict(self), "moves": [asdict(move) for move in self.moves]}
+
+
+def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
+    """Return the sketch of the fitted rows X (n, d), whose columns have these d names.
+
+    Each group (n,) counts as one row, spread evenly over its rows; None: a row by itself. Values
+    are kept and compared in single precision, so that the last digits of another machine do not
+    tear a point mass apart.
+
+    Raises:
+        ValueError: shapes, numbers that are not finite, a name twice, or fewer than `LEAST_ROWS`
+            independent rows.
+    """
+    _check_names(tuple(names))
+    x = _single(as_features(X, len(names)))
+    weights = _weights(groups, len(x))
+    if weights.sum() < LEAST_ROWS - 0.5:
+        raise ValueError(
+            f"a sketch needs at least {LEAST_ROWS} independent rows, got {round(weights.sum())}"
+        )
+    features = []
+    for column in _columns(x, weights):
+        edges = np.unique(column.quantiles(np.arange(BINS + 1) / BINS))
+        features.append(FeatureSketch(tuple(edges), tuple(np.diff(column.cumulative(edges)))))
+    return Sketch(tuple(names), round(weights.sum()), tuple(features))
+
+
+def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups = None) -> Drift:
+    """Return whether new rows X (m, d) are spread as the fitted ones were, feature by feature.
+
+    Two tests a feature on the counts of its bins: Kolmogorov-Smirnov's two-sample distance over
+    the edges (`ks_bound`), and how many new rows lie outside the fitted range (`outside_p_value`),
+    which catches what the distance cannot: a few values never seen, a constant that is none any
+    more. Both hold in finite samples, with ties, and with edges taken from the fitted sample. The
+    2 d p-values are combined by Bonferroni and Holm (1979), which hold however the features hang
+    together: where nothing has changed, one window fires with a chance of at most `level`. k
+    windows against one sketch: give each level / k. Univariate Kolmogorov-Smirnov tests with
+    Bonferroni did as well as any multivariate one in Rabanser et al. 2019, "Failing loudly".
+
+    Rows of one group (m,), as rephrasings of one question, count as one row spread evenly over
+    them, and a window has as many independent rows as groups: a mean over a group varies no more
+    than one row of it, so this errs on the side of silence. Give groups to both sides or to
+    neither: large groups weigh more without them.
+
+    Raises:
+        ValueError: X of another width than fitted, without a row, or not finite; groups of another
+            length; a level that is not within (0, 1).
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    x = _single(as_features(X, len(fitted.names)))
+    if not len(x):
+        raise ValueError("an alarm needs at least one new row, got none")
+    weights = _weights(groups, len(x))
+    n, m = fitted.n, round(weights.sum())
+    moves = []
+    columns = _columns(x, weights)
+    for name, feature, column in zip(fitted.names, fitted.features, columns, strict=True):
+        share = column.cumulative(np.array(feature.edges))
+        distance = float(np.abs(share - feature.cumulative()).max())
+        outside = float(share[0] + 1 - share[-1])
+        rare = outside_p_value(int(outside * m + 1e-6), n, m)
+        p = min(1.0, 2 * min(ks_bound(distance, n, m), rare))
+        median = float(column.quantiles(np.array([0.5]))[0])
+        moves.append(Move(name, distance, feature.median(), median, outside, p))
+    adjusted = _holm(np.array([move.p_value for move in moves])).tolist()
+    moves = [replace(move, p_value=p) for move, p in zip(moves, adjusted, strict=True)]
+    moves.sort(key=lambda move: (move.p_value, -move.distance, move.name))
+    return Drift(float(level), n, m, tuple(moves))
+
+
+def _holm(p: Floats) -> Floats:
+    order = np.argsort(p, kind="stable")
+    result = np.empty(len(p))
+    result[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    return np.minimum(result, 1.0)
+
+
+def _weights(groups: Groups, n: int) -> Floats:
+    number = codes(groups, n)
+    return np.asarray(1 / np.bincount(number)[number], dtype=np.float64)
+
+
+def _single(x: Floats) -> Floats:
+    most = float(np.finfo(np.float32).max)
+    return np.clip(x, -most, most).astype(np.float32).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Values (n,) of a feature, rising, and the share of the weight (n + 1,) before each."""
+
+    values: Floats
+    before: Floats
+
+    def quantiles(self, levels: Floats) -> Floats:
+        """Return for each level the lowest value up to which at least that share lies."""
+        place = np.searchsorted(self.before[1:], levels - 1e-9)
+        return np.asarray(self.values[np.minimum(place, len(self.values) - 1)], dtype=np.float64)
+
+    def cumulative(self, edges: Floats) -> Floats:
+        """Return (2 K,): the share below each edge and up to it, in turn."""
+        share = np.empty(2 * len(edges))
+        share[0::2] = self.before[np.searchsorted(self.values, edges, side="left")]
+        share[1::2] = self.before[np.searchsorted(self.values, edges, side="right")]
+        return share
+
+
+def _columns(x: Floats, weights: Floats) -> list[_Column]:
+    order = np.argsort(x, axis=0, kind="stable")
+    total = np.cumsum(weights[order], axis=0)
+    before = np.vstack([np.zeros(x.shape[1]), total / total[-1]])
+    rising = np.take_along_axis(x, order, axis=0)
+    return [_Column(v, b) for v, b in zip(rising.T.copy(), before.T.copy(), strict=True)]
+
+
+def _p(p: float, equals: str = "") -> str:
+    return f"{equals}{p:.4f}" if p >= 0.0001 else "< 0.0001"
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ValueError(f"expected a name for each feature, at least one, got {names!r}")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"each feature needs a name of its own, got {twice!r} twice")
+
+
+def _check_keys(what: str, d: Any, keys: tuple[str, ...]) -> None:
+    if not isinstance(d, Mapping) or set(d) != set(keys):
+        got = ", ".join(map(str, d)) if isinstance(d, Mapping) else repr(d)
+        raise ValueError(f"{what} has the keys {', '.join(keys)}; got {got}")
