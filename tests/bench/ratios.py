@@ -1,10 +1,14 @@
-"""Ways of doing one thing, timed in turns in one process: what every benchmark here is made of."""
+"""Ways of doing one thing, timed in turns in one run: what every benchmark here is made of."""
 
 from __future__ import annotations
 
 import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 
@@ -41,3 +45,38 @@ def table(rows: Mapping[str, Mapping[str, str]]) -> str:
         for name, row in rows.items()
     ]
     return "\n".join(lines)
+
+
+def installed(module: str, package: str) -> bool:
+    """Import `module`, and say whether that went well; if not, a line says how to install it."""
+    try:
+        import_module(module)
+    except ModuleNotFoundError:
+        leave_out(module, f"not installed: pip install {package}")
+    except Exception as error:  # a library that is not ours fails in its own ways
+        leave_out(module, first_line(error))
+    else:
+        return True
+    return False
+
+
+def versions(packages: Sequence[str]) -> str:
+    """Names and versions of those packages that are installed, in the given order."""
+    found = []
+    for package in packages:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+@cache
+def leave_out(name: str, why: str) -> None:
+    """Say on stderr, in one line and once, that a way is not measured."""
+    print(f"left out: {name} ({why})", file=sys.stderr)
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in one line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,9 +1,10 @@
-"""How fast pairs are scored: our engine against sentence-transformers, as ratios of one run.
+"""How fast pairs are scored: our engine against other libraries, as ratios of one run.
 
     python tests/bench/scoring.py [--set datasets/pydata] [--pairs 192] [--rounds 3]
 
 Ways are interleaved, round by round, on the same real pairs, once with one core and once with all;
-a ratio is to `CrossEncoder.predict` with its defaults in that round. Beside it stands what the
+a ratio is to `CrossEncoder.predict` with its defaults in that round. Peers that are not installed
+are left out, and a line says how to install them. Beside the ways stands what the
 machine could do: the rate of a plain product of matrices of the model's size, over the floating
 point operations that a pair needs.
 """
@@ -12,35 +13,40 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from ratios import in_turns, ratios, table
+from peers import ENVIRONMENT, Pairs, Way, scorers
+from ratios import in_turns, ratios, table, versions
 from sentence_transformers import CrossEncoder as Reference
 from threadpoolctl import threadpool_limits
 from transformers import AutoConfig
 
 from rerank.beir import read_labelled_set
 from rerank.config import Config
-from rerank.engine import Engine, Tokenizer, Tokens, cores, open_cross_encoder
+from rerank.engine import Engine, Tokenizer, Tokens, _torch_runner, cores, open_cross_encoder
+from rerank.export import cross_encoder
+from rerank.labelled_set import LabelledSet
 from rerank.models import ModelFiles, resolve
 from rerank.types import Precision
 
-Pairs = list[tuple[str, str]]
-Way = Callable[[Pairs], np.ndarray]
+PER_QUERY = 16  # pairs in a row that share their query, as a reranker's do
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
+USED = ("sentence-transformers", "transformers", "torch", "onnxruntime")
+LIMIT = "limit: products of matrices"
 
 
 def ways(files: ModelFiles, max_length: int, workers: int) -> dict[str, Way]:
-    """The reference first; each takes pairs and gives logits."""
+    """The reference first; each takes pairs and gives logits, and needs no peer."""
     reference = Reference(str(files.folder), max_length=max_length, device="cpu")
     tokenizer = Tokenizer(files.folder, max_length=max_length)
-    ours = {p: Engine(open_cross_encoder(files, p).run, workers=workers) for p in PRECISIONS}
 
     def predict(batch: int) -> Way:
         def run(pairs: Pairs) -> np.ndarray:
@@ -51,11 +57,22 @@ def ways(files: ModelFiles, max_length: int, workers: int) -> dict[str, Way]:
 
         return run
 
+    def ours(engine: Engine) -> Way:
+        def run(pairs: Pairs) -> np.ndarray:
+            torch.set_num_threads(workers)  # the torch fallback's alone
+            return engine(tokenizer(pairs))[:, 0]
+
+        return run
+
+    fallback = Engine(_torch_runner(cross_encoder(files.folder)), workers=1)
     return {
         "`predict`, batches of 32": predict(32),
         "`predict`, batches of 8": predict(8),
-        "our engine, fp32": lambda pairs: ours["fp32"](tokenizer(pairs))[:, 0],
-        "our engine, int8": lambda pairs: ours["int8"](tokenizer(pairs))[:, 0],
+        "our engine, torch fallback": ours(fallback),
+        **{
+            f"our engine, {p}": ours(Engine(open_cross_encoder(files, p).run, workers=workers))
+            for p in PRECISIONS
+        },
     }
 
 
@@ -71,8 +88,8 @@ def operations(files: ModelFiles, tokens: list[Tokens]) -> float:
     return statistics.fmean(found)
 
 
-def product_rate(workers: int, length: int) -> float:
-    """Operations a second of a feed-forward layer's product in fp32: the best library, of ten."""
+def product_rate(workers: int, length: int, needed: float) -> float:
+    """Pairs a second at the rate of a feed-forward layer's product in fp32: the best of twenty."""
     torch.set_num_threads(1)
     a, b = torch.rand(length, 384), torch.rand(384, 1536)
     products = (lambda: a @ b, lambda: a.numpy() @ b.numpy())
@@ -82,7 +99,41 @@ def product_rate(workers: int, length: int) -> float:
             start = time.perf_counter()
             wait([pool.submit(product) for _ in range(40)])
             best = max(best, 40 * 2 * a.shape[0] * b.numel() / (time.perf_counter() - start))
-    return best
+    return best / needed
+
+
+def sample(labelled: LabelledSet, count: int) -> Pairs:
+    """Queries of the set beside its passages, drawn by counting, `PER_QUERY` passages a query."""
+    queries, passages = list(labelled.queries.values()), list(labelled.corpus.values())
+    return [
+        (
+            queries[i // PER_QUERY * 7 % len(queries)].text,
+            passages[i * 13 % len(passages)].full_text,
+        )
+        for i in range(count)
+    ]
+
+
+def rows(
+    measured: Mapping[str, Way], pairs: Pairs, rounds: int, limit: Callable[[], float]
+) -> dict[str, dict[str, str]]:
+    """A row a way, the first being the reference; `limit`, in pairs a second, has its own turn."""
+    rates: list[float] = []
+    turns: dict[str, Callable[[], Any]] = {n: partial(w, pairs) for n, w in measured.items()}
+    turns[LIMIT] = lambda: rates.append(limit())
+    seconds, logits = in_turns(turns, rounds)
+    del seconds[LIMIT]
+    reference = next(iter(measured))
+    found = {}
+    for name, ratio in ratios(seconds, reference).items():
+        rate = len(pairs) / statistics.median(seconds[name])
+        found[name] = {
+            "pairs a second": f"{rate:.1f}",
+            "times as fast": ratio,
+            "share of the limit": f"{rate / max(rates):.0%}",
+            "largest deviation": f"{np.abs(logits[name] - logits[reference]).max():.0e}",
+        }
+    return found | {LIMIT: {"pairs a second": f"{max(rates):.1f}"}}
 
 
 def main() -> None:
@@ -91,35 +142,28 @@ def main() -> None:
     parser.add_argument("--set", type=Path, default=Path("datasets/pydata"))
     parser.add_argument("--pairs", type=int, default=192)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peers", type=Path, default=ENVIRONMENT, help="of the backends")
     o = parser.parse_args()
-    labelled = read_labelled_set(o.set)
-    queries, passages = list(labelled.queries.values()), list(labelled.corpus.values())
-    pairs = [
-        (queries[i * 7 % len(queries)].text, passages[i * 13 % len(passages)].full_text)
-        for i in range(o.pairs)
-    ]
+    pairs = sample(read_labelled_set(o.set), o.pairs)
     config = Config()
     files = resolve(config.reranker)
     tokens = Tokenizer(files.folder, max_length=config.max_length)(pairs)
     length = round(statistics.fmean(len(t.ids) for t in tokens))
     needed = operations(files, tokens)
     print(f"{o.pairs} pairs of {o.set.name}, {length} tokens in the mean, {o.rounds} rounds.")
+    used = {"ours and `predict`": versions(USED)}
     for workers in sorted({1, cores()}):
-        measured = ways(files, config.max_length, workers)
-        seconds, logits = in_turns(
-            {n: partial(way, pairs) for n, way in measured.items()}, o.rounds
-        )
-        reference = next(iter(measured))
-        limit = product_rate(workers, length) / needed
-        rows = {}
-        for name, ratio in ratios(seconds, reference).items():
-            rate = o.pairs / statistics.median(seconds[name])
-            rows[name] = {
-                "times as fast": ratio,
-                "share of the limit": f"{rate / limit:.0%}",
-                "largest deviation": f"{np.abs(logits[name] - logits[reference]).max():.0e}",
-            }
-        print(f"\n### Scoring pairs, {workers} of {cores()} cores\n\n{table(rows)}")
+        print(f"scoring pairs, {workers} of {cores()} cores", file=sys.stderr)
+        with scorers(
+            files.folder, max_length=config.max_length, threads=workers, environment=o.peers
+        ) as peers:
+            measured = ways(files, config.max_length, workers)
+            measured |= {name: peer.score for name, peer in peers.items()}
+            used |= {name: peer.versions for name, peer in peers.items()}
+            limit = partial(product_rate, workers, length, needed)
+            found = rows(measured, pairs, o.rounds, limit)
+        print(f"\n### Scoring pairs, {workers} of {cores()} cores\n\n{table(found)}")
+    print("\n" + "\n".join(f"- {name}: {of}" for name, of in used.items()))
 
 
 if __name__ == "__main__":

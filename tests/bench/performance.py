@@ -1,0 +1,97 @@
+"""Write the page of speeds: what scoring.py and first_stage.py print, under how it is measured.
+
+    python tests/bench/performance.py [--out docs/performance.md] [--passages 10000 100000 1000000]
+
+The page is the same but for its numbers each time; it names the processor and the versions of what
+was measured, and nothing else of the machine. Progress goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+HEADING = """\
+# Performance
+
+`make bench` writes this page; every number on it is measured by that command, in one run.
+
+**How to read it.** Ways of doing one thing are run in turns, round by round, in the same process
+and on the same input; a ratio is taken within a round, and the table gives its median and, in
+brackets, the lowest and the highest of all rounds. A first round, in which libraries compile and
+caches fill, is not counted. Times depend on the machine and on what else it does, ratios much less:
+pairs a second are the median round's, milliseconds the fastest round's.
+
+**Who takes part.** Every way of scoring has the same weights, the same cut and the same number of
+threads, tokenises the text itself and gives raw logits, whose largest difference from the first
+row's is in the last column. `predict` is the method of sentence-transformers' `CrossEncoder`; its
+ONNX and OpenVINO backends run in a process of their own, with the versions named below the tables.
+FlashRank runs our weights exported for padded batches, one batch a query. In the first stage each
+query is asked alone. A library that was not installed has no row.
+
+**The limit.** For scoring: the floating point operations that the model needs for such pairs, at
+the rate at which the same cores multiply matrices of its size in fp32; int8 may pass it. For exact
+dense search: the time that the cores need to read all vectors from memory once; a graph reads
+fewer.
+"""
+
+
+def machine(information: str) -> str:
+    """The processor's name and the count of cores, from the text of /proc/cpuinfo."""
+    entries = [line.partition(":") for line in information.splitlines()]
+    names = [value.strip() for key, _, value in entries if key.strip() == "model name"]
+    cores = sum(key.strip() == "processor" for key, _, _ in entries)
+    return f"{names[0] if names else 'an unnamed processor'}, {cores} cores"
+
+
+def printed(script: str, *arguments: str) -> Iterator[str]:
+    """The lines that a script beside this one prints, as they come.
+
+    Raises:
+        SystemExit: the script failed.
+    """
+    command = [sys.executable, "-u", HERE / script, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield from process.stdout
+    if process.returncode:
+        raise SystemExit(f"{script} ended with status {process.returncode}")
+
+
+def page(scoring: list[str], first_stage: list[str]) -> Iterator[str]:
+    """The page in parts, as they are measured, with the options of the two scripts."""
+    processor = Path("/proc/cpuinfo")
+    information = processor.read_text(encoding="utf-8") if processor.exists() else ""
+    yield f"{HEADING}\n**The machine.** {machine(information)}.\n\n## Scoring pairs\n\n"
+    yield from printed("scoring.py", *scoring)
+    yield "\n## First stage\n"
+    yield from printed("first_stage.py", *first_stage)
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--set", default="datasets/pydata")
+    parser.add_argument("--pairs", default="192")
+    parser.add_argument("--rounds", default="3")
+    parser.add_argument("--peers", default="work/peers", help="environment of the backends")
+    parser.add_argument("--passages", nargs="+", default=["10000", "100000", "1000000"])
+    parser.add_argument("--out", type=Path, help="instead of stdout")
+    o = parser.parse_args()
+    shared = ["--set", o.set, "--rounds", o.rounds]
+    if o.out:
+        o.out.parent.mkdir(parents=True, exist_ok=True)
+    with o.out.open("w", encoding="utf-8") if o.out else nullcontext(sys.stdout) as out:
+        for part in page(
+            [*shared, "--pairs", o.pairs, "--peers", o.peers],
+            [*shared, "--passages", *o.passages],
+        ):
+            print(part, end="", file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()
