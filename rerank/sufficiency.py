@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calibration.maps import LogisticMap, logit
+from calibration.maps import LogisticMap, log_odds
 from rerank.labelled_set import LabelledSet
 from rerank.labels import passage_labels
 from rerank.types import Floats, Ranking
@@ -28,7 +28,7 @@ def hazard_inputs(ranking: Ranking, confidence: float) -> Floats:
     relevance = ranking.relevance[1:DEPTH]
     m = len(relevance)
     return np.column_stack(
-        [_log_odds(relevance), np.full(m, _log_odds(confidence)), np.log(np.arange(2, m + 2))]
+        [log_odds(relevance), np.full(m, log_odds(confidence)), np.log(np.arange(2, m + 2))]
     )
 
 
@@ -62,7 +62,3 @@ def sufficiencies(ranking: Ranking, confidence: float, hazard: LogisticMap) -> F
     found = 1 - (1 - confidence) * np.cumprod(np.append(1.0, wrong))
     found[0] = confidence  # to the last bit
     return np.append(found, np.full(DEPTH - len(found), found[-1]))
-
-
-def _log_odds(p: Floats | float) -> Floats:
-    return logit(np.clip(p, 1e-6, 1 - 1e-6))

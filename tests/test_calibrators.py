@@ -54,9 +54,11 @@ MAPS = [
     TwoStageMap(
         LogisticMap((1.0, 2.0), 0.0, (0.0, 0.0), (1.0, 1.0)),
         LogisticMap((0.9,), -0.1, (0.1,), (2.0,)),
+        LogisticMap((0.8,), 0.2, (0.0,), (1.0,)),
     ),
 ]
 LOGISTIC, ISOTONIC = MAPS[0].to_dict(), MAPS[1].to_dict()
+TWO_STAGE = MAPS[-1].to_dict()
 
 
 def world(n: int, seed: int = 0, width: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -113,8 +115,10 @@ def test_json_keeps_every_bit(original: LogisticMap) -> None:
         ({**ISOTONIC, "x": [1, 0], "y": [0.1, 0.5]}, "rise strictly"),
         ({**ISOTONIC, "x": [0, 1], "y": [0.5, 0.1]}, "never fall"),
         ({**ISOTONIC, "x": [], "y": []}, "at least one number"),
-        ({"kind": "two-stage", "first": MAPS[1].to_dict(), "then": LOGISTIC}, "must be logistic"),
-        ({"kind": "two-stage", "first": LOGISTIC, "then": LOGISTIC}, "takes one logit"),
+        ({**TWO_STAGE, "first": ISOTONIC}, "must be logistic"),
+        ({**TWO_STAGE, "then": LOGISTIC}, "then of a two-stage map takes one logit"),
+        ({**TWO_STAGE, "update": LOGISTIC}, "update of a two-stage map takes one logit"),
+        ({**TWO_STAGE, "update": ISOTONIC}, "update of a two-stage map must be logistic"),
     ],
 )
 def test_a_broken_map_is_refused(d: dict, sentence: str) -> None:
@@ -153,6 +157,15 @@ def test_contributions_add_up_to_the_logit() -> None:
     np.testing.assert_allclose(
         fitted.contributions(X).sum(axis=1) + fitted.intercept, fitted.logit(X), rtol=1e-12
     )
+
+
+def test_an_update_moves_the_log_odds_of_the_map() -> None:
+    """The updated map is the update of the old one's log odds, and its effects scale with it."""
+    X, y, _ = world(200)
+    old = TwoStageCalibrator(C=1.0).fit(X, y).map_
+    new = TwoStageMap(old.first, old.then, LogisticMap((0.5,), -1.0, (0.0,), (1.0,)))
+    np.testing.assert_allclose(new.predict(X), expit(0.5 * logit(old.predict(X)) - 1), rtol=1e-9)
+    np.testing.assert_allclose(new.contributions(X), 0.5 * old.contributions(X))
 
 
 def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
@@ -328,8 +341,8 @@ def test_an_update_moves_with_the_labels() -> None:
 
 @pytest.mark.parametrize("shift", [0.0, -1.0])
 def test_an_update_is_no_worse_on_average(shift: float) -> None:
-    """Over 200 worlds, with 50 labels: where nothing has moved it costs less than 0.01 nats, and
-    where accuracy has fallen it gains.
+    """Over 200 worlds, with 50 labels: where nothing has moved it costs less than a hundredth of a
+    nat, and where accuracy has fallen it gains several.
     """
     rng = np.random.default_rng(1)
     gains = []
@@ -338,7 +351,7 @@ def test_an_update_is_no_worse_on_average(shift: float) -> None:
         fitted = fit_update(s, rng.random(50) < expit(s + shift))
         y = rng.random(2000) < expit(new + shift)
         gains.append(log_loss(y, expit(new)) - log_loss(y, fitted.predict(new)))
-    assert np.mean(gains) > (-0.015 if shift == 0 else 0.05)
+    assert np.mean(gains) > (-0.01 if shift == 0 else 0.05)
 
 
 def test_all_second_stages_share_the_first() -> None:
