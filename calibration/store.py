@@ -52,6 +52,12 @@ def write_file(path: str | Path, data: bytes | str | Iterable[str]) -> None:
     _sync(path.parent)
 
 
+def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
+    """Write plain JSON values, indented; for `fill` of `write_folder`, which makes it durable."""
+    text = json.dumps(value, indent=2, allow_nan=False)
+    Path(path).write_text(text + "\n", encoding="utf-8")
+
+
 def write_folder(
     path: str | Path,
     fill: Callable[[Path], Mapping[str, Any]],

@@ -21,6 +21,9 @@ from calibration.selection import codes
 
 Counts = NDArray[np.int64]
 
+STAKES = np.geomspace(1 / 32, 0.999, 11)
+"""Bets of `_group_tests`, as shares of the largest that cannot lose all."""
+
 POWER = 0.8
 """How likely a test should pass for a number of labels to be called enough."""
 
@@ -57,7 +60,7 @@ class Certificate:
 
     threshold: accept where the confidence is at least this; then at least `target` of what is
         accepted is right, in `level` of all samples that could have been drawn. None: no promise.
-    queries: labelled queries that it rests on, one a group.
+    queries: labelled queries that it rests on.
     accepted, right: how many of them reach the threshold, and how many of those are right.
     labels_needed: queries that a promise would take, were accuracy as it was measured; None where
         there is a threshold, or where no number would do.
@@ -106,16 +109,17 @@ def certify(
     groups: Sequence[Hashable] | NDArray[Any] | None = None,
     target: float = 0.7,
     level: float = 0.95,
-    random_state: int = 0,
 ) -> Certificate:
     """Return the lowest threshold on p (n,) above which y (n,) is right at least `target` often.
 
     Learn-then-Test (Angelopoulos et al. 2021) by a fixed sequence: "of the k most confident no
-    more than `target` are right" is tested by the exact binomial tail for k from `first_test` up,
-    or for all n where they are fewer, each at 1 - `level`, and testing stops at the first that
-    cannot be refuted. So a promise that is false is made with probability at most 1 - `level`,
-    whatever p and however many tests. Equal p are accepted together. Of a group (n,), whose rows
-    depend on each other, one row is drawn; None: every row by itself.
+    more than `target` are right" is tested for rising k, each time at 1 - `level`, and testing
+    stops at the first that cannot be refuted. So a promise that is false is made with probability
+    at most 1 - `level`, whatever p and however many tests. Equal p are accepted together.
+
+    Where every row is by itself the test is the exact binomial tail, from `first_test` on. Where
+    groups (n,) have several rows, which depend on each other, it is a bet on whole groups
+    (`_group_tests`): exact too, and weaker.
 
     p must come from maps that were not fitted on these rows. Out-of-fold p will do in practice,
     though no proof is known: a fold that is luckier than the rest is judged by maps fitted on the
@@ -128,18 +132,24 @@ def certify(
     for name, share in (("target", target), ("level", level)):
         if not 0 < share < 1:
             raise ValueError(f"{name} must lie between 0 and 1, got {share}")
-    labels, values = _one_a_group(labels, values, groups, random_state)
     order = np.argsort(-values, kind="stable")
-    values, hits, n = values[order], np.cumsum(labels[order]).astype(np.int64), len(values)
-    ends = np.append(np.flatnonzero(np.diff(values)), len(values) - 1) + 1  # of runs of equal p
-    ends = ends[ends >= min(n, first_test(target, level))]
-    failed = np.flatnonzero(hits[ends - 1] < _least_hits(n, target, level)[ends])
+    number, n = codes(groups, len(values))[order], len(values)
+    labels, values = labels[order], values[order]
+    hits = np.cumsum(labels).astype(np.int64)
+    ends = np.append(np.flatnonzero(np.diff(values)), n - 1)  # of runs of equal p
+    if number.max() + 1 == n:
+        refuted = hits >= _least_hits(n, target, level)[1:]
+        start = min(n, first_test(target, level))
+    else:
+        refuted, start = _group_tests(labels, number, target, level)
+    ends = ends[ends >= start - 1]
+    failed = np.flatnonzero(~refuted[ends])
     passed = ends[: failed[0]] if len(failed) else ends
     if not len(passed):
         needed = _labels_needed(hits, target, level)
         return Certificate(None, target, level, n, 0, 0, needed)
     k = int(passed[-1])
-    return Certificate(float(values[k - 1]), target, level, n, k, int(hits[k - 1]), None)
+    return Certificate(float(values[k]), target, level, n, k + 1, int(hits[k]), None)
 
 
 @lru_cache
@@ -156,11 +166,38 @@ def first_test(target: float, level: float) -> int:
     return int(sizes[(passes >= POWER).argmax()])
 
 
-def _one_a_group(y: Floats, p: Floats, groups: Any, random_state: int) -> tuple[Floats, Floats]:
-    number = codes(groups, len(y))
-    drawn = np.random.default_rng(random_state).permutation(len(y))
-    taken = drawn[np.unique(number[drawn], return_index=True)[1]]
-    return y[taken], p[taken]
+def _group_tests(
+    labels: Floats, number: Counts, target: float, level: float
+) -> tuple[NDArray[np.bool_], int]:
+    """Return whether "no more than `target`" is refuted of the first k rows, (n,), and the first k.
+
+    Rows come most confident first, with the number of their group. Were the hypothesis true, a
+    stake that is multiplied by 1 + b (sum of y - target over a group's accepted rows) for every
+    group would not be expected to grow, for any b that keeps it from falling below 0; so its mean
+    over several b exceeds 1 / (1 - level) with probability at most 1 - level (Markov; Waudby-Smith
+    and Ramdas 2024). The first test has as many rows as would refute it were each group's accuracy
+    halfway from `target` to 1.
+    """
+    sizes = np.bincount(number)
+    bets = STAKES / (target * sizes.max())
+    limit, halfway = -np.log1p(-level), (1 - target) / 2
+    sums, hoped = np.zeros(len(sizes)), np.zeros(len(sizes))
+    logs, hoped_logs = np.zeros((2, len(bets)))
+    refuted, start = np.zeros(len(labels), dtype=np.bool_), len(labels)
+    for k, (y, g) in enumerate(zip(labels.tolist(), number.tolist(), strict=True)):
+        logs += np.log1p(bets * (sums[g] + y - target)) - np.log1p(bets * sums[g])
+        hoped_logs += np.log1p(bets * (hoped[g] + halfway)) - np.log1p(bets * hoped[g])
+        sums[g] += y - target
+        hoped[g] += halfway
+        refuted[k] = _log_mean(logs) >= limit
+        if start == len(labels) and _log_mean(hoped_logs) >= limit:
+            start = k + 1
+    return refuted, start
+
+
+def _log_mean(logs: Floats) -> float:
+    top = float(logs.max())
+    return top + float(np.log(np.exp(logs - top).mean()))
 
 
 @lru_cache

@@ -102,6 +102,52 @@ def log_run(
     return TrackedRun(run_id, experiment_id, uri, version)
 
 
+CHAMPION = "champion"
+"""The alias of the registered version that production loads."""
+
+
+def champion(name: str, *, tracking_uri: str) -> tuple[str, Path] | None:
+    """Return the version that is the champion and its folder, or None where there is none.
+
+    The folder is a copy of the run's artefacts, in a temporary place.
+
+    Raises:
+        mlflow.exceptions.MlflowException: the store cannot be reached.
+    """
+    with _store(tracking_uri) as client:
+        try:
+            version = client.get_model_version_by_alias(name, CHAMPION)
+        except MlflowException as error:
+            if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                return None
+            raise
+        place = mlflow.artifacts.download_artifacts(artifact_uri=version.source)
+    return str(version.version), Path(place)
+
+
+def crown(name: str, run_id: str, *, tracking_uri: str) -> str:
+    """Make the version that a run registered the champion, and return its number.
+
+    Raises:
+        ValueError: the run registered no version of that name.
+    """
+    with _store(tracking_uri) as client:
+        found = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
+        if not found:
+            raise ValueError(f"run {run_id} registered no version of {name!r}")
+        newest = max(found, key=lambda version: int(version.version))
+        client.set_registered_model_alias(name, CHAMPION, newest.version)
+    return str(newest.version)
+
+
+@contextmanager
+def _store(tracking_uri: str) -> Iterator[MlflowClient]:
+    """A client of the store that the environment names, else of `tracking_uri`."""
+    uri = os.environ.get(VARIABLE) or tracking_uri
+    with _quiet(), _tracking_uri(uri):
+        yield MlflowClient(tracking_uri=uri)
+
+
 def _fill(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
     now = get_current_time_millis()
     params = {key: str(value) for key, value in record.params.items()}

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rerank.config import CHOICES, Config, FinetuneConfig, Thresholds
+from rerank.config import CHOICES, Config, FinetuneConfig, Gate, Thresholds
 
-Run = Callable[[argparse.Namespace], None]
+Run = Callable[[argparse.Namespace], bool | None]
 
 OPTIONS = {
     "encoder": "bi-encoder: minilm, a folder, or a hub id",
@@ -24,7 +24,7 @@ OPTIONS = {
     "rerank_depth": "how many of them, the likeliest, the cross-encoder reads at most",
     "rank_by": "order of the passages; logit is the raw cross-encoder order",
     "calibrator": "how the confidence is mapped; auto chooses by cross-validation",
-    "sufficiency_k": "sufficiency is P(one of the first k passages is right)",
+    "sufficiency_k": "the verdict is of P(one of the first k passages is right); 2 to 10",
     "seed": "seed of folds and draws",
 }
 BANDS = {
@@ -33,6 +33,10 @@ BANDS = {
     "low": "confidence from here is LOW",
     "sufficient": "sufficiency from here is SUFFICIENT",
     "partial": "sufficiency from here is PARTIAL",
+}
+GATE = {
+    "most_smece": "the upper end of the 95 %% interval of smECE may be this at most",
+    "least_certified": "share of the queries that the certified threshold must accept",
 }
 TRAINING = {
     "base": "body to start from, or a cross-encoder to train further",
@@ -160,6 +164,42 @@ def _rescore(p: argparse.ArgumentParser) -> None:
     _add_work(p)
 
 
+def _drift(p: argparse.ArgumentParser) -> None:
+    p.add_argument("model", type=Path, help="model folder")
+    p.add_argument("queries", type=Path, help="JSONL file, or the BEIR folder of another corpus")
+    p.add_argument("--split", default="test", help="split of a BEIR folder (default: test)")
+    p.add_argument(
+        "--level", type=float, default=0.01, help="chance of a false alarm (default: 0.01)"
+    )
+    p.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_work(p)
+
+
+def _recalibrate(p: argparse.ArgumentParser) -> None:
+    p.add_argument("model", type=Path, help="model folder")
+    p.add_argument(
+        "--labels",
+        type=Path,
+        required=True,
+        help='lines of {"query": TEXT, "right": true or false} or {"query": TEXT, "relevant": '
+        "[IDS]}, or a BEIR folder, whose corpus the new model then searches",
+    )
+    p.add_argument("--out", type=Path, required=True, help="model folder to write")
+    p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
+    p.add_argument("--split", default="train", help="split of a BEIR folder (default: train)")
+    p.add_argument("--max-labels", type=int, help="take only the first of them")
+    _add_work(p)
+
+
+def _promote(p: argparse.ArgumentParser) -> None:
+    p.add_argument("model", type=Path, help="model folder")
+    p.add_argument("dataset", type=Path, help="BEIR folder to measure on")
+    p.add_argument("--split", default="test", help="split to measure on (default: test)")
+    _add_options(p, Gate(), GATE)
+    _add_group_by(p)
+    _add_work(p)
+
+
 def _source(given: str) -> tuple[Path, int | None]:
     """A folder, and how many examples to take of it."""
     folder, _, limit = given.partition(":")
@@ -248,6 +288,24 @@ COMMANDS = (
         "measure a model on a split of a labelled set",
         "evaluate work/model datasets/pydata --split test",
         _evaluate,
+    ),
+    Command(
+        "drift",
+        "compare new queries with those a model was fitted on, without labels; exit code 1: alarm",
+        "drift work/model queries.jsonl",
+        _drift,
+    ),
+    Command(
+        "recalibrate",
+        "move a model's confidence by a few new labels",
+        "recalibrate work/model --labels labels.jsonl --out work/moved",
+        _recalibrate,
+    ),
+    Command(
+        "promote",
+        "make a model the champion, if it passes the gate; exit code 1: it does not",
+        "promote work/model datasets/pydata --split test",
+        _promote,
     ),
     Command(
         "search",

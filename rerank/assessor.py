@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from calibration.drift import Sketch
 from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
 from calibration.store import StoreError, verify_folder
 from calibration.thresholds import Certificate
@@ -31,6 +32,7 @@ from rerank.sufficiency import DEPTH, INPUTS, sufficiencies
 from rerank.types import Assessment, Floats, InputError, Query, Ranking
 
 MODEL_KIND = "a calibrated model"
+SKETCH = "sketch.json"  # of the features that the confidence was fitted on
 FITTED_ON = "fitted_on.txt"  # a `query_hash` a line: the queries that the maps were fitted on
 
 
@@ -120,11 +122,12 @@ class CalibratedReranker:
     """
 
     def __init__(
-        self, pipeline: Pipeline, calibrators: Calibrators, manifest: dict[str, Any] | None = None
+        self, folder: Path, manifest: dict[str, Any], calibrators: Calibrators, pipeline: Pipeline
     ) -> None:
-        self.pipeline = pipeline
+        self.folder = folder
+        self.manifest = manifest
         self.calibrators = calibrators
-        self.manifest = manifest or {}
+        self.pipeline = pipeline
 
     @classmethod
     def load(cls, folder: str | Path, *, cache: ScoreCache | None = None) -> CalibratedReranker:
@@ -154,7 +157,18 @@ class CalibratedReranker:
         here = fingerprints(resolve(config.encoder), resolve(config.reranker), config)
         _compare(manifest["fingerprints"], here, path)
         calibrators = Calibrators.from_dict(kept)
-        return cls(Pipeline(Index(path / "index"), config, cache=cache), calibrators, manifest)
+        pipeline = Pipeline(Index(path / "index"), config, cache=cache)
+        return cls(path, manifest, calibrators, pipeline)
+
+    @property
+    def fitted_on(self) -> frozenset[str]:
+        """The `query_hash` of every query that the maps were fitted on."""
+        return frozenset((self.folder / FITTED_ON).read_text(encoding="utf-8").split())
+
+    @property
+    def sketch(self) -> Sketch:
+        """How the features were spread where the confidence was fitted: see `calibration.drift`."""
+        return Sketch.from_dict(json.loads((self.folder / SKETCH).read_text(encoding="utf-8")))
 
     def search(self, question: str) -> Assessment:
         """Rank the index for one question and say how sure to be.

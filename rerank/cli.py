@@ -7,17 +7,18 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.arguments import config, finetune_config, parser
-from rerank.config import Config
+from rerank.arguments import Run, config, finetune_config, parser
+from rerank.config import Config, Gate
 from rerank.types import InputError
 
 if TYPE_CHECKING:
     from calibration.tracking import TrackedRun
+    from rerank.assessor import CalibratedReranker
     from rerank.labelled_set import LabelledSet
     from rerank.types import Assessment
 
@@ -25,12 +26,16 @@ SHOWN = 3  # passages that `search` prints
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, or 2 after a message about bad input."""
+    """Run one command.
+
+    The exit code is 0, 1 where the answer is no (an alarm, a gate that is not passed), or 2 after a
+    message about bad input.
+    """
     _prepare()
     options = parser(RUNS).parse_args(arguments)
-    run: Callable[[argparse.Namespace], None] = options.run
+    run: Run = options.run
     try:
-        run(options)
+        answer = run(options)
     except (InputError, OSError) as error:
         return _refuse(str(error))
     except ValueError as error:
@@ -42,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nrerank: interrupted", file=sys.stderr)
         return 130
-    return 0
+    return 1 if answer is False else 0
 
 
 def _refuse(message: str) -> int:
@@ -183,7 +188,7 @@ def _evaluate(o: argparse.Namespace) -> None:
     from rerank.evaluate import evaluate_model
 
     labelled = _read([o.dataset], o.group_by)[0]
-    evaluation, notes = evaluate_model(o.model, labelled, o.split, work=o.work)
+    evaluation, notes = evaluate_model(_load(o.model, o.work), labelled, o.split, work=o.work)
     for note in notes:
         print(f"rerank: {note}", file=sys.stderr)
     if o.json:
@@ -193,6 +198,74 @@ def _evaluate(o: argparse.Namespace) -> None:
     print(
         evaluation.orders_table(), evaluation.table.table(), evaluation.events_table(), sep="\n\n"
     )
+
+
+def _load(folder: Path, work: Path) -> CalibratedReranker:
+    """A model whose cross-encoder scores are kept under `work`."""
+    from rerank.assessor import CalibratedReranker
+    from rerank.workspace import score_cache
+
+    return CalibratedReranker.load(folder, cache=score_cache(work))
+
+
+def _drift(o: argparse.Namespace) -> bool:
+    from rerank.beir import read_labelled_set, read_queries
+    from rerank.drift import drift
+    from rerank.workspace import pipeline_over
+
+    model = _load(o.model, o.work)
+    if o.queries.is_dir():
+        labelled = read_labelled_set(o.queries)
+        queries, groups = labelled.asked(o.split)
+        pipeline = pipeline_over(labelled, model, o.work)
+    else:
+        queries, groups, pipeline = list(read_queries(o.queries).values()), None, model.pipeline
+    found = drift(model, queries, pipeline=pipeline, groups=groups, level=o.level)
+    if o.json:
+        print(json.dumps(found.to_dict()))
+    else:
+        print(f"{found.sentence}\n\n{found.table()}")
+    return not found.fired
+
+
+def _recalibrate(o: argparse.Namespace) -> None:
+    from rerank.beir import read_labelled_set
+    from rerank.feedback import feedback_of, read_feedback
+    from rerank.recalibrate import recalibrate
+    from rerank.workspace import pipeline_over
+
+    model = _load(o.model, o.work)
+    pipeline, corpus = model.pipeline, {}
+    if o.labels.is_dir():
+        labelled = read_labelled_set(o.labels)
+        feedback = feedback_of(labelled, o.split)
+        pipeline = pipeline_over(labelled, model, o.work)
+        corpus = {"dataset": labelled.described(), "corpus_digest": labelled.corpus_digest()}
+    else:
+        feedback = read_feedback(o.labels)
+    made = recalibrate(
+        model,
+        feedback[: o.max_labels],
+        o.out,
+        pipeline=pipeline,
+        corpus=corpus,
+        overwrite=o.overwrite,
+    )
+    print(f"{made.text()}\n{o.out}: the moved model")
+
+
+def _promote(o: argparse.Namespace) -> bool:
+    from rerank.promote import promote, table
+
+    labelled = _read([o.dataset], o.group_by)[0]
+    gate = Gate(o.most_smece, o.least_certified)
+    made, version = promote(o.model, labelled, o.split, gate, work=o.work)
+    print(table(made))
+    if version is None:
+        print("not promoted: the champion stays as it is")
+    else:
+        print(f"version {version} is the champion")
+    return version is not None
 
 
 def _search(o: argparse.Namespace) -> None:
@@ -221,11 +294,9 @@ def _print_assessment(question: str, found: Assessment) -> None:
 
 
 def _rescore(o: argparse.Namespace) -> None:
-    from rerank.assessor import CalibratedReranker
     from rerank.batch import rescore
-    from rerank.workspace import score_cache
 
-    model = CalibratedReranker.load(o.model, cache=score_cache(o.work))
+    model = _load(o.model, o.work)
     print(f"{o.out}: {rescore(model, o.queries, o.out)} predictions")
 
 
@@ -236,6 +307,9 @@ RUNS = {
     "finetune": _finetune,
     "calibrate": _calibrate,
     "evaluate": _evaluate,
+    "drift": _drift,
+    "recalibrate": _recalibrate,
+    "promote": _promote,
     "search": _search,
     "rescore": _rescore,
 }

@@ -174,3 +174,17 @@ class FinetuneConfig:
                 raise InputError(f"{name} should be in [0, 1), got {getattr(self, name)}")
         if not 0 <= self.distil <= 1:
             raise InputError(f"distil should be in [0, 1], got {self.distil}")
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What a model must show to become the champion."""
+
+    most_smece: float = 0.1  # the upper end of the 95 % interval of its smECE is this at most
+    least_certified: float = 0.05  # share of the queries that its certified threshold accepts
+
+    def __post_init__(self) -> None:
+        """Refuse shares out of range."""
+        for name in ("most_smece", "least_certified"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} should be in [0, 1], got {getattr(self, name)}")

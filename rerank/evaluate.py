@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rerank.assessor import FITTED_ON, CalibratedReranker
+from rerank.assessor import CalibratedReranker
 from rerank.labelled_set import LabelledSet
 from rerank.measuring import Evaluation, evaluate
 from rerank.models import trained_on
 from rerank.plan import unseen
 from rerank.text import query_hash
 from rerank.types import InputError
-from rerank.workspace import open_pipeline, score_cache
+from rerank.workspace import pipeline_over
 
 
 def evaluate_model(
-    folder: Path, labelled: LabelledSet, split: str, *, work: Path
+    model: CalibratedReranker, labelled: LabelledSet, split: str, *, work: Path
 ) -> tuple[Evaluation, tuple[str, ...]]:
     """Measure a model on a split, on the set's own corpus; and what flatters the figures, if any.
 
@@ -24,25 +24,21 @@ def evaluate_model(
     cross-encoder was trained on are left out.
 
     Raises:
-        InputError: not a model folder, no such split, or no query left in it.
+        InputError: no such split, or no query left in it.
     """
-    if split not in labelled.splits:
-        raise InputError(f"{labelled.name} has no split {split!r}; it has {list(labelled.splits)}")
-    model = CalibratedReranker.load(folder, cache=score_cache(work))
     config, calibrators = model.pipeline.config, model.calibrators
-    pipeline = model.pipeline
-    if labelled.corpus_digest() != model.manifest["corpus_digest"]:
-        pipeline = open_pipeline(labelled, config, work)
-    ids = unseen(labelled, labelled.splits[split], trained_on(pipeline.reranker.files))
-    if not labelled.splits[split]:
+    asked = [query.query_id for query in labelled.asked(split)[0]]
+    pipeline = pipeline_over(labelled, model, work)
+    ids = unseen(labelled, asked, trained_on(pipeline.reranker.files))
+    if not asked:
         raise InputError(f"{labelled.name}: its split {split!r} is empty")
     if not ids:
         raise InputError(f"{labelled.name}: the cross-encoder was trained on all of {split!r}")
     notes = []
-    if len(ids) < len(labelled.splits[split]):
-        gone = len(labelled.splits[split]) - len(ids)
+    if len(ids) < len(asked):
+        gone = len(asked) - len(ids)
         notes.append(f"left out: {gone} queries that the cross-encoder was trained on.")
-    fitted_on = set((folder / FITTED_ON).read_text(encoding="utf-8").split())
+    fitted_on = model.fitted_on
     again = sum(query_hash(labelled.queries[i].text) in fitted_on for i in ids)
     if again:
         notes.append(f"warning: the model was fitted on {again} of these; it will look better.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rerank.text import query_hash
-from rerank.types import Passage, Query
+from rerank.types import InputError, Passage, Query
 
 ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
 
@@ -74,6 +74,21 @@ class LabelledSet:
 
     def _words(self, query_id: str) -> str:
         return f"query:{query_hash(self.queries[query_id].text)}"
+
+    def asked(self, split: str) -> tuple[list[Query], list[str]]:
+        """The queries of a split and the group of each, in the split's order.
+
+        Raises:
+            InputError: no such split.
+        """
+        if split not in self.splits:
+            raise InputError(f"{self.name} has no split {split!r}; it has {list(self.splits)}")
+        ids = self.splits[split]
+        return [self.queries[i] for i in ids], [self.group(i) for i in ids]
+
+    def described(self) -> dict[str, Any]:
+        """Name, digest and counts: what a model folder says of the set it was made from."""
+        return {"name": self.name, "digest": self.digest(), **self.counts()}
 
     def digest(self) -> str:
         """sha256 over all content in a fixed order: the same set, the same digest."""

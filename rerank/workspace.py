@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calibration.store import MANIFEST, StoreError, sha256_file, verify_folder, write_file
+from rerank.assessor import CalibratedReranker
 from rerank.config import Config
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve
@@ -26,6 +27,13 @@ NAME = "calibrated-rerank"  # of the MLflow experiment and of the registered mod
 def open_pipeline(labelled: LabelledSet, config: Config, work: Path) -> Pipeline:
     """A pipeline over a set's corpus whose index and scores are kept under `work`."""
     return Pipeline(open_index(labelled, config, work), config, cache=score_cache(work))
+
+
+def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Path) -> Pipeline:
+    """The model's pipeline; over the set's corpus where that is another than the model's."""
+    if labelled.corpus_digest() == model.manifest["corpus_digest"]:
+        return model.pipeline
+    return open_pipeline(labelled, model.pipeline.config, work)
 
 
 def score_cache(work: Path) -> ScoreCache:

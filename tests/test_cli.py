@@ -267,7 +267,7 @@ def test_an_unknown_bundled_set_is_refused(
 @pytest.mark.parametrize(
     "options",
     [
-        ("--calibrator", "beta"),
+        ("--calibrator", "spline"),
         ("--rank-by", "hope"),
         ("--high", "0.1"),
         ("--medium", "nan"),

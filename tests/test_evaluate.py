@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rerank.assessor import CalibratedReranker
 from rerank.evaluate import evaluate_model
 from rerank.labelled_set import LabelledSet
 from rerank.types import InputError
@@ -17,7 +18,7 @@ Run = Any  # the session's run, see conftest
 
 def test_evaluating_again_gives_what_the_run_measured(run: Run, small: LabelledSet) -> None:
     """A loaded model measured on the reported split shows the numbers of its own report."""
-    seen, notes = evaluate_model(run.folder, small, "test", work=run.work)
+    seen, notes = evaluate_model(CalibratedReranker.load(run.folder), small, "test", work=run.work)
     assert notes == ()
     kept = json.loads((run.folder / "reliability.json").read_text())
     ours = dict(seen.table.rows)["calibrated"].to_dict()
@@ -34,14 +35,14 @@ def test_evaluating_again_gives_what_the_run_measured(run: Run, small: LabelledS
 def test_what_flatters_the_figures_is_said(run: Run, small: LabelledSet) -> None:
     """Measured where it was fitted, the model says so, whatever the set is called."""
     renamed = replace(small, name="another name")
-    _, notes = evaluate_model(run.folder, renamed, "train", work=run.work)
+    _, notes = evaluate_model(CalibratedReranker.load(run.folder), renamed, "train", work=run.work)
     assert any(f"fitted on {len(run.plan.fit)} of these" in note for note in notes)
     other = replace(small, splits={"train": small.splits["test"]})
-    _, notes = evaluate_model(run.folder, other, "train", work=run.work)
+    _, notes = evaluate_model(CalibratedReranker.load(run.folder), other, "train", work=run.work)
     assert notes == ()
 
 
 def test_an_unknown_split_is_refused(run: Run, small: LabelledSet) -> None:
     """The refusal names the splits that there are."""
     with pytest.raises(InputError, match=r"no split 'tset'; it has \['train', 'test'\]"):
-        evaluate_model(run.folder, small, "tset", work=run.work)
+        evaluate_model(CalibratedReranker.load(run.folder), small, "tset", work=run.work)

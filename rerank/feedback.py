@@ -1,0 +1,100 @@
+"""Labels that came after calibration: what people said of answers, read from a file.
+
+One JSON object a line: `query`, and either `right` (was the top passage right?) or `relevant` (the
+ids of the right passages, none for a query that nothing answers). A folder of a labelled set holds
+the same and more, and has a corpus of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rerank.labelled_set import LabelledSet
+from rerank.labels import Labels
+from rerank.types import InputError, Query, Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """A query, and what was said of it: `right`, or else the ids that would be."""
+
+    query: Query
+    group: str
+    right: bool | None
+    relevant: frozenset[str]
+
+    def says(self, ranking: Ranking) -> bool:
+        """Whether the top passage of the ranking is right."""
+        if self.right is not None:
+            return self.right
+        return len(ranking) > 0 and ranking.doc_ids[0] in self.relevant
+
+
+def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
+    """What the qrels say of a split's queries, in its order.
+
+    Raises:
+        InputError: no such split.
+    """
+    queries, groups = labelled.asked(split)
+    return [
+        Feedback(query, group, None, frozenset(labelled.relevant(query.query_id)))
+        for query, group in zip(queries, groups, strict=True)
+    ]
+
+
+def says(feedback: Sequence[Feedback], rankings: Sequence[Ranking]) -> Labels:
+    """1 where the top passage is right, shape (n,)."""
+    said = [f.says(r) for f, r in zip(feedback, rankings, strict=True)]
+    return np.array(said, dtype=np.int64)
+
+
+def read_feedback(path: Path) -> list[Feedback]:
+    """The labels of a file, in its order; a query's text is its group.
+
+    Raises:
+        InputError: no such file, no line, or bad lines (all are listed).
+    """
+    found, wrong = [], []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as text ({error})") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(_feedback(json.loads(line), number))
+        except (ValueError, RecursionError) as error:
+            wrong.append(f"{path}:{number}: {error}")
+    if wrong:
+        shown = "\n".join(wrong[:20])
+        raise InputError(f"{len(wrong)} lines are not labels:\n{shown}")
+    if not found:
+        raise InputError(f"{path} holds no label; expected a JSON object a line")
+    return found
+
+
+def _feedback(value: Any, number: int) -> Feedback:
+    expected = 'expected {"query": TEXT, "right": true or false} or {..., "relevant": [IDS]}'
+    if not isinstance(value, dict) or not isinstance(value.get("query"), str):
+        raise ValueError(f"{expected}, got {str(value)[:80]}")
+    text, right, relevant = value["query"], value.get("right"), value.get("relevant")
+    if not text.strip():
+        raise ValueError("the query is empty")
+    if (right is None) == (relevant is None):
+        raise ValueError(f"{expected}: one of the two, got {sorted(value)}")
+    if right is not None and not isinstance(right, bool):
+        raise ValueError(f"right should be true or false, got {right!r}")
+    if relevant is not None and not (
+        isinstance(relevant, list) and all(isinstance(i, str) for i in relevant)
+    ):
+        raise ValueError(f"relevant should be a list of passage ids, got {str(relevant)[:80]}")
+    group = " ".join(text.lower().split())
+    return Feedback(Query(f"line-{number}", text), group, right, frozenset(relevant or ()))

@@ -1,0 +1,126 @@
+"""The gate before champion: what a model must show before production takes it.
+
+It is measured anew on labelled queries, beside the present champion on the same ones. How a
+registry keeps its names is `calibration.tracking`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from calibration.selection import row_losses
+from rerank.assessor import CalibratedReranker
+from rerank.config import Gate
+from rerank.evaluate import evaluate_model
+from rerank.labelled_set import LabelledSet
+from rerank.measuring import OURS, Evaluation
+from rerank.ranking_metrics import paired_bootstrap
+from rerank.text import query_hash
+from rerank.types import Floats, InputError
+from rerank.workspace import NAME, score_cache, tracked_run
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One threshold: what was asked, what was measured, and whether it holds."""
+
+    name: str
+    asked: str
+    measured: str
+    holds: bool
+
+
+def promote(
+    folder: Path, labelled: LabelledSet, split: str, gate: Gate, *, work: Path
+) -> tuple[list[Check], str | None]:
+    """Every check of the gate, and the version that is champion now; None where one failed.
+
+    Raises:
+        InputError: not a model folder, a model that no run in `work` registered, no such split, or
+            a champion that cannot be loaded here.
+    """
+    from calibration.tracking import champion, crown
+
+    run = tracked_run(folder, work)
+    if run is None:
+        raise InputError(
+            f"{folder}: no run of it is known in {work}; calibrate it with that --work"
+        )
+    candidate = CalibratedReranker.load(folder, cache=score_cache(work))
+    measured, _ = evaluate_model(candidate, labelled, split, work=work)
+    present = champion(NAME, tracking_uri=run["tracking_uri"])
+    made = own_checks(candidate, measured, labelled, gate)
+    if present is not None:
+        theirs, _ = evaluate_model(
+            CalibratedReranker.load(present[1], cache=score_cache(work)), labelled, split, work=work
+        )
+        made.append(champion_check(measured, theirs, labelled, version=present[0]))
+    if not all(check.holds for check in made):
+        return made, None
+    return made, crown(NAME, run["run_id"], tracking_uri=run["tracking_uri"])
+
+
+def own_checks(
+    model: CalibratedReranker, measured: Evaluation, labelled: LabelledSet, gate: Gate
+) -> list[Check]:
+    """What a model must show by itself: unseen queries, a true confidence, a certified share."""
+    asked = [query_hash(labelled.queries[i].text) for i in measured.query_ids]
+    seen = sum(query in model.fitted_on for query in asked)
+    high = measured.table[OURS].smece_interval[1]
+    promises = model.calibrators.certificate.promises
+    certified = np.array([promises(c) for c in measured.confidences[OURS].tolist()])
+    right = measured.right[certified]
+    return [
+        Check("unseen", "none of the queries was fitted on", f"{seen} were", seen == 0),
+        Check(
+            "calibrated",
+            f"the upper end of smECE's 95 % interval is {gate.most_smece:g} at most",
+            f"{high:.3f}",
+            bool(high <= gate.most_smece),
+        ),
+        Check(
+            "certified",
+            f"{gate.least_certified:.0%} of the queries or more reach the certified threshold",
+            f"{certified.mean():.1%}"
+            + (f", {right.mean():.1%} of them right" if len(right) else ""),
+            bool(certified.mean() >= gate.least_certified),
+        ),
+    ]
+
+
+def champion_check(
+    candidate: Evaluation, champion: Evaluation, labelled: LabelledSet, *, version: str
+) -> Check:
+    """Whether the candidate is no worse than the champion on the queries that both answered.
+
+    It is worse where the 95 % interval of the difference of their log losses, paired by query and
+    resampled by group, lies above 0.
+    """
+    common = sorted(set(candidate.query_ids) & set(champion.query_ids))
+    ours, theirs = _losses(candidate, common), _losses(champion, common)
+    gap, low, high = paired_bootstrap(ours, theirs, [labelled.group(i) for i in common])
+    return Check(
+        "no worse than the champion",
+        f"log loss not above that of version {version}, on {len(common)} queries",
+        f"{gap:+.4f} [{low:+.4f}, {high:+.4f}]",
+        bool(low <= 0),
+    )
+
+
+def _losses(measured: Evaluation, ids: Sequence[str]) -> Floats:
+    losses = row_losses(measured.right, measured.confidences[OURS])
+    by_id = dict(zip(measured.query_ids, losses.tolist(), strict=True))
+    return np.array([by_id[i] for i in ids])
+
+
+def table(made: Sequence[Check]) -> str:
+    """A plain text table of the checks."""
+    lines = []
+    for check in made:
+        lines.append(f"{'passed' if check.holds else 'FAILED'}  {check.name}: {check.measured}")
+        lines.append(f"        asked: {check.asked}")
+    return "\n".join(lines)

@@ -1,0 +1,98 @@
+"""The gate before champion: what it asks, what it measures, and what it does to the registry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibration.tracking import champion
+from rerank.assessor import CalibratedReranker
+from rerank.config import Gate
+from rerank.drift import drift
+from rerank.evaluate import evaluate_model
+from rerank.labelled_set import LabelledSet
+from rerank.measuring import OURS, Evaluation
+from rerank.promote import champion_check, own_checks, promote, table
+from rerank.types import InputError, Query
+from rerank.workspace import NAME, tracked_run
+
+Run = Any  # the session's run, see conftest
+
+
+@pytest.fixture(scope="module")
+def model(run: Run) -> CalibratedReranker:
+    return CalibratedReranker.load(run.folder)
+
+
+@pytest.fixture(scope="module")
+def measured(run: Run, model: CalibratedReranker, small: LabelledSet) -> Evaluation:
+    return evaluate_model(model, small, "test", work=run.work)[0]
+
+
+def named(checks: list[Any]) -> dict[str, bool]:
+    return {check.name: check.holds for check in checks}
+
+
+def test_each_threshold_can_fail(
+    run: Run, model: CalibratedReranker, measured: Evaluation, small: LabelledSet
+) -> None:
+    """An easy gate lets the model through; each limit stops it, and so do queries it knows."""
+    easy = Gate(most_smece=1.0, least_certified=0.0)
+    assert all(named(own_checks(model, measured, small, easy)).values())
+    strict = own_checks(model, measured, small, Gate(most_smece=0.0, least_certified=0.0))
+    assert not named(strict)["calibrated"]
+    all_of_it = own_checks(model, measured, small, replace(easy, least_certified=1.0))
+    assert not named(all_of_it)["certified"]
+    known, _ = evaluate_model(model, small, "train", work=run.work)
+    assert not named(own_checks(model, known, small, easy))["unseen"]
+
+
+def test_a_worse_confidence_than_the_champions_fails(
+    measured: Evaluation, small: LabelledSet
+) -> None:
+    """Against itself a model passes; one that is sure of everything wrong does not."""
+    assert champion_check(measured, measured, small, version="1").holds
+    wrong = {**measured.confidences, OURS: np.where(measured.right == 1, 0.01, 0.99)}
+    assert not champion_check(
+        replace(measured, confidences=wrong), measured, small, version="1"
+    ).holds
+
+
+def test_a_passed_gate_crowns_the_version_of_the_run(run: Run, small: LabelledSet) -> None:
+    """First it fails and there is no champion; then it passes; then it must match itself."""
+    uri = tracked_run(run.folder, run.work)["tracking_uri"]
+    checks, version = promote(run.folder, small, "test", Gate(0.0, 0.0), work=run.work)
+    assert version is None
+    assert "FAILED  calibrated" in table(checks)
+    assert champion(NAME, tracking_uri=uri) is None
+    easy = Gate(most_smece=1.0, least_certified=0.0)
+    checks, version = promote(run.folder, small, "test", easy, work=run.work)
+    assert version is not None
+    assert "no worse than the champion" not in named(checks)
+    checks, again = promote(run.folder, small, "test", easy, work=run.work)
+    assert (again, named(checks)["no worse than the champion"]) == (version, True)
+    assert champion(NAME, tracking_uri=uri)[0] == version
+
+
+def test_a_model_without_a_run_cannot_be_promoted(
+    run: Run, small: LabelledSet, tmp_path: Path
+) -> None:
+    """The registry holds versions of runs: an unknown folder is refused."""
+    with pytest.raises(InputError, match="no run of it is known"):
+        promote(run.folder, small, "test", Gate(), work=tmp_path)
+
+
+def test_the_alarm_hears_other_questions(model: CalibratedReranker, small: LabelledSet) -> None:
+    """The set's own test queries raise none; questions about something else do."""
+    queries, groups = small.asked("test")
+    assert not drift(model, queries, groups=groups).fired
+    strange = [Query(f"s{i}", f"who won the {1950 + i} election in county {i}") for i in range(40)]
+    found = drift(model, strange)
+    assert found.fired
+    assert found.moves[0].name in found.table()
+    with pytest.raises(InputError, match="none of the queries"):
+        drift(model, [])

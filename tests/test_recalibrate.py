@@ -1,0 +1,160 @@
+"""Few labels to a moved model: what is read, what moves, what is written and refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from calibration.maps import LogisticMap, log_odds
+from calibration.store import MANIFEST, StoreError, sha256_file
+from rerank.assessor import CalibratedReranker
+from rerank.feedback import feedback_of, read_feedback, says
+from rerank.labelled_set import LabelledSet
+from rerank.labels import hits
+from rerank.recalibrate import Recalibration, fit_recalibration, recalibrate, then
+from rerank.text import query_hash
+from rerank.types import InputError, Ranking
+
+Run = Any  # the session's run, see conftest
+
+
+def written(folder: Path, lines: Sequence[str]) -> Path:
+    path = folder / "labels.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_labels_are_read_in_both_forms(tmp_path: Path, rankings: dict[str, Ranking]) -> None:
+    """Right or wrong is taken as said; ids are compared with the top passage."""
+    ranking = next(iter(rankings.values()))
+    top, other = ranking.doc_ids[:2]
+    lines = [
+        {"query": "a", "right": True},
+        {"query": "A ", "right": False},
+        {"query": "b", "relevant": [other, top]},
+        {"query": "c", "relevant": [other]},
+        {"query": "d", "relevant": []},
+    ]
+    found = read_feedback(written(tmp_path, [json.dumps(line) for line in lines]))
+    assert says(found, [ranking] * 5).tolist() == [1, 0, 1, 0, 0]
+    assert found[0].group == found[1].group != found[2].group
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("[]", "expected"),
+        ("{", "labels.jsonl:2"),
+        ('{"query": "x"}', "one of the two"),
+        ('{"query": "x", "right": true, "relevant": []}', "one of the two"),
+        ('{"query": "x", "right": "yes"}', "right should be true or false"),
+        ('{"query": "x", "relevant": [1]}', "list of passage ids"),
+        ('{"query": " ", "right": true}', "the query is empty"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: str, complaint: str) -> None:
+    """File, line, what came and what was expected."""
+    path = written(tmp_path, ['{"query": "good", "right": true}', line])
+    with pytest.raises(InputError, match="1 lines are not labels") as refused:
+        read_feedback(path)
+    assert complaint in str(refused.value)
+
+
+def test_labels_of_a_set_are_its_qrels(small: LabelledSet, to_report: list[Ranking]) -> None:
+    """A split of a labelled set says of each top passage what its qrels say."""
+    given = feedback_of(small, "test")
+    by_id = {r.query.query_id: r for r in to_report}
+    ranked = [by_id[f.query.query_id] for f in given]
+    assert says(given, ranked).tolist() == hits(ranked, small).tolist()
+    with pytest.raises(InputError, match="no split 'dev'"):
+        feedback_of(small, "dev")
+
+
+def learned(shift: float, n: int, seed: int = 0) -> Recalibration:
+    """What n labels teach where the log odds of the truth are `shift` above the confidence's."""
+    rng = np.random.default_rng(seed)
+    z = 1.5 * rng.normal(size=n)
+    right = (rng.random(n) < expit(z + shift)).astype(np.int64)
+    return fit_recalibration(expit(z), right, [str(i) for i in range(n)], target=0.7, seed=0)
+
+
+def test_a_fall_in_accuracy_is_found_and_mended() -> None:
+    """After a fall of one in log odds, 200 labels take most of it away, and an alarm is raised."""
+    found = learned(-1.0, 200)
+    assert found.update.intercept == pytest.approx(-1, abs=0.35)
+    assert found.gain > 0.03
+    assert found.watch.alarmed
+    assert found.table["after"].smece < found.table["before"].smece
+
+
+def test_without_a_change_little_moves() -> None:
+    """Where the confidence was true, an update stays small and no alarm is raised."""
+    found = learned(0.0, 200)
+    assert abs(found.update.intercept) < 0.35
+    assert found.gain > -0.01
+    assert not found.watch.alarmed
+
+
+def test_the_certificate_is_carried_through_the_update() -> None:
+    """Its threshold accepts the same queries after the update as it did before."""
+    rng = np.random.default_rng(1)
+    z = 2 * rng.normal(size=500)
+    right = (rng.random(500) < expit(z)).astype(np.int64)
+    found = fit_recalibration(expit(z), right, [str(i) for i in range(500)], target=0.7, seed=0)
+    moved = found.update.predict(z)
+    assert found.certificate.threshold is not None
+    assert (moved >= found.certificate.threshold - 1e-12).sum() == found.certificate.accepted
+
+
+def test_two_updates_are_one() -> None:
+    """Applying the first and then the second is applying what `then` makes of them."""
+    one, two = (LogisticMap((a,), b, (0.0,), (1.0,)) for a, b in ((0.5, -1.0), (1.3, 0.2)))
+    z = np.linspace(-3, 3, 7)
+    expected = two.predict(log_odds(one.predict(z)))
+    np.testing.assert_allclose(then(one, two).predict(z), expected, rtol=1e-9)
+    assert then(None, two) == two
+
+
+@pytest.fixture
+def moved(run: Run, small: LabelledSet, tmp_path: Path) -> Path:
+    """The session's model, moved by the labels of its reported queries."""
+    model = CalibratedReranker.load(run.folder)
+    labels = feedback_of(small, "test")
+    recalibrate(model, labels, tmp_path / "moved", pipeline=model.pipeline, corpus={})
+    return tmp_path / "moved"
+
+
+def test_the_moved_model_loads_and_ranks_as_before(
+    run: Run, moved: Path, small: LabelledSet, to_report: list[Ranking]
+) -> None:
+    """Same passages in the same order; the confidence is the old one, its log odds moved."""
+    old, new = CalibratedReranker.load(run.folder), CalibratedReranker.load(moved)
+    update = new.calibrators.confidence.update
+    assert update is not None
+    for before, after in zip(old.assess(to_report), new.assess(to_report), strict=True):
+        assert before.ranking.doc_ids == after.ranking.doc_ids
+        expected = update.predict(log_odds([before.confidence]))[0]
+        assert after.confidence == pytest.approx(expected, abs=1e-9)
+    assert new.manifest["parent"] == sha256_file(run.folder / MANIFEST)
+    labels = feedback_of(small, "test")
+    assert new.manifest["recalibrated"]["labels"] == len(labels)
+    assert {query_hash(f.query.text) for f in labels} <= new.fitted_on
+    assert old.fitted_on < new.fitted_on
+
+
+def test_what_cannot_be_used_is_refused(run: Run, small: LabelledSet, moved: Path) -> None:
+    """Too few labels, or a folder that is there, stop it before anything is ranked."""
+    model = CalibratedReranker.load(run.folder)
+    labels = feedback_of(small, "test")
+    with pytest.raises(StoreError, match="exists"):
+        recalibrate(model, labels, moved, pipeline=model.pipeline, corpus={})
+    few = moved.parent / "few"
+    with pytest.raises(InputError, match=r"at least 10 different queries, got \d"):
+        recalibrate(model, labels[:3], few, pipeline=model.pipeline, corpus={})
+    assert not few.exists()
