@@ -6,6 +6,8 @@ What stands here needs numpy only. The rest is imported from its module, because
 `thresholds` imports SciPy when first called.
 """
 
+from calibration.by_group import ByGroupMap
+from calibration.drift import Drift, Sketch, alarm, sketch
 from calibration.maps import (
     BetaMap,
     CalibrationMap,
@@ -17,21 +19,28 @@ from calibration.maps import (
 )
 from calibration.reliability import Comparison, Reliability, comparison, measure
 from calibration.selection import Choice, choose, cross_fit, grouped_folds
+from calibration.sequential import AccuracyWatch, Watch
 from calibration.store import StoreError, read_manifest, verify_folder, write_file, write_folder
 from calibration.thresholds import Certificate, certify, lower_bound, upper_bound
 
 __all__ = [
+    "AccuracyWatch",
     "BetaMap",
+    "ByGroupMap",
     "CalibrationMap",
     "Certificate",
     "Choice",
     "Comparison",
+    "Drift",
     "IsotonicMap",
     "LogisticMap",
     "Reliability",
+    "Sketch",
     "StoreError",
     "TwoStageMap",
     "VennAbersMap",
+    "Watch",
+    "alarm",
     "certify",
     "choose",
     "comparison",
@@ -41,6 +50,7 @@ __all__ = [
     "map_from_dict",
     "measure",
     "read_manifest",
+    "sketch",
     "upper_bound",
     "verify_folder",
     "write_file",

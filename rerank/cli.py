@@ -283,6 +283,8 @@ def _search(o: argparse.Namespace) -> None:
 def _print_assessment(question: str, found: Assessment) -> None:
     print(f"\n{question}")
     advice = "accepted" if found.accepted else "advisory only"
+    if found.certified:
+        advice += ", certified"
     print(f"  confidence {found.confidence:.2f}  {found.level}, {advice}; ", end="")
     print(f"sufficiency {found.sufficiency:.2f}  {found.verdict}")
     for rank, passage in enumerate(found.ranking.passages[:SHOWN]):
