@@ -118,17 +118,21 @@ class Comparison:
         """Return plain JSON values: name to `Reliability.to_dict`, in order."""
         return {name: result.to_dict() for name, result in self.rows}
 
-    def table(self) -> str:
-        """Return a plain text table, one row a way, at most 100 columns wide.
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return the table as text: a head, then a row a way.
 
         `at >= t` is the number of queries that reach the threshold, `right` those of them whose
         top passage is right, `lower bound` the exact 95 % lower bound of that share. A dash stands
-        where there is nothing. A name that is too long is cut.
+        where there is nothing.
         """
         threshold = self.rows[0][1].threshold if self.rows else 0.7
         at = f"at >= {threshold:g}"
         head = ("", "AUROC", "Brier", "smECE [95 %]", at, "right", "lower bound")
-        body = [(name, *_cells(result)) for name, result in self.rows]
+        return [head, *((name, *_cells(result)) for name, result in self.rows)]
+
+    def table(self) -> str:
+        """Return `cells` in columns, at most 100 wide; a name that is too long is cut."""
+        head, *body = self.cells()
         widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
         widths[0] = min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(head) - 1))
         lines = []

@@ -7,26 +7,27 @@ logits flatter themselves.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibration.store import is_made_from, refuse_to_replace, write_folder
-from rerank.assessor import FITTED_ON, MODEL_KIND, bound_to, fingerprints
+from calibration.store import is_made_from, refuse_to_replace, write_folder, write_json
+from rerank.assessor import FITTED_ON, MODEL_KIND, SKETCH, bound_to, fingerprints
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
 from rerank.fitting import Fitted, choose_floor, cross_ordered, fit, fit_relevance
 from rerank.heuristics import HEURISTICS
 from rerank.labelled_set import LabelledSet
-from rerank.measuring import OURS, Evaluation, evaluate
+from rerank.measuring import Evaluation, evaluate
 from rerank.models import lasting_name, resolve, trained_on
 from rerank.pipeline import Pipeline, Reading, forget
 from rerank.plan import Plan, plan
 from rerank.progress import progress
+from rerank.report import flat, make_report, report_text
+from rerank.report_page import report_figures, report_page, report_pictures
 from rerank.retrieval.index import LAYOUT
 from rerank.sufficiency import INPUTS
 from rerank.text import query_hash
@@ -76,7 +77,7 @@ def calibrate(
     made_from: dict[str, Any] = {
         "config": config.to_dict(),
         "fingerprints": fingerprints(encoder, reranker, config),
-        "dataset": {"name": labelled.name, "digest": labelled.digest(), **labelled.counts()},
+        "dataset": labelled.described(),
         "max_queries": max_queries,
         "inputs": {
             "evidence": list(EVIDENCE),
@@ -94,7 +95,7 @@ def calibrate(
     )
     pipeline = open_pipeline(labelled, config, work)
     to_fit, to_report, reading = rank_planned(pipeline, labelled, planned)
-    with progress(4, "fitting, measuring, saving", unit="step") as bar:
+    with progress(5, "fitting, measuring, saving", unit="step") as bar:
         fitted = fit([forget(r, reading.floor) for r in to_fit], labelled, reading, config)
         bar.update()
         evaluation = evaluate(
@@ -105,21 +106,33 @@ def calibrate(
             baselines={**HEURISTICS, "temperature": fitted.scaled_logit},
         )
         bar.update()
-        report = report_text(labelled, planned, fitted, evaluation)
-        figures = _figures(labelled, planned, fitted, evaluation, config)
+        report = make_report(
+            labelled,
+            planned,
+            fitted,
+            evaluation,
+            config,
+            rankings=to_report,
+            made_from=made_from,
+        )
+        text, figures = report_text(report), report_figures(report)
+        pictures = report_pictures(figures)
+        bar.update()
 
         def fill(folder: Path) -> dict[str, Any]:
             shutil.copytree(pipeline.index.folder, folder / "index")
             bound = bound_to(made_from["config"], made_from["fingerprints"])
             learned = {"bound_to": bound, **fitted.calibrators.to_dict()}
-            _write_json(folder / "calibrators.json", learned)
-            measured = {"report_split": planned.report_split, **evaluation.to_dict()}
-            _write_json(folder / "reliability.json", measured)
-            (folder / REPORT).write_text(report, encoding="utf-8")
+            write_json(folder / "calibrators.json", learned)
+            write_json(folder / SKETCH, fitted.sketch.to_dict())
+            write_json(folder / "reliability.json", report.to_dict())
+            (folder / REPORT).write_text(text, encoding="utf-8")
+            page = report_page(report, pictures)
+            (folder / "report.html").write_text(page, encoding="utf-8")
             fitted_on = sorted({query_hash(labelled.queries[i].text) for i in planned.fit})
             (folder / FITTED_ON).write_text("\n".join(fitted_on) + "\n", encoding="utf-8")
-            for name, figure in figures.items():
-                figure.savefig(folder / f"{name}.png", dpi=130)
+            for name, picture in pictures.items():
+                (folder / f"{name}.png").write_bytes(picture.whole)
             return {
                 **made_from,
                 "corpus_digest": labelled.corpus_digest(),
@@ -131,7 +144,7 @@ def calibrate(
         bar.update()
         run = _track(out, manifest, fitted, evaluation, figures, work)
         bar.update()
-    return Outcome(out, report, run)
+    return Outcome(out, text, run)
 
 
 def rank_planned(
@@ -158,79 +171,6 @@ def rank_planned(
     return to_fit, to_report, reading
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _figures(
-    labelled: LabelledSet, planned: Plan, fitted: Fitted, evaluation: Evaluation, config: Config
-) -> dict[str, Figure]:
-    from calibration.plots import reliability_diagram, risk_coverage_curve
-
-    threshold = config.thresholds.medium
-    return {
-        "reliability": reliability_diagram(
-            evaluation.right,
-            evaluation.confidences[OURS],
-            title=f"{labelled.name}, {planned.report_split}: {fitted.taken}",
-            threshold=threshold,
-        ),
-        "risk_coverage": risk_coverage_curve(
-            evaluation.right, evaluation.confidences, threshold=threshold
-        ),
-    }
-
-
-def report_text(
-    labelled: LabelledSet, planned: Plan, fitted: Fitted, evaluation: Evaluation
-) -> str:
-    """What a run prints: who was fitted on, the orders, the table, and how to read it."""
-    left_out = (
-        f"Left out: {planned.seen_by_reranker} queries, because the cross-encoder was trained on "
-        "them or on their split.\n"
-        if planned.seen_by_reranker
-        else ""
-    )
-    if planned.beside_training:
-        left_out += (
-            "Warning: the cross-encoder was trained on other queries of these splits, and knows "
-            "what they\nask about better than it will know new passages: expect to be promised too "
-            "much.\nKeep a split apart from its training, or take another --reranker.\n"
-        )
-    if planned.asked_twice:
-        left_out += f"Left out: {planned.asked_twice} queries that the measured ones ask again.\n"
-    ours = evaluation.table[OURS]
-    return (
-        f"{labelled.name}: fitted on {len(planned.fit)} queries, measured on "
-        f"{len(planned.report)} others ({planned.report_split}).\n{left_out}"
-        f"Read: {evaluation.passages_read:.1f} passages a query{_how_far(fitted)}.\n"
-        f"Calibrator: {fitted.taken}. {fitted.reason}\n"
-        f"{_certified(fitted, evaluation)}\n\n"
-        f"{evaluation.orders_table()}\n\n{evaluation.table.table()}\n\n"
-        "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE:\n"
-        "error of the probabilities, lower is better; exactly calibrated ones would show\n"
-        f"smECE up to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, "
-        "that share or more should be\n"
-        "right; the lower bound takes queries as independent.\n\n"
-        f"{evaluation.events_table()}\n"
-    )
-
-
-def _certified(fitted: Fitted, evaluation: Evaluation) -> str:
-    """The certificate, and how it fared on the measured queries."""
-    found = fitted.calibrators.certificate
-    if found.threshold is None:
-        return found.sentence
-    kept = evaluation.right[evaluation.confidences[OURS] >= found.threshold]
-    share = f", {kept.mean():.1%}" if len(kept) else ""
-    return f"{found.sentence}\nOf the measured queries {kept.sum()} of {len(kept)} were{share}."
-
-
-def _how_far(fitted: Fitted) -> str:
-    floor = fitted.calibrators.reading.floor
-    return f", where at least {floor:g} times as likely as the likeliest" if floor else ""
-
-
 def _track(
     out: Path,
     manifest: Mapping[str, Any],
@@ -243,7 +183,7 @@ def _track(
 
     dataset = manifest["dataset"]["name"]
     record = RunRecord(
-        params=_flat({k: v for k, v in manifest.items() if k not in ("files", "kind")}),
+        params=flat({k: v for k, v in manifest.items() if k not in ("files", "kind")}),
         metrics=evaluation.flat(),
         tags={"dataset": dataset, "calibrator": fitted.taken},
         figures=figures,
@@ -252,14 +192,3 @@ def _track(
         registered_name=NAME,
     )
     return track(record, run_name=f"{dataset}-{fitted.taken}", work=work, written=out)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested names joined by dots."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found

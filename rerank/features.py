@@ -25,6 +25,31 @@ PEAK = 20  # passages in the first-stage peak statistics
 Feature = Callable[[Ranking], float]
 FEATURES: dict[str, Feature] = {}
 
+GROUPS: dict[str, tuple[str, ...]] = {  # of kindred features; a report adds one after the other
+    "logits": ("top_logit", "logit_mean"),
+    "margins": (
+        *("winner_logit_gap", "logit_margin", "logit_margin_k", "logit_spread"),
+        "logit_consensus",
+    ),
+    "first stage": (
+        *("top_cosine", "cosine_margin", "bm25_margin", "bm25_nqc", "bm25_wig"),
+        "dense_wig",
+    ),
+    "agreement": (
+        *("reranker_impact", "winner_cosine_gap", "stage_correlation", "stage_overlap"),
+        *("winner_bm25_rank", "winner_dense_rank"),
+    ),
+    "coverage": (
+        *("winner_term_coverage", "winner_idf_coverage", "winner_sentence_coverage"),
+        *("winner_title_coverage", "winner_bigram_coverage", "top_idf_coverage"),
+        *("query_length", "diversity", "truncation"),
+    ),
+    "relevance": (
+        *("top_relevance", "relevance_margin", "relevance_none", "relevance_share"),
+        "passages_read",
+    ),
+}
+
 
 def feature(function: Feature) -> Feature:
     """Enter a function into the table, under its own name."""

@@ -8,7 +8,7 @@ on all of the queries that are fitted on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,7 @@ from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES, feature_matrix
 from rerank.heuristics import best_logit
 from rerank.labelled_set import LabelledSet
-from rerank.labels import grades_of, groups_of, hits, passage_labels
+from rerank.labels import Labels, grades_of, groups_of, hits, passage_labels
 from rerank.pipeline import Reading, forget, order
 from rerank.progress import progress
 from rerank.ranking_metrics import order_quality
@@ -49,6 +49,9 @@ class Fitted:
     reason: str  # one sentence
     temperature: LogisticMap  # the best logit divided by one number, to P(the top one is right)
     sketch: Sketch  # of the features, for the alarm of drift
+    # of the queries fitted on, in orders that had not seen them: (n, len(FEATURES)), and (n,)
+    features: Floats = field(compare=False, repr=False)
+    right: Labels = field(compare=False, repr=False)
 
     def scaled_logit(self, ranking: Ranking) -> float:
         """The baseline's confidence in a ranking, in [0, 1]."""
@@ -152,9 +155,7 @@ def fit(
         random_state=config.seed,
     )
     unseen = out_of_fold[choice.name]
-    certificate = certify(
-        right, unseen, groups=groups, target=config.thresholds.medium, random_state=config.seed
-    )
+    certificate = certify(right, unseen, groups=groups, target=config.thresholds.medium)
     return Fitted(
         Calibrators(
             reading,
@@ -167,6 +168,8 @@ def fit(
         choice.reason if asked is AUTO else "As asked for.",
         fit_temperature(np.array([best_logit(r) for r in ordered]), right),
         sketch(features, list(FEATURES), groups),
+        features,
+        right,
     )
 
 

@@ -34,6 +34,8 @@ SHARES = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_
 class Evaluation:
     """Labelled rankings seen every way: confidences compared, and orders compared."""
 
+    query_ids: tuple[str, ...]
+    features: Floats  # (n, len(FEATURES))
     table: Comparison
     confidences: dict[str, Floats]  # name of the way -> (n,)
     right: Labels  # (n,) 1 where the top passage is right
@@ -68,27 +70,33 @@ class Evaluation:
             found |= {f"{name}_{key}": value for key, value in values.items()}
         return {key: float(value) for key, value in found.items() if value is not None}
 
-    def events_table(self) -> str:
-        """A text table of the probabilities beside the confidence, each with its base rate's."""
-        head = ("share", "AUROC", "smECE", "log loss", "of the share")
+    def events_cells(self) -> list[tuple[str, ...]]:
+        """The probabilities beside the confidence, each with its base rate's: a head, then rows."""
+        head = ("event", "share", "AUROC", "smECE", "log loss", "of the share")
         keys = ("base_rate", "auroc", "smece", "log_loss", "log_loss_of_base_rate")
-        lines = [f"{'event':<36}" + "".join(f"{name:>13}" for name in head)]
-        for name, v in self.events.items():
-            lines.append(f"{name:<36}" + "".join(f"{_shown(v[key]):>13}" for key in keys))
-        return "\n".join(lines)
+        rows = [(name, *(_shown(v[key]) for key in keys)) for name, v in self.events.items()]
+        return [head, *rows]
 
-    def orders_table(self) -> str:
-        """A text table of the orders: each against the fused first stage, with its interval."""
-        lines = [
-            f"{'order':<12}{'hit@1':>8}{'MRR@10':>9}{'nDCG@10':>10}   nDCG@10 less fused [95 %]"
-        ]
+    def events_table(self) -> str:
+        """`events_cells` in columns."""
+        rows = self.events_cells()
+        return "\n".join(f"{row[0]:<36}" + "".join(f"{c:>13}" for c in row[1:]) for row in rows)
+
+    def orders_cells(self) -> list[tuple[str, ...]]:
+        """The orders, each against the fused first stage with its interval: a head, then rows."""
+        head = ("order", "hit@1", "MRR@10", "nDCG@10", "nDCG@10 less fused [95 %]")
+        rows: list[tuple[str, ...]] = [head]
         for name, v in self.orders.items():
             gain, low, high = (_shown(v[key], "+") for key in ("gain", "gain_low", "gain_high"))
-            numbers = f"{_shown(v['hit1']):>8}{_shown(v['mrr10']):>9}{_shown(v['ndcg10']):>10}"
             between = "-" if math.isnan(v["gain_low"]) else f"{low}, {high}"
-            less = "" if name == "fused" else f"   {gain} [{between}]"
-            lines.append(f"{name:<12}{numbers}{less}")
-        return "\n".join(lines)
+            less = "" if name == "fused" else f"{gain} [{between}]"
+            rows.append((name, *(_shown(v[key]) for key in ("hit1", "mrr10", "ndcg10")), less))
+        return rows
+
+    def orders_table(self) -> str:
+        """`orders_cells` in columns."""
+        rows = self.orders_cells()
+        return "\n".join(f"{a:<12}{b:>8}{c:>9}{d:>10}   {e}".rstrip() for a, b, c, d, e in rows)
 
 
 def _plain(tables: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
@@ -149,7 +157,10 @@ def evaluate(
         np.concatenate([r.relevance for r in ordered]),
     )
     passages_read = float(np.mean([r.read.sum() for r in read])) if read else 0.0
-    return Evaluation(table, confidences, right, events, _orders(orders, labelled), passages_read)
+    ids = tuple(r.query.query_id for r in whole)
+    return Evaluation(
+        ids, features, table, confidences, right, events, _orders(orders, labelled), passages_read
+    )
 
 
 def _in_order_of(ordered: Ranking, other: Ranking) -> Ranking:

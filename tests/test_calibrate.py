@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,7 @@ from calibration.store import StoreError, verify_folder
 from rerank.assessor import Calibrators
 from rerank.calibrate import calibrate
 from rerank.config import Config
-from rerank.features import FEATURES, feature_matrix
+from rerank.features import FEATURES, GROUPS, feature_matrix
 from rerank.fitting import Fitted, fit
 from rerank.heuristics import HEURISTICS
 from rerank.labelled_set import LabelledSet
@@ -92,6 +93,7 @@ def test_the_folder_is_whole_and_holds_data_only(run: Run, small: LabelledSet) -
     files = set(manifest["files"])
     assert {"calibrators.json", "reliability.json", "reliability.png", "risk_coverage.png"} < files
     assert {Path(name).suffix for name in files} <= {".json", ".jsonl", ".npy", ".npz"} | {
+        ".html",
         ".png",
         ".txt",
     }
@@ -120,6 +122,25 @@ def test_the_report_tells_what_was_measured(run: Run, small: LabelledSet) -> Non
     for way in (*HEURISTICS, "temperature", OURS):
         assert way in text
     assert (run.folder / "report.txt").read_text() == text
+
+
+def test_the_page_stands_alone_and_holds_every_picture(run: Run) -> None:
+    """`report.html` fetches nothing and runs nothing; each picture of the folder is in it."""
+    page = (run.folder / "report.html").read_text()
+    assert "<script" not in page
+    assert not re.search(r'(?:src|href)="(?!data:)', page)
+    assert page.count('src="data:image/png;base64,') == len(list(run.folder.glob("*.png")))
+    assert f"Measured on {len(run.plan.report)} queries" in page
+
+
+def test_what_is_measured_holds_the_ablations(run: Run) -> None:
+    """`reliability.json` tells what fewer features and fewer labels would have given."""
+    measured = json.loads((run.folder / "reliability.json").read_text())
+    assert len(measured["ablation"]) == len(GROUPS)
+    assert measured["ablation"][-1]["log_loss"] == pytest.approx(
+        measured["confidence"][OURS]["log_loss"]
+    )
+    assert measured["labels"]["labels"][-1] == len(run.plan.fit)
 
 
 def test_maps_loaded_without_scikit_learn_predict_as_scikit_learn(
@@ -294,12 +315,14 @@ def test_the_run_holds_its_parameters_and_metrics(
 
 
 def test_the_run_holds_figures_tables_and_the_folder(run: Run, tracked: Any) -> None:
-    """The diagram, the curve, the weights of every feature and the model folder are artefacts."""
+    """Pictures, the page, the weights of every feature and the model folder are artefacts."""
     client, kept = tracked
     names = {a.path for a in client.list_artifacts(kept.info.run_id)}
     assert {"reliability.png", "risk_coverage.png", "feature_weights.json", "model"} <= names
+    assert {"histogram.png", "features.png", "labels.png"} <= names
     files = {a.path for a in client.list_artifacts(kept.info.run_id, "model")}
     assert {"model/manifest.json", "model/calibrators.json", "model/index"} <= files
+    assert "model/report.html" in files
     path = client.download_artifacts(kept.info.run_id, "feature_weights.json")
     table = json.loads(Path(path).read_text())
     inputs = {row[table["columns"].index("input")] for row in table["data"]}

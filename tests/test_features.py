@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
 from rerank.evidence import EVIDENCE
-from rerank.features import FEATURES, feature_matrix, mean_ranks, meaning, spearman
+from rerank.features import FEATURES, GROUPS, feature_matrix, mean_ranks, meaning, spearman
 from rerank.fitting import fit_relevance
 from rerank.labelled_set import LabelledSet
 from rerank.pipeline import order
@@ -127,6 +127,11 @@ def test_there_are_at_least_fifteen_and_each_says_what_it_means() -> None:
         assert text != name
         assert len(text.split()) >= 2
         assert ":" in (FEATURES[name].__doc__ or "")
+
+
+def test_every_feature_is_in_one_group() -> None:
+    """A new feature needs a place in the table that reports are made by."""
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(FEATURES)
 
 
 ALONE = {  # one passage: a missing second counts as the lowest, a correlation of one is 0
