@@ -5,7 +5,7 @@ DATA := datasets/pydata
 MODEL := work/model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format bench weights clean
+.PHONY: help install demo test lint types format promise bench weights clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ types: .venv/installed
 format: .venv/installed ## put the code into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+promise: .venv/installed ## worlds with known truth: does what is promised hold? (15 minutes)
+	$(BIN)/python tests/promise/promise.py
 
 # sentence-transformers' own ONNX and OpenVINO backends need older libraries: work/peers has them.
 bench: .venv/installed ## speed beside other libraries, to docs/performance.md (an hour or two)
