@@ -162,7 +162,7 @@ def _calibrate(o: argparse.Namespace) -> None:
         overwrite=o.overwrite,
     )
     print(f"\n{outcome.report}")
-    print(f"{outcome.folder}: the model; pictures: reliability.png, risk_coverage.png")
+    print(f"{outcome.folder}: the model; open its report.html")
     _print_run(outcome.folder, outcome.run, o.work)
 
 

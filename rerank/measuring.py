@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 OURS = "calibrated"  # this model's own confidence among the ways of being confident
+SUFFICIENCY = "sufficiency: one of the first {}"
+TOLD = (3, 5, 10)  # the k that a text table shows; all are measured
 SHARES = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
 
 
@@ -72,14 +74,15 @@ class Evaluation:
 
     def events_cells(self) -> list[tuple[str, ...]]:
         """The probabilities beside the confidence, each with its base rate's: a head, then rows."""
-        head = ("event", "share", "AUROC", "smECE", "log loss", "of the share")
+        head = ("event", "base rate", "AUROC", "smECE", "log loss", "of base rate")
         keys = ("base_rate", "auroc", "smece", "log_loss", "log_loss_of_base_rate")
         rows = [(name, *(_shown(v[key]) for key in keys)) for name, v in self.events.items()]
         return [head, *rows]
 
     def events_table(self) -> str:
-        """`events_cells` in columns."""
-        rows = self.events_cells()
+        """`events_cells` in columns; of sufficiency, `TOLD` alone."""
+        untold = {SUFFICIENCY.format(k) for k in range(2, DEPTH + 1) if k not in TOLD}
+        rows = [row for row in self.events_cells() if row[0] not in untold]
         return "\n".join(f"{row[0]:<36}" + "".join(f"{c:>13}" for c in row[1:]) for row in rows)
 
     def orders_cells(self) -> list[tuple[str, ...]]:
@@ -147,9 +150,7 @@ def evaluate(
         random_state=config.seed,
     )
     events = {
-        f"sufficiency: one of the first {k}": _event(
-            hits(ordered, labelled, k=k), sufficient[:, k - 1]
-        )
+        SUFFICIENCY.format(k): _event(hits(ordered, labelled, k=k), sufficient[:, k - 1])
         for k in range(2, DEPTH + 1)
     }
     events["relevance: each passage"] = _event(
