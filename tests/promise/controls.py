@@ -30,6 +30,19 @@ def without_groups(rng: Generator) -> tuple[float]:
     return (float(population(CLUSTERED, found.threshold)[1] < TARGET),)
 
 
+def rare_large_groups(rng: Generator) -> tuple[float]:
+    """Whether 200 groups are certified of which one in 200 has sixty rows, all wrong.
+
+    The others are single rows, 85 % right: 65 % of all rows. Every third draw has no large group,
+    and nothing in it tells that there are any.
+    """
+    large = rng.random(200) < 1 / 200
+    y = (rng.random(200) < 0.85) & ~large
+    groups = np.repeat(np.arange(200), np.where(large, 60, 1))
+    found = certify(y[groups], rng.random(200)[groups], groups=groups, target=TARGET)
+    return (float(found.threshold is not None),)
+
+
 def on_its_own_rows(rng: Generator) -> tuple[float]:
     """Whether a map of 60 features that say nothing is certified on the 500 rows it was fitted on.
 
@@ -67,6 +80,12 @@ def experiments() -> list[Experiment]:
     false = "a certified threshold breaks its word"
     return [
         Experiment(f"{CLUSTERED}, groups not given", 1000, without_groups, (control(false),)),
+        Experiment(
+            "large groups, all wrong, rarer than the sample",
+            300,
+            rare_large_groups,
+            (control(false),),
+        ),
         Experiment(
             "60 features of noise, certified in-sample", 300, on_its_own_rows, (control(false),)
         ),

@@ -34,17 +34,27 @@ def ranks(many: int) -> Floats:
 
 @dataclass(frozen=True)
 class Ranked:
-    """confidence and truth of a row by its rank u; sizes: of its groups, alike to the last bit."""
+    """confidence and truth of a row by its rank u.
+
+    groups, sizes: how many groups a draw has, and the sizes that are drawn for them, each as
+        likely; the rows of a group are alike to the last bit.
+    by_size: how much less likely a group is right for each row that it has more; `truth` is the
+        mean over rows, so the mean over groups is above it.
+    """
 
     confidence: Callable[[Floats], Floats]
     truth: Callable[[Floats], Floats]
-    sizes: tuple[int, ...] = (1,) * 500
+    groups: int = 500
+    sizes: tuple[int, ...] = (1,)
+    by_size: float = 0.0
 
     def draw(self, rng: Generator) -> tuple[NDArray[np.bool_], Floats, NDArray[np.int64]]:
-        """Return labels, confidences and groups of sum(sizes) rows; a group is one draw."""
-        u = rng.random(len(self.sizes))
-        right = rng.random(len(u)) < self.truth(u)
-        groups = np.repeat(np.arange(len(u)), self.sizes)
+        """Return labels, confidences and groups, (n,) each."""
+        u, known = rng.random(self.groups), np.array(self.sizes)
+        size = rng.choice(known, self.groups)
+        middle = (known**2).sum() / known.sum()  # the mean size, over rows
+        right = rng.random(self.groups) < self.truth(u) + self.by_size * (middle - size)
+        groups = np.repeat(np.arange(self.groups), size)
         return right[groups], self.confidence(u)[groups], groups
 
 
@@ -74,7 +84,10 @@ WORLDS = {
     "weakly informative": Ranked(weak, weak),
     "strong: confidence is truth": Ranked(strong, strong),
     "50 groups right together, 68 %": Ranked(
-        rising, lambda u: np.full_like(u, 0.68), tuple(range(1, 20)) * 2 + (10,) * 12
+        rising, lambda u: np.full_like(u, 0.68), 50, tuple(range(1, 20))
+    ),
+    "100 groups, larger ones worse: 68 % of rows": Ranked(
+        rising, lambda u: np.full_like(u, 0.68), 100, tuple(range(1, 10)), by_size=0.04
     ),
     "five values; the upper two 72 %, then 65 %": Ranked(
         fifths, lambda u: np.where(u < 0.4, 0.72, 0.65)
