@@ -148,7 +148,7 @@ def recalibrate(
         (folder / "report.txt").write_text(found.text(), encoding="utf-8")
         asked = {query_hash(f.query.text) for f in feedback} | set(model.fitted_on)
         (folder / FITTED_ON).write_text("\n".join(sorted(asked)) + "\n", encoding="utf-8")
-        ours = ("format_version", "files", "kind")
+        ours = ("format_version", "files", "kind", "inputs")  # `calibrate` knows its own by inputs
         kept = {key: value for key, value in model.manifest.items() if key not in ours}
         return {
             **kept,

@@ -14,6 +14,8 @@ from scipy.special import expit
 from calibration.maps import LogisticMap, log_odds
 from calibration.store import MANIFEST, StoreError, sha256_file
 from rerank.assessor import CalibratedReranker
+from rerank.calibrate import calibrate
+from rerank.config import Config
 from rerank.feedback import feedback_of, read_feedback, says
 from rerank.labelled_set import LabelledSet
 from rerank.labels import hits
@@ -146,6 +148,14 @@ def test_the_moved_model_loads_and_ranks_as_before(
     assert new.manifest["recalibrated"]["labels"] == len(labels)
     assert {query_hash(f.query.text) for f in labels} <= new.fitted_on
     assert old.fitted_on < new.fitted_on
+
+
+def test_calibrate_does_not_take_it_for_its_own(
+    run: Run, moved: Path, small: LabelledSet, config: Config
+) -> None:
+    """The same data and configuration made the parent, not this: it is not handed out for it."""
+    with pytest.raises(StoreError, match="exists"):
+        calibrate(small, moved, config, work=run.work)
 
 
 def test_what_cannot_be_used_is_refused(run: Run, small: LabelledSet, moved: Path) -> None:
