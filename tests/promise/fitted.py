@@ -16,7 +16,7 @@ from calibration.score_fitting import SCORE_FITS
 
 WORLD = Featured(0.3, 1.2, 3)
 FRESH = 3000
-FLOOR_DRAWS = 100
+FLOOR_DRAWS = 50
 
 BOUNDS = {200: (0.03, 0.08), 1000: (0.02, 0.05)}
 """By rows fitted on: how far from its word a confidence near 0.7 may be, and the mean smECE."""

@@ -115,8 +115,8 @@ def experiments() -> list[Experiment]:
     )
     exact = partial(never_below, least=LEVEL)
     return [
-        Experiment("600 rows, too sure", 600, partial(bootstrap, False, True), both),
-        Experiment("200 groups of 1 to 5 copies", 600, partial(bootstrap, True, True), both),
+        Experiment("600 rows, too sure", 400, partial(bootstrap, False, True), both),
+        Experiment("200 groups of 1 to 5 copies", 400, partial(bootstrap, True, True), both),
         Experiment(
             "600 rows, too sure",
             300,
@@ -134,7 +134,7 @@ def experiments() -> list[Experiment]:
         ),
         Experiment(
             "500 rows, exactly calibrated",
-            400,
+            300,
             floor,
             (Row("smECE is above its floor's 95 % point", (0,), partial(about, rate=1 - LEVEL)),),
         ),
