@@ -29,10 +29,11 @@ from rerank.pipeline import Pipeline, Reading, order
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.sufficiency import DEPTH, INPUTS, sufficiencies
-from rerank.types import Assessment, Floats, InputError, Query, Ranking
+from rerank.types import Assessment, Floats, Given, InputError, Passage, Query, Ranking
 
 MODEL_KIND = "a calibrated model"
 SKETCH = "sketch.json"  # of the features that the confidence was fitted on
+DOORS = ("found", "given")  # in calibrators.json: by whom the passages come, the index or the asker
 FITTED_ON = "fitted_on.txt"  # a `query_hash` a line: the queries that the maps were fitted on
 
 
@@ -66,12 +67,16 @@ class Calibrators:
         }
 
     @classmethod
-    def from_dict(cls, kept: dict[str, Any]) -> Calibrators:
+    def from_dict(cls, kept: Any) -> Calibrators:
         """Read `to_dict`'s value.
 
         Raises:
             InputError: the evidence or the features are not those of this version.
         """
+        if not isinstance(kept, dict):
+            raise InputError(
+                f"calibrators.json should hold maps for each of {DOORS}; calibrate again"
+            )
         for name, ours in (("evidence", EVIDENCE), ("features", FEATURES)):
             if kept.get(name) != list(ours):
                 raise InputError(
@@ -116,17 +121,26 @@ class Calibrators:
 class CalibratedReranker:
     """A loaded model: questions in, assessments out.
 
+    Two doors: `search` finds the passages in the model's index, `rerank` takes those that the
+    caller brings. Each has maps of its own, fitted on what is visible there.
+
     >>> model = CalibratedReranker.load("work/model")          # doctest: +SKIP
     >>> found = model.search("median ignoring NaNs")           # doctest: +SKIP
     >>> found.confidence, found.ranking.doc_ids[0]             # doctest: +SKIP
     """
 
     def __init__(
-        self, folder: Path, manifest: dict[str, Any], calibrators: Calibrators, pipeline: Pipeline
+        self,
+        folder: Path,
+        manifest: dict[str, Any],
+        calibrators: Calibrators,
+        given: Calibrators,
+        pipeline: Pipeline,
     ) -> None:
         self.folder = folder
         self.manifest = manifest
         self.calibrators = calibrators
+        self.given = given
         self.pipeline = pipeline
 
     @classmethod
@@ -156,9 +170,9 @@ class CalibratedReranker:
         config = Config.from_dict(manifest["config"])
         here = fingerprints(resolve(config.encoder), resolve(config.reranker), config)
         _compare(manifest["fingerprints"], here, path)
-        calibrators = Calibrators.from_dict(kept)
+        found, given = (Calibrators.from_dict(kept.get(door)) for door in DOORS)
         pipeline = Pipeline(Index(path / "index"), config, cache=cache)
-        return cls(path, manifest, calibrators, pipeline)
+        return cls(path, manifest, found, given, pipeline)
 
     @property
     def fitted_on(self) -> frozenset[str]:
@@ -178,22 +192,40 @@ class CalibratedReranker:
         """
         return self.assess(self.rank([Query("question", _checked(question))]))[0]
 
+    def rerank(self, question: str, passages: Sequence[Passage]) -> Assessment:
+        """Rank the passages that the caller brings, and say how sure to be of the first.
+
+        No passage at all gives confidence 0. `ranking.candidates.rows` are positions in `passages`.
+
+        Raises:
+            InputError: the question is empty.
+        """
+        return self.assess_given([Given(Query("question", _checked(question)), tuple(passages))])[0]
+
+    def assess_given(self, given: Sequence[Given], *, label: str | None = None) -> list[Assessment]:
+        """`rerank` of many, in their order; `label` names a progress bar."""
+        rankings = self.pipeline.rank_given(given, self.given.reading, label=label)
+        return self._assess(rankings, self.given)
+
     def rank(self, queries: Sequence[Query], *, label: str | None = None) -> list[Ranking]:
         """What `assess` judges: a ranking a query, in their order; `label` names a progress bar."""
         return self.pipeline.rank(queries, self.calibrators.reading, label=label)
 
     def assess(self, rankings: Sequence[Ranking]) -> list[Assessment]:
         """Judge rankings as `rank` gives them; in their order."""
+        return self._assess(rankings, self.calibrators)
+
+    def _assess(self, rankings: Sequence[Ranking], learned: Calibrators) -> list[Assessment]:
         config, t = self.pipeline.config, self.pipeline.config.thresholds
-        ordered = [order(r, self.calibrators.relevance, rank_by=config.rank_by) for r in rankings]
+        ordered = [order(r, learned.relevance, rank_by=config.rank_by) for r in rankings]
         features = feature_matrix(ordered)
         if not ordered:
             return []
         filled = np.array([len(r) > 0 for r in ordered])
-        confidences = np.where(filled, self.calibrators.confidence.predict(features), 0.0)
-        sufficient = self.calibrators.sufficiencies(ordered, confidences)
-        moves = self.calibrators.confidence.contributions(features)
-        usual = self.calibrators.confidence.first.mean
+        confidences = np.where(filled, learned.confidence.predict(features), 0.0)
+        sufficient = learned.sufficiencies(ordered, confidences)
+        moves = learned.confidence.contributions(features)
+        usual = learned.confidence.first.mean
         names = list(FEATURES)
         found = []
         for i, ranking in enumerate(ordered):
@@ -209,7 +241,7 @@ class CalibratedReranker:
                     level=policy.level(confidence, t),
                     verdict=policy.verdict(sufficiency, t),
                     accepted=policy.accepted(confidence, t),
-                    certified=self.calibrators.certificate.promises(confidence),
+                    certified=learned.certificate.promises(confidence),
                     reasons=why if len(ranking) else ("against: no passage was found",),
                 )
             )
@@ -224,6 +256,14 @@ def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> d
         "reranker": reranker.fingerprint,
         "max_length": config.max_length,
     }
+
+
+def learned_dict(
+    config: Mapping[str, Any], prints: Mapping[str, Any], found: Calibrators, given: Calibrators
+) -> dict[str, Any]:
+    """What `calibrators.json` holds: the maps of both doors, and what they are bound to."""
+    doors = {name: maps.to_dict() for name, maps in zip(DOORS, (found, given), strict=True)}
+    return {"bound_to": bound_to(config, prints), **doors}
 
 
 def bound_to(config: Mapping[str, Any], prints: Mapping[str, Any]) -> str:

@@ -14,24 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibration.store import is_made_from, refuse_to_replace, write_folder, write_json
-from rerank.assessor import FITTED_ON, MODEL_KIND, SKETCH, bound_to, fingerprints
+from rerank.assessor import FITTED_ON, MODEL_KIND, SKETCH, fingerprints, learned_dict
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
-from rerank.fitting import Fitted, choose_floor, cross_ordered, fit, fit_relevance
+from rerank.fitting import Fitted, fit
 from rerank.heuristics import HEURISTICS
 from rerank.labelled_set import LabelledSet
 from rerank.measuring import Evaluation, evaluate
 from rerank.models import lasting_name, resolve, trained_on
-from rerank.pipeline import Pipeline, Reading, forget
-from rerank.plan import Plan, plan
+from rerank.pipeline import forget
+from rerank.plan import plan
 from rerank.progress import progress
+from rerank.ranked import Ranked, rank_as_given, rank_planned
 from rerank.report import flat, make_report, report_text
 from rerank.report_page import report_figures, report_page, report_pictures
 from rerank.retrieval.index import LAYOUT
 from rerank.sufficiency import INPUTS
 from rerank.text import query_hash
-from rerank.types import Ranking
 from rerank.workspace import NAME, open_pipeline, track
 
 if TYPE_CHECKING:
@@ -94,17 +94,19 @@ def calibrate(
         labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
     )
     pipeline = open_pipeline(labelled, config, work)
-    to_fit, to_report, reading = rank_planned(pipeline, labelled, planned)
+    ranked = rank_planned(pipeline, labelled, planned)
+    as_given = rank_as_given(pipeline, labelled, ranked)
     with progress(5, "fitting, measuring, saving", unit="step") as bar:
-        fitted = fit([forget(r, reading.floor) for r in to_fit], labelled, reading, config)
+        fitted, given = (fit_ranked(r, labelled, config) for r in (ranked, as_given))
         bar.update()
         evaluation = evaluate(
-            to_report,
+            ranked.to_report,
             labelled,
             fitted.calibrators,
             config,
             baselines={**HEURISTICS, "temperature": fitted.scaled_logit},
         )
+        of_given = evaluate(as_given.to_report, labelled, given.calibrators, config, baselines={})
         bar.update()
         report = make_report(
             labelled,
@@ -112,7 +114,8 @@ def calibrate(
             fitted,
             evaluation,
             config,
-            rankings=to_report,
+            given=of_given,
+            rankings=ranked.to_report,
             made_from=made_from,
         )
         text, figures = report_text(report), report_figures(report)
@@ -121,8 +124,8 @@ def calibrate(
 
         def fill(folder: Path) -> dict[str, Any]:
             shutil.copytree(pipeline.index.folder, folder / "index")
-            bound = bound_to(made_from["config"], made_from["fingerprints"])
-            learned = {"bound_to": bound, **fitted.calibrators.to_dict()}
+            made_with = made_from["config"], made_from["fingerprints"]
+            learned = learned_dict(*made_with, fitted.calibrators, given.calibrators)
             write_json(folder / "calibrators.json", learned)
             write_json(folder / SKETCH, fitted.sketch.to_dict())
             write_json(folder / "reliability.json", report.to_dict())
@@ -147,28 +150,10 @@ def calibrate(
     return Outcome(out, text, run)
 
 
-def rank_planned(
-    pipeline: Pipeline, labelled: LabelledSet, planned: Plan
-) -> tuple[list[Ranking], list[Ranking], Reading]:
-    """Rankings to fit on, rankings to report on, and how the model is to read.
-
-    Both are read with no floor, a ranking to fit on in the order of a prior that has not seen its
-    query's group.
-    """
-    config = pipeline.config
-    to_fit = pipeline.find(
-        [labelled.queries[i] for i in planned.fit], label="finding candidates to fit on"
-    )
-    prior = fit_relevance(to_fit, labelled)
-    likely = cross_ordered(to_fit, labelled, config, rank_by="relevance")
-    to_fit = pipeline.read(likely, label="reranking queries to fit on")
-    reading = Reading(prior, choose_floor(to_fit, labelled, config))
-    to_report = pipeline.rank(
-        [labelled.queries[i] for i in planned.report],
-        replace(reading, floor=0.0),
-        label="reranking queries to report on",
-    )
-    return to_fit, to_report, reading
+def fit_ranked(ranked: Ranked, labelled: LabelledSet, config: Config) -> Fitted:
+    """`fit` on what the model will read of the rankings."""
+    read = [forget(r, ranked.reading.floor) for r in ranked.to_fit]
+    return fit(read, labelled, ranked.reading, config)
 
 
 def _track(

@@ -20,14 +20,15 @@ from rerank.models import resolve
 from rerank.progress import progress
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.reranking.score_cache import ScoreCache
-from rerank.retrieval.dense import Encoder
+from rerank.retrieval.dense import Encoder, cosines
+from rerank.retrieval.given import given_candidates
 from rerank.retrieval.index import Index
-from rerank.types import Floats, InputError, Query, Ranking
+from rerank.types import Candidates, Floats, Given, InputError, Passage, Query, Ranking
 
 CHUNK = 64  # queries between two checkpoints
 LEAST_READ = 2  # passages, however unlikely the second: the lead of the first is a feature
 
-Item = TypeVar("Item", Query, Ranking)
+Item = TypeVar("Item", Query, Given, Ranking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,43 @@ class Pipeline:
         """The candidates of each query in fused order, none read: every logit and relevance 0."""
         return _in_chunks(queries, self._find_chunk, label)
 
+    def rank_given(
+        self, given: Sequence[Given], reading: Reading, *, label: str | None = None
+    ) -> list[Ranking]:
+        """`rank` over the passages that each query brings along; `rows` are their positions there.
+
+        Of logits that come with them those are used which `reading` would have asked for.
+        """
+
+        def chunk(part: Sequence[Given]) -> list[Ranking]:
+            likely = [order(r, reading.prior) for r in self.find_given(part)]
+            unread = [r for g, r in zip(part, likely, strict=True) if g.logits is None]
+            read = iter(self.read(unread, reading.floor))
+            return [
+                next(read) if g.logits is None else self._scored(r, g.logits, reading.floor)
+                for g, r in zip(part, likely, strict=True)
+            ]
+
+        return _in_chunks(given, chunk, label)
+
+    def find_given(self, given: Sequence[Given]) -> list[Ranking]:
+        """`find` among the passages that each query brings along."""
+        texts = dict.fromkeys(p.full_text for g in given for p in g.passages)
+        asked = [g.query.text for g in given]
+        vectors = self.encoder.encode([*asked, *texts])
+        place = {text: i for i, text in enumerate(texts, len(asked))}
+        found = []
+        for g, vector in zip(given, vectors, strict=False):
+            rows = np.array([place[p.full_text] for p in g.passages], dtype=np.int64)
+            found.append(self._given(g.query, g.passages, cosines(vectors[rows], vector)))
+        return found
+
+    def as_given(self, ranking: Ranking, count: int) -> Ranking:
+        """The ranking as it would be, unread, had its asker brought its first `count` passages."""
+        return self._given(
+            ranking.query, ranking.passages[:count], ranking.candidates.dense[:count]
+        )
+
     def read(
         self, rankings: Sequence[Ranking], floor: float = 0.0, *, label: str | None = None
     ) -> list[Ranking]:
@@ -100,7 +138,22 @@ class Pipeline:
     def _find(self, query: Query, vector: NDArray[np.float32]) -> Ranking:
         c, index = self.config, self.index
         found = index.candidates(query, vector, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
-        passages = tuple(index.passage(row) for row in found.rows)
+        return self._unread(found, tuple(index.passage(row) for row in found.rows))
+
+    def _given(self, query: Query, passages: tuple[Passage, ...], near: Floats) -> Ranking:
+        index = self.index
+        found = given_candidates(
+            query,
+            passages,
+            near,
+            weight=index.bm25.weight,
+            language=index.language,
+            rrf_k=self.config.rrf_k,
+        )
+        return self._unread(found, tuple(passages[row] for row in found.rows))
+
+    def _unread(self, found: Candidates, passages: tuple[Passage, ...]) -> Ranking:
+        index = self.index
         seen = view(found, passages, weight=index.bm25.weight, language=index.language)
         n = len(found)
         return Ranking(
@@ -111,6 +164,14 @@ class Pipeline:
             truncated=np.zeros(n, dtype=np.bool_),
             evidence=evidence_matrix(seen),
             relevance=np.zeros(n),
+        )
+
+    def _scored(self, ranking: Ranking, logits: Floats, floor: float) -> Ranking:
+        """The ranking with logits (n,) in the order in which its passages were given."""
+        count = _likely(ranking.relevance[: self.config.rerank_depth], floor)
+        pairs = [(ranking.query.text, p.full_text) for p in ranking.passages[:count]]
+        return _with(
+            ranking, logits[ranking.candidates.rows[:count]], self.reranker.truncates(pairs)
         )
 
     def _read_chunk(self, rankings: Sequence[Ranking], floor: float) -> list[Ranking]:

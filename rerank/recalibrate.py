@@ -22,13 +22,22 @@ from calibration.selection import cross_fit
 from calibration.sequential import Watch
 from calibration.store import MANIFEST, refuse_to_replace, sha256_file, write_folder, write_json
 from calibration.thresholds import Certificate, certify
-from rerank.assessor import FITTED_ON, MODEL_KIND, SKETCH, CalibratedReranker, bound_to
+from rerank.assessor import (
+    FITTED_ON,
+    MODEL_KIND,
+    SKETCH,
+    CalibratedReranker,
+    Calibrators,
+    learned_dict,
+)
+from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
 from rerank.feedback import Feedback, says
 from rerank.labels import Labels
 from rerank.pipeline import Pipeline, order
+from rerank.ranked import as_given
 from rerank.text import query_hash
-from rerank.types import Floats, InputError
+from rerank.types import Floats, InputError, Ranking
 
 LEAST_LABELS = 10
 
@@ -122,26 +131,19 @@ def recalibrate(
         raise InputError(
             f"expected labels of at least {LEAST_LABELS} different queries, got {len(set(groups))}"
         )
-    config, old = pipeline.config, model.calibrators
-    read = pipeline.rank([f.query for f in feedback], old.reading, label="reranking queries")
-    ordered = [order(r, old.relevance, rank_by=config.rank_by) for r in read]
+    read = pipeline.rank(
+        [f.query for f in feedback], model.calibrators.reading, label="reranking queries"
+    )
+    ordered = _ordered(read, model.calibrators, pipeline.config)
+    found, new = _moved(model.calibrators, ordered, feedback, pipeline.config)
+    given, known = _as_given(model, read, ordered, feedback, pipeline)
+    moved = _moved(model.given, given, known, pipeline.config)[1] if known else model.given
     features, right = feature_matrix(ordered), says(feedback, ordered)
-    filled = np.array([len(r) > 0 for r in ordered])
-    confidences = np.where(filled, old.confidence.predict(features), 0.0)
-    found = fit_recalibration(
-        confidences, right, groups, target=config.thresholds.medium, seed=config.seed
-    )
-    new = replace(
-        old,
-        confidence=replace(old.confidence, update=then(old.confidence.update, found.update)),
-        certificate=found.certificate,
-    )
 
     def fill(folder: Path) -> dict[str, Any]:
         shutil.copytree(pipeline.index.folder, folder / "index")
         made_with = model.manifest["config"], model.manifest["fingerprints"]
-        learned = {"bound_to": bound_to(*made_with), **new.to_dict()}
-        write_json(folder / "calibrators.json", learned)
+        write_json(folder / "calibrators.json", learned_dict(*made_with, new, moved))
         write_json(folder / SKETCH, sketch(features, list(FEATURES), groups).to_dict())
         measured = {"report_split": "the labels given", "confidence": found.table.to_dict()}
         write_json(folder / "reliability.json", measured)
@@ -164,3 +166,52 @@ def recalibrate(
 
     write_folder(out, fill, overwrite=overwrite, kind=MODEL_KIND)
     return found
+
+
+def _ordered(rankings: Sequence[Ranking], learned: Calibrators, config: Config) -> list[Ranking]:
+    return [order(r, learned.relevance, rank_by=config.rank_by) for r in rankings]
+
+
+def _as_given(
+    model: CalibratedReranker,
+    read: Sequence[Ranking],
+    ordered: Sequence[Ranking],
+    feedback: Sequence[Feedback],
+    pipeline: Pipeline,
+) -> tuple[list[Ranking], list[Feedback]]:
+    """The labelled queries as their askers might bring passages, as far as the labels tell of them.
+
+    A label without passage ids tells of another ranking where its top passage is the same. Nothing
+    where fewer than `LEAST_LABELS` tell.
+    """
+    brought = as_given(pipeline, read)
+    likely = [order(r, model.given.reading.prior) for r in brought]
+    scored = pipeline.read(likely, model.given.reading.floor, label="reranking given passages")
+    told = [
+        (again, f)
+        for again, first, f in zip(
+            _ordered(scored, model.given, pipeline.config), ordered, feedback, strict=True
+        )
+        if f.right is None or again.doc_ids[:1] == first.doc_ids[:1]
+    ]
+    if len({f.group for _, f in told}) < LEAST_LABELS:
+        return [], []
+    return [r for r, _ in told], [f for _, f in told]
+
+
+def _moved(
+    old: Calibrators, ordered: Sequence[Ranking], feedback: Sequence[Feedback], config: Config
+) -> tuple[Recalibration, Calibrators]:
+    """What the labels teach of rankings in the order of `old`, and the maps that follow it."""
+    filled = np.array([len(r) > 0 for r in ordered])
+    confidences = np.where(filled, old.confidence.predict(feature_matrix(ordered)), 0.0)
+    found = fit_recalibration(
+        confidences,
+        says(feedback, ordered),
+        [f.group for f in feedback],
+        target=config.thresholds.medium,
+        seed=config.seed,
+    )
+    update = then(old.confidence.update, found.update)
+    confidence = replace(old.confidence, update=update)
+    return found, replace(old, confidence=confidence, certificate=found.certificate)

@@ -22,6 +22,7 @@ from rerank.labelled_set import LabelledSet
 from rerank.measuring import OURS, Evaluation
 from rerank.pipeline import forget, order
 from rerank.plan import Plan
+from rerank.ranked import LENGTHS
 from rerank.types import Floats, Passage, Ranking
 
 WIDTH = 96  # characters of a line of the text
@@ -51,6 +52,7 @@ class Report:
     planned: Plan
     fitted: Fitted
     evaluation: Evaluation
+    given: Evaluation  # of the same queries, with passages as their askers might bring them
     steps: tuple[Step, ...]
     budgets: Budgets
     explained: tuple[Explained, ...]
@@ -59,7 +61,7 @@ class Report:
         """What `reliability.json` holds: plain JSON values; what cannot be told is None."""
         tables = {"ablation": [asdict(step) for step in self.steps], "labels": asdict(self.budgets)}
         measured = {"report_split": self.planned.report_split, **self.evaluation.to_dict()}
-        return {**measured, **_plain(tables)}
+        return {**measured, "given": self.given.to_dict(), **_plain(tables)}
 
 
 def make_report(
@@ -69,6 +71,7 @@ def make_report(
     evaluation: Evaluation,
     config: Config,
     *,
+    given: Evaluation,
     rankings: Sequence[Ranking],
     made_from: Mapping[str, Any],
 ) -> Report:
@@ -102,7 +105,9 @@ def make_report(
         _explained(file, title, labelled, fitted, evaluation, config, i, rankings[i])
         for file, title, i in _telling(evaluation)
     )
-    return Report(labelled.name, made_from, planned, fitted, evaluation, made, budgets, explained)
+    return Report(
+        labelled.name, made_from, planned, fitted, evaluation, given, made, budgets, explained
+    )
 
 
 def _groups(labelled: LabelledSet, query_ids: Sequence[str]) -> tuple[str, ...]:
@@ -262,6 +267,19 @@ def certificate_sentences(report: Report) -> list[str]:
     return [found.sentence, f"Of the measured queries {kept.sum()} of {len(kept)} were{share}."]
 
 
+def given_sentence(report: Report) -> str:
+    """How the confidence fares where askers bring their own passages."""
+    ours = report.given.table[OURS]
+    accepted = f"{ours.accepted} of {ours.n} are at >= {ours.threshold:g}"
+    if ours.accuracy_accepted is not None:
+        accepted += f", {ours.right_accepted} ({ours.accuracy_accepted:.1%}) of these right"
+    auroc = "-" if ours.auroc is None else f"{ours.auroc:.3f}"
+    return (
+        f"Where callers bring {LENGTHS[0]} to {LENGTHS[-1]} passages: AUROC {auroc}, smECE "
+        f"{ours.smece:.3f} (exactly calibrated: up to {ours.smece_floor95:.3f}); {accepted}."
+    )
+
+
 def table_note(report: Report) -> str:
     """How to read the comparison."""
     ours = report.evaluation.table[OURS]
@@ -288,5 +306,6 @@ def report_text(report: Report) -> str:
         evaluation.table.table(),
         textwrap.fill(table_note(report), WIDTH),
         evaluation.events_table(),
+        textwrap.fill(given_sentence(report), WIDTH),
     )
     return "\n\n".join(parts) + "\n"

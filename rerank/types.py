@@ -49,6 +49,32 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """A query with the passages that its asker brings along, in any order.
+
+    `logits` (n,), where there are some, are what the model's own cross-encoder gives the passages:
+    then it does not read them again.
+
+    Raises:
+        InputError: not one finite logit a passage.
+    """
+
+    query: Query
+    passages: tuple[Passage, ...]
+    logits: Floats | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse logits that are not those of the passages."""
+        if self.logits is None:
+            return
+        if self.logits.shape != (len(self.passages),) or not np.isfinite(self.logits).all():
+            raise InputError(
+                f"expected one finite logit a passage, {len(self.passages)} in all, got "
+                f"{np.array2string(self.logits, threshold=5)}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Candidates:
     """What the first stage brought back for one query, best fused first; arrays of shape (n,).
 
@@ -57,10 +83,10 @@ class Candidates:
     """
 
     query: Query
-    rows: Ints  # positions in the index
+    rows: Ints  # positions in the index, or among the passages that the asker brought
     bm25: Floats  # BM25Okapi score, >= 0 in practice
     dense: Floats  # cosine similarity, in [-1, 1]
-    bm25_rank: Ints  # 1 is best; `pool + 1` where BM25 did not find it
+    bm25_rank: Ints  # 1 is best; one more than there are in the list where BM25 did not find it
     dense_rank: Ints  # likewise for the dense stage
     fused: Floats  # reciprocal rank fusion, > 0
 

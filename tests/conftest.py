@@ -26,7 +26,7 @@ os.environ.pop("MLFLOW_TRACKING_URI", None)
 from rerank import measuring
 from rerank.assessor import Calibrators
 from rerank.beir import write_labelled_set
-from rerank.calibrate import Outcome, calibrate, rank_planned
+from rerank.calibrate import Outcome, calibrate
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.fitting import Fitted, fit
@@ -35,6 +35,7 @@ from rerank.models import resolve, trained_on
 from rerank.pipeline import CHUNK, Pipeline, Reading, forget
 from rerank.plan import Plan, plan
 from rerank.pydata import build_pydata
+from rerank.ranked import rank_planned
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.retrieval.index import Index
 from rerank.types import Candidates, Passage, Query, Ranking
@@ -246,8 +247,9 @@ def pipeline(index: Index, work: Path) -> Pipeline:
 @pytest.fixture(scope="session")
 def rankings(run: Run, small: LabelledSet, pipeline: Pipeline) -> dict[str, Ranking]:
     """Every query's ranking as the run read it, by query id, in the order of the run."""
-    to_fit, to_report, reading = rank_planned(pipeline, small, run.plan)
-    return {r.query.query_id: forget(r, reading.floor) for r in (*to_fit, *to_report)}
+    ranked = rank_planned(pipeline, small, run.plan)
+    every = (*ranked.to_fit, *ranked.to_report)
+    return {r.query.query_id: forget(r, ranked.reading.floor) for r in every}
 
 
 @pytest.fixture(scope="session")
@@ -263,9 +265,16 @@ def asked(small: LabelledSet, empty: Ranking) -> LabelledSet:
 
 
 @pytest.fixture(scope="session")
-def reading(run: Run) -> Reading:
+def maps(run: Run) -> dict[str, Any]:
+    """What the model folder keeps for questions to its index."""
+    kept: dict[str, Any] = json.loads((run.folder / "calibrators.json").read_text())["found"]
+    return kept
+
+
+@pytest.fixture(scope="session")
+def reading(maps: dict[str, Any]) -> Reading:
     """How the run chose what to read."""
-    return Calibrators.from_dict(json.loads((run.folder / "calibrators.json").read_text())).reading
+    return Calibrators.from_dict(maps).reading
 
 
 @pytest.fixture(scope="session")

@@ -50,14 +50,18 @@ def reconfigure(folder: Path, **values: Any) -> None:
     edit_manifest(folder, lambda m: m["config"].update(values))
     manifest = json.loads((folder / "manifest.json").read_text())
     bound = bound_to(manifest["config"], manifest["fingerprints"])
-    rewrite_calibrators(folder, lambda kept: kept.update(bound_to=bound))
+    rewrite_calibrators(folder, lambda kept: kept.update(bound_to=bound), door=None)
 
 
-def rewrite_calibrators(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the maps and give the manifest the right hash: only their content is wrong."""
+def rewrite_calibrators(
+    folder: Path, change: Callable[[dict[str, Any]], None], *, door: str | None = "found"
+) -> None:
+    """Change the maps of a door, or the whole file where it is None, and give the manifest the
+    right hash: only the content is wrong.
+    """
     path = folder / "calibrators.json"
     kept = json.loads(path.read_text())
-    change(kept)
+    change(kept[door] if door else kept)
     path.write_text(json.dumps(kept))
     entry = {"sha256": sha256_file(path), "size": path.stat().st_size}
     edit_manifest(folder, lambda m: m["files"].update({"calibrators.json": entry}))
@@ -304,13 +308,14 @@ def test_maps_of_another_width_are_refused(copied: Path, name: str) -> None:
     refusal(copied)
 
 
-def test_maps_survive_json_to_the_bit(run: Run) -> None:
+@pytest.mark.parametrize("door", ["found", "given"])
+def test_maps_survive_json_to_the_bit(run: Run, door: str) -> None:
     """`to_dict` and `from_dict` are each other's inverse."""
-    kept = json.loads((run.folder / "calibrators.json").read_text())
+    whole = json.loads((run.folder / "calibrators.json").read_text())
+    kept = whole[door]
     learned = Calibrators.from_dict(copy.deepcopy(kept))
-    bound = kept.pop("bound_to")
     assert json.loads(json.dumps(learned.to_dict())) == kept
-    assert len(bound) == 64
+    assert len(whole["bound_to"]) == 64
     assert kept["features"] == list(FEATURES)
     assert kept["evidence"] == list(EVIDENCE)
 

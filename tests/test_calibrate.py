@@ -56,10 +56,14 @@ def test_fitted_queries_are_read_in_the_order_of_a_prior_that_has_not_seen_them(
 
 
 def test_formulas_are_given_what_the_model_did_not_read(
-    run: Run, pipeline: Pipeline, to_report: list[Ranking], small: LabelledSet, config: Config
+    maps: dict[str, Any],
+    pipeline: Pipeline,
+    to_report: list[Ranking],
+    small: LabelledSet,
+    config: Config,
 ) -> None:
     """A model that reads less changes its own confidence, not the rivals it is compared with."""
-    learned = Calibrators.from_dict(json.loads((run.folder / "calibrators.json").read_text()))
+    learned = Calibrators.from_dict(maps)
     whole = pipeline.rank([r.query for r in to_report], replace(learned.reading, floor=0.0))
     readings = [replace(learned.reading, floor=floor) for floor in (1.0, 0.0)]
     some, all_of_it = (
@@ -109,10 +113,9 @@ def test_the_configuration_is_kept_whole(run: Run, config: Config) -> None:
     assert Config.from_dict(manifest["config"]) == config
 
 
-def test_the_folder_holds_the_maps_that_fitting_gives(run: Run, fitted: Fitted) -> None:
+def test_the_folder_holds_the_maps_that_fitting_gives(maps: dict[str, Any], fitted: Fitted) -> None:
     """`calibrators.json` is what fitting the same rankings again gives, to the last bit."""
-    kept = json.loads((run.folder / "calibrators.json").read_text())
-    assert Calibrators.from_dict(kept) == fitted.calibrators
+    assert Calibrators.from_dict(maps) == fitted.calibrators
 
 
 def test_the_report_tells_what_was_measured(run: Run, small: LabelledSet) -> None:
@@ -144,11 +147,14 @@ def test_what_is_measured_holds_the_ablations(run: Run) -> None:
 
 
 def test_maps_loaded_without_scikit_learn_predict_as_scikit_learn(
-    run: Run, to_report: list[Ranking], run_python: Callable[..., str], tmp_path: Path
+    run: Run,
+    maps: dict[str, Any],
+    to_report: list[Ranking],
+    run_python: Callable[..., str],
+    tmp_path: Path,
 ) -> None:
     """The folder's maps, read where sklearn is blocked, equal sklearn's predictions to 1e-12."""
-    kept = json.loads((run.folder / "calibrators.json").read_text())
-    learned = Calibrators.from_dict(kept)
+    learned = Calibrators.from_dict(maps)
     ordered = [order(r, learned.relevance) for r in to_report]
     features, evidence = feature_matrix(ordered), np.concatenate([r.evidence for r in to_report])
     np.savez(tmp_path / "in.npz", features=features, evidence=evidence)
@@ -157,7 +163,7 @@ import json
 import numpy as np
 from rerank.assessor import Calibrators
 with open({str(run.folder / "calibrators.json")!r}) as file:
-    c = Calibrators.from_dict(json.load(file))
+    c = Calibrators.from_dict(json.load(file)["found"])
 given = np.load({str(tmp_path / "in.npz")!r})
 print(json.dumps([c.relevance.predict(given["evidence"]).tolist(),
                   c.confidence.predict(given["features"]).tolist()]))

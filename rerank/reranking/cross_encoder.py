@@ -60,10 +60,7 @@ class CrossEncoder:
 
     def read(self, pairs: Sequence[Pair]) -> list[Score]:
         """Scores of `pairs` (at least one) by the model, whatever the cache holds."""
-        if self._loaded is None:
-            tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
-            self._loaded = tokenizer, open_cross_encoder(self.files, self.precision)
-        tokenizer, engine = self._loaded
+        tokenizer, engine = self._open()
         tokens = tokenizer(pairs)
         rows = engine(tokens)
         if rows.shape[1] != 1:
@@ -75,6 +72,17 @@ class CrossEncoder:
                 f"{self.files.name} gives logits that are no finite numbers; its weights are broken"
             )
         return [(float(row[0]), t.cut) for row, t in zip(rows, tokens, strict=True)]
+
+    def truncates(self, pairs: Sequence[Pair]) -> NDArray[np.bool_]:
+        """Whether each pair is longer than the model reads, shape (n,); none is read."""
+        tokenizer, _ = self._open()
+        return np.array([t.cut for t in tokenizer(pairs)], dtype=np.bool_)
+
+    def _open(self) -> tuple[Tokenizer, Engine]:
+        if self._loaded is None:
+            tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
+            self._loaded = tokenizer, open_cross_encoder(self.files, self.precision)
+        return self._loaded
 
     def _key(self, pair: Pair) -> bytes:
         """16 bytes that name the weights, their precision, the cut and the two texts."""

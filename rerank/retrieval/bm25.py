@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.types import Floats, Ints
+
+K1, B = 1.5, 0.75  # BM25Okapi's own: how fast a repeated word tells less, how much length counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,23 @@ class BM25:
                 size=int(kept["size"]),
                 **large,
             )
+
+
+def score_texts(
+    query: Sequence[str], texts: Sequence[Sequence[str]], weight: Callable[[str], float]
+) -> Floats:
+    """`BM25Okapi`'s scores of texts outside any index, shape (n,), by idf from elsewhere.
+
+    `weight` gives a word's idf; the mean length is that of these texts.
+    """
+    lengths = np.array([len(text) for text in texts], dtype=np.float64)
+    norm = K1 * (1 - B + B * lengths / max(1.0, float(lengths.mean()) if len(lengths) else 1.0))
+    counts = [Counter(text) for text in texts]
+    total = np.zeros(len(texts))
+    for word in query:
+        found = np.array([count[word] for count in counts], dtype=np.float64)
+        total += weight(word) * found * (K1 + 1) / (found + norm)
+    return total
 
 
 def _okapi(documents: Iterable[Sequence[str]]) -> Any:

@@ -11,13 +11,13 @@ from pathlib import Path
 from ratios import table
 
 from rerank.beir import read_labelled_set
-from rerank.calibrate import rank_planned
 from rerank.config import Config
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve, trained_on
-from rerank.pipeline import Pipeline, Reading
+from rerank.pipeline import Pipeline
 from rerank.plan import plan
-from rerank.types import InputError, Ranking
+from rerank.ranked import Ranked, rank_planned
+from rerank.types import InputError
 from rerank.workspace import open_pipeline
 
 
@@ -27,9 +27,7 @@ class Planned:
 
     labelled: LabelledSet
     pipeline: Pipeline
-    to_fit: list[Ranking]
-    to_report: list[Ranking]
-    reading: Reading
+    ranked: Ranked
 
     @property
     def config(self) -> Config:
@@ -63,5 +61,6 @@ def measure_sets(
             print(error, file=sys.stderr)
             continue
         pipeline = open_pipeline(labelled, config, o.work)
-        rows |= measure(Planned(labelled, pipeline, *rank_planned(pipeline, labelled, drawn)))
+        ranked = rank_planned(pipeline, labelled, drawn)
+        rows |= measure(Planned(labelled, pipeline, ranked))
         print(table(rows), flush=True)

@@ -35,8 +35,9 @@ def bm25_order(pipeline: Pipeline, ranking: Ranking) -> tuple[str, ...]:
 
 def measure(planned: Planned) -> dict[str, dict[str, str]]:
     """One row of the table, by the set's name."""
-    labelled, to_report, floor = planned.labelled, planned.to_report, planned.reading.floor
-    relevance = fit_relevance([forget(r, floor) for r in planned.to_fit], labelled)
+    labelled, ranked = planned.labelled, planned.ranked
+    to_report, floor = ranked.to_report, ranked.reading.floor
+    relevance = fit_relevance([forget(r, floor) for r in ranked.to_fit], labelled)
     by = {n: [order(r, relevance, rank_by=n) for r in to_report] for n in ("fused", "logit")}
     less = [forget(r, floor) for r in to_report]
     orders: dict[str, list[tuple[str, ...]]] = {

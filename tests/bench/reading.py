@@ -24,14 +24,14 @@ from rerank.types import Floats
 
 def measure(planned: Planned) -> dict[str, dict[str, str]]:
     """The rows of one set."""
-    labelled, config, to_report = planned.labelled, planned.config, planned.to_report
+    labelled, config, to_report = planned.labelled, planned.config, planned.ranked.to_report
     qrels = grades_of(to_report, labelled)
     answered = [g for g, q in zip(groups_of(to_report, labelled), qrels, strict=True) if q]
     rows: dict[str, dict[str, str]] = {}
     whole: Floats = np.zeros(0)
-    for name, floor in (("all", 0.0), ("likeliest", planned.reading.floor)):
-        reading = replace(planned.reading, floor=floor)
-        fitted = fit([forget(r, floor) for r in planned.to_fit], labelled, reading, config)
+    for name, floor in (("all", 0.0), ("likeliest", planned.ranked.reading.floor)):
+        reading = replace(planned.ranked.reading, floor=floor)
+        fitted = fit([forget(r, floor) for r in planned.ranked.to_fit], labelled, reading, config)
         learned = fitted.calibrators
         measured = evaluate(to_report, labelled, learned, config)
         ranked = [order(forget(r, floor), learned.relevance).doc_ids for r in to_report]
