@@ -6,7 +6,7 @@ What stands here needs numpy only. The rest is imported from its module, because
 `thresholds` imports SciPy when first called.
 """
 
-from calibration.by_group import ByGroupMap
+from calibration.by_kind import ByKind
 from calibration.drift import Drift, Sketch, alarm, sketch
 from calibration.maps import (
     BetaMap,
@@ -26,7 +26,7 @@ from calibration.thresholds import Certificate, certify, lower_bound, upper_boun
 __all__ = [
     "AccuracyWatch",
     "BetaMap",
-    "ByGroupMap",
+    "ByKind",
     "CalibrationMap",
     "Certificate",
     "Choice",

@@ -24,6 +24,7 @@ OPTIONS = {
     "rerank_depth": "how many of them, the likeliest, the cross-encoder reads at most",
     "rank_by": "order of the passages; logit is the raw cross-encoder order",
     "calibrator": "how the confidence is mapped; auto chooses by cross-validation",
+    "correct_by": "metadata of a query, such as its language: each kind of it gets a correction",
     "sufficiency_k": "the verdict is of P(one of the first k passages is right); 2 to 10",
     "seed": "seed of folds and draws",
 }

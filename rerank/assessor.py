@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from calibration.by_kind import ByKind
 from calibration.drift import Sketch
 from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
 from calibration.store import StoreError, verify_folder
@@ -44,7 +45,8 @@ class Calibrators:
     `reading`: which passages are read. `relevance`: a passage's evidence to P(it is right).
     `confidence`: a ranking's features to P(its top passage is right). `hazard`: P(the k-th passage
     is right, given that none above it is), from which sufficiency is computed. `certificate`: the
-    confidence from which selective accuracy is promised.
+    confidence from which selective accuracy is promised. `kinds`: what each kind of query adds to
+    the confidence.
     """
 
     reading: Reading
@@ -52,6 +54,7 @@ class Calibrators:
     confidence: TwoStageMap
     hazard: LogisticMap
     certificate: Certificate
+    kinds: ByKind = field(default_factory=ByKind)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` gives equal maps back, to the bit."""
@@ -64,6 +67,7 @@ class Calibrators:
             "confidence": self.confidence.to_dict(),
             "hazard": self.hazard.to_dict(),
             "certificate": self.certificate.to_dict(),
+            "kinds": self.kinds.to_dict(),
         }
 
     @classmethod
@@ -86,6 +90,7 @@ class Calibrators:
         try:
             floor = float(kept["floor"])
             certificate = Certificate(**kept["certificate"])
+            kinds = ByKind.from_dict(kept["kinds"])
             confidence = map_from_dict(kept["confidence"])
             logistic = {n: map_from_dict(kept[n]) for n in ("prior", "relevance", "hazard")}
         except (KeyError, TypeError, ValueError) as error:
@@ -104,7 +109,21 @@ class Calibrators:
         if not 0 <= floor <= 1:
             raise InputError(f"the floor should be in [0, 1], got {floor}")
         prior, relevance, hazard = (cast(LogisticMap, m) for m in logistic.values())
-        return cls(Reading(prior, floor), relevance, confidence, hazard, certificate)
+        return cls(Reading(prior, floor), relevance, confidence, hazard, certificate, kinds)
+
+    def confidences(
+        self, rankings: Sequence[Ranking], features: Floats, *, correct_by: str = ""
+    ) -> Floats:
+        """P(the top passage is right), shape (n,); 0 where there is none.
+
+        `features` (n, len(FEATURES)) are those of the rankings, judged and in order; `correct_by`
+        names the metadata of the queries that tells their kind.
+        """
+        filled = np.array([len(r) > 0 for r in rankings], dtype=np.bool_)
+        p = self.confidence.predict(features)
+        if self.kinds.updates:
+            p = self.kinds.apply(p, kinds_of(rankings, correct_by))
+        return np.where(filled, p, 0.0)
 
     def sufficiencies(self, rankings: Sequence[Ranking], confidences: Floats) -> Floats:
         """P(one of the first k is right) for k = 1 to 10, shape (n, 10), never falling in k.
@@ -116,6 +135,11 @@ class Calibrators:
             for r, c in zip(rankings, confidences.tolist(), strict=True)
         ]
         return np.array(rows).reshape(len(rankings), DEPTH)
+
+
+def kinds_of(rankings: Sequence[Ranking], correct_by: str) -> list[str]:
+    """The kind of each query: what its metadata says under `correct_by`, or nothing."""
+    return [str(r.query.metadata.get(correct_by, "")) for r in rankings]
 
 
 class CalibratedReranker:
@@ -221,8 +245,7 @@ class CalibratedReranker:
         features = feature_matrix(ordered)
         if not ordered:
             return []
-        filled = np.array([len(r) > 0 for r in ordered])
-        confidences = np.where(filled, learned.confidence.predict(features), 0.0)
+        confidences = learned.confidences(ordered, features, correct_by=config.correct_by)
         sufficient = learned.sufficiencies(ordered, confidences)
         moves = learned.confidence.contributions(features)
         usual = learned.confidence.first.mean

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from calibration.by_kind import ByKind, cross_fit_by_kind, fit_by_kind
 from calibration.drift import Sketch, sketch
 from calibration.maps import LogisticMap
 from calibration.metrics import LEAST_GROUPS
 from calibration.selection import choose, enough_rows, grouped_folds, grouped_standard_error
 from calibration.thresholds import certify
-from rerank.assessor import Calibrators
+from rerank.assessor import Calibrators, kinds_of
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES, feature_matrix
@@ -154,7 +155,13 @@ def fit(
         folds=config.folds,
         random_state=config.seed,
     )
-    unseen = out_of_fold[choice.name]
+    unseen, kinds = out_of_fold[choice.name], ByKind()
+    if config.correct_by:
+        named = kinds_of(ordered, config.correct_by)
+        kinds = fit_by_kind(unseen, right, named)
+        unseen = cross_fit_by_kind(
+            unseen, right, named, groups, folds=config.folds, random_state=config.seed
+        )
     certificate = certify(right, unseen, groups=groups, target=config.thresholds.medium)
     return Fitted(
         Calibrators(
@@ -163,6 +170,7 @@ def fit(
             confidence,
             fit_hazard(ordered, unseen, labelled),
             certificate,
+            kinds,
         ),
         choice.name,
         choice.reason if asked is AUTO else "As asked for.",

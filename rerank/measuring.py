@@ -137,9 +137,8 @@ def evaluate(
         ordered = [order(r, calibrators.relevance, rank_by=config.rank_by) for r in read]
     alike = [_in_order_of(one, w) for one, w in zip(ordered, whole, strict=True)]
     features = feature_matrix(ordered)
-    filled = np.array([len(r) > 0 for r in ordered])
     confidences = {name: predict(rule, alike) for name, rule in baselines.items()}
-    confidences[OURS] = np.where(filled, calibrators.confidence.predict(features), 0.0)
+    confidences[OURS] = calibrators.confidences(ordered, features, correct_by=config.correct_by)
     right = hits(ordered, labelled)
     sufficient = calibrators.sufficiencies(ordered, confidences[OURS])
     table = comparison(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from calibration.by_kind import ByKind
 from calibration.drift import sketch
 from calibration.maps import LogisticMap, log_odds
 from calibration.metrics import log_loss
@@ -104,6 +105,16 @@ def then(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:
     a, b = first.coef[0], first.intercept
     c, d = second.coef[0], second.intercept
     return LogisticMap((a * c,), b * c + d, (0.0,), (1.0,))
+
+
+def carried(kind: LogisticMap, update: LogisticMap) -> LogisticMap:
+    """The update of a kind for log odds that `update` has moved before it.
+
+    Both in a row do what `kind` and then `update` do.
+    """
+    a, b = kind.coef[0], kind.intercept
+    c, d = update.coef[0], update.intercept
+    return LogisticMap((a,), c * b + d - a * d, (0.0,), (1.0,))
 
 
 def recalibrate(
@@ -203,15 +214,17 @@ def _moved(
     old: Calibrators, ordered: Sequence[Ranking], feedback: Sequence[Feedback], config: Config
 ) -> tuple[Recalibration, Calibrators]:
     """What the labels teach of rankings in the order of `old`, and the maps that follow it."""
-    filled = np.array([len(r) > 0 for r in ordered])
-    confidences = np.where(filled, old.confidence.predict(feature_matrix(ordered)), 0.0)
     found = fit_recalibration(
-        confidences,
+        old.confidences(ordered, feature_matrix(ordered), correct_by=config.correct_by),
         says(feedback, ordered),
         [f.group for f in feedback],
         target=config.thresholds.medium,
         seed=config.seed,
     )
-    update = then(old.confidence.update, found.update)
-    confidence = replace(old.confidence, update=update)
-    return found, replace(old, confidence=confidence, certificate=found.certificate)
+    moved = replace(
+        old,
+        confidence=replace(old.confidence, update=then(old.confidence.update, found.update)),
+        kinds=ByKind({k: carried(u, found.update) for k, u in old.kinds.updates.items()}),
+        certificate=found.certificate,
+    )
+    return found, moved

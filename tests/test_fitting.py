@@ -197,3 +197,33 @@ def test_the_named_calibrator_is_taken(
     named = fit(to_fit, small, reading, replace(config, calibrator="isotonic"))
     assert (named.taken, named.reason) == ("isotonic", "As asked for.")
     assert isinstance(named.calibrators.confidence.then, IsotonicMap)
+
+
+def test_kinds_of_query_get_corrections_of_their_own(
+    fitted: Fitted, to_fit: list[Ranking], small: LabelledSet, reading: Reading, config: Config
+) -> None:
+    """What the metadata says under `correct_by` moves a confidence up or down, and sorts none anew.
+
+    The right ones, taken for a kind, are surer than before; a kind of which nothing is known is as
+    the map for all has it.
+    """
+    ordered = [order(r, fitted.calibrators.relevance) for r in to_fit]
+    right = hits(ordered, small).astype(bool)
+    found = fit(
+        [_of_kind(r, "easy" if y else "hard") for r, y in zip(to_fit, right, strict=True)],
+        small,
+        reading,
+        replace(config, correct_by="source"),
+    )
+    assert set(found.calibrators.kinds.updates) == {"easy", "hard"}
+    features = feature_matrix(ordered)
+    before = fitted.calibrators.confidences(ordered, features)
+    for kind, sign in (("easy", 1), ("hard", -1), ("new", 0)):
+        alike = [_of_kind(r, kind) for r in ordered]
+        after = found.calibrators.confidences(alike, features, correct_by="source")
+        assert np.sign(np.round(after - before, 12)).tolist() == [sign] * len(before)
+
+
+def _of_kind(ranking: Ranking, kind: str) -> Ranking:
+    query = replace(ranking.query, metadata={"source": kind})
+    return replace(ranking, candidates=replace(ranking.candidates, query=query))

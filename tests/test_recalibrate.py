@@ -19,7 +19,7 @@ from rerank.config import Config
 from rerank.feedback import feedback_of, read_feedback, says
 from rerank.labelled_set import LabelledSet
 from rerank.labels import hits
-from rerank.recalibrate import Recalibration, fit_recalibration, recalibrate, then
+from rerank.recalibrate import Recalibration, carried, fit_recalibration, recalibrate, then
 from rerank.text import query_hash
 from rerank.types import InputError, Ranking
 
@@ -121,6 +121,15 @@ def test_two_updates_are_one() -> None:
     expected = two.predict(log_odds(one.predict(z)))
     np.testing.assert_allclose(then(one, two).predict(z), expected, rtol=1e-9)
     assert then(None, two) == two
+
+
+def test_a_kinds_update_is_carried_behind_another() -> None:
+    """The other first and the carried one then is the kind's first and the other then."""
+    kind, other = (LogisticMap((a,), b, (0.0,), (1.0,)) for a, b in ((0.5, -1.0), (1.3, 0.2)))
+    z = np.linspace(-3, 3, 7)
+    expected = other.predict(log_odds(kind.predict(z)))
+    found = carried(kind, other).predict(log_odds(other.predict(z)))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 @pytest.fixture

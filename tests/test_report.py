@@ -57,7 +57,14 @@ def report(
     """The report of the session's run."""
     made_from = {"config": config.to_dict(), "inputs": {"features": list(FEATURES)}}
     return make_report(
-        small, run.plan, fitted, evaluation, config, rankings=to_report, made_from=made_from
+        small,
+        run.plan,
+        fitted,
+        evaluation,
+        config,
+        given=evaluation,
+        rankings=to_report,
+        made_from=made_from,
     )
 
 
