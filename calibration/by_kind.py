@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.maps import Floats, LogisticMap, log_odds, map_from_dict
+from calibration.arrays import Floats, log_odds
+from calibration.maps import LogisticMap, map_from_dict
 from calibration.selection import grouped_folds
 
 Kinds = Sequence[Hashable] | NDArray[Any]

@@ -16,8 +16,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from calibration.arrays import Floats, as_scores
 from calibration.fitting import Groups, fit_logistic, fit_two_stage
-from calibration.maps import CalibrationMap, Floats, VennAbersMap, as_scores
+from calibration.maps import CalibrationMap, VennAbersMap
 from calibration.score_fitting import (
     fit_beta,
     fit_isotonic,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.maps import Floats, as_features
+from calibration.arrays import Floats, as_features
 from calibration.selection import codes
 
 BINS = 20

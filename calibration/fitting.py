@@ -18,7 +18,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
-from calibration.maps import Floats, LogisticMap, TwoStageMap, as_features, logit, sigmoid
+from calibration.arrays import Floats, as_features, logit, sigmoid
+from calibration.maps import LogisticMap, TwoStageMap
 from calibration.score_fitting import SCORE_FITS, as_labels, base_rate
 from calibration.selection import codes, grouped_folds, one_standard_error, row_losses
 

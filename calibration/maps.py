@@ -6,93 +6,28 @@ bit for bit. This file knows nothing of fitting (`calibrators`), of files (`stor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from calibration.arrays import (
+    Floats,
+    as_features,
+    as_scores,
+    check_rising,
+    finite_numbers,
+    log_odds,
+    sigmoid,
+)
 
 BLOCK = 2048
 """Rows that are computed together: few enough to stay in a core's cache."""
 
 TILT = 1e-3
 """Share of an isotonic probability that rises strictly with the score."""
-
-
-def sigmoid(z: ArrayLike) -> Floats:
-    """Return `1 / (1 + exp(-z))` element by element, without overflow for any finite z."""
-    z = np.asarray(z, dtype=np.float64)
-    small = np.exp(-np.abs(z))
-    return np.asarray(np.where(z >= 0, 1.0, small) / (1.0 + small))
-
-
-def logit(p: ArrayLike) -> Floats:
-    """Return `log(p / (1 - p))`, the inverse of `sigmoid`; 0 and 1 give minus and plus infinity."""
-    p = np.asarray(p, dtype=np.float64)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(p) - np.log1p(-p), dtype=np.float64)
-
-
-def log_odds(p: ArrayLike) -> Floats:
-    """Return the log odds of probabilities that are kept 1e-6 away from 0 and 1: always finite."""
-    return logit(np.clip(np.asarray(p, dtype=np.float64), 1e-6, 1 - 1e-6))
-
-
-def as_scores(scores: ArrayLike) -> Floats:
-    """Return one score a row as (n,) floats; (n,) and (n, 1) are taken.
-
-    Raises:
-        ValueError: another shape, or a value that is not finite.
-    """
-    s = np.asarray(scores, dtype=np.float64)
-    if s.ndim == 2 and s.shape[1] == 1:
-        s = s[:, 0]
-    if s.ndim != 1:
-        raise ValueError(f"expected one score a row, shape (n,), got an array of shape {s.shape}")
-    _refuse_non_finite(s)
-    return s
-
-
-def as_features(X: ArrayLike, width: int) -> Floats:
-    """Return features as (n, width) floats; (n,) is taken where width is 1.
-
-    Raises:
-        ValueError: another width, or a value that is not finite.
-    """
-    x = np.asarray(X, dtype=np.float64, order="C")  # so that sums run the same way for any caller
-    if x.ndim == 1 and width == 1:
-        x = x[:, None]
-    if x.ndim != 2 or x.shape[1] != width:
-        raise ValueError(
-            f"expected features of shape (n, {width}), got an array of shape {x.shape}"
-        )
-    _refuse_non_finite(x)
-    return x
-
-
-def _refuse_non_finite(x: Floats) -> None:
-    if not np.isfinite(x).all():
-        first = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
-        count = int((~np.isfinite(x)).sum())
-        raise ValueError(
-            f"expected finite numbers, got {x[first]} at position {first} ({count} such in all)"
-        )
-
-
-def _numbers(name: str, values: Sequence[float]) -> tuple[float, ...]:
-    """Return the values as a tuple of finite floats, or say which field is wrong."""
-    try:
-        result = tuple(float(v) for v in values)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a list of numbers, got {values!r}") from error
-    if not result:
-        raise ValueError(f"{name} must have at least one number, got none")
-    if not np.isfinite(result).all():
-        raise ValueError(f"{name} must have finite numbers only, got {result!r}")
-    return result
 
 
 def _kept_arrays() -> Any:
@@ -109,17 +44,7 @@ def _keep_arrays(value: Any, *numbers: tuple[float, ...]) -> None:
 
 def _set_numbers(value: Any, *names: str) -> None:
     for name in names:
-        object.__setattr__(value, name, _numbers(name, getattr(value, name)))
-
-
-def _check_rising(name: str, values: tuple[float, ...], *, strictly: bool = False) -> None:
-    """Refuse knots x that do not rise strictly, or probabilities that fall or leave [0, 1]."""
-    steps = np.diff(values)
-    if strictly:
-        if (steps <= 0).any():
-            raise ValueError(f"the knots {name} must rise strictly")
-    elif (steps < 0).any() or values[0] < 0 or values[-1] > 1:
-        raise ValueError(f"the knots {name} must never fall and must lie in [0, 1]")
+        object.__setattr__(value, name, finite_numbers(name, getattr(value, name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +72,8 @@ class LogisticMap:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         bounds = ("low", "high") if self.low or self.high else ()
         for name in ("coef", "mean", "scale", *bounds):
-            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
-        object.__setattr__(self, "intercept", _numbers("intercept", [self.intercept])[0])
+            object.__setattr__(self, name, finite_numbers(name, getattr(self, name)))
+        object.__setattr__(self, "intercept", finite_numbers("intercept", [self.intercept])[0])
         lengths = (len(self.coef), len(self.mean), len(self.scale))
         if len(set(lengths)) != 1:
             raise ValueError(
@@ -229,11 +154,11 @@ class IsotonicMap:
         _set_numbers(self, "x", "y")
         _keep_arrays(self, self.x, self.y)
         for name in ("mean", "scale"):
-            object.__setattr__(self, name, _numbers(name, [getattr(self, name)])[0])
+            object.__setattr__(self, name, finite_numbers(name, [getattr(self, name)])[0])
         if len(self.x) != len(self.y):
             raise ValueError(f"x and y must be as long, got {len(self.x)} and {len(self.y)} knots")
-        _check_rising("x", self.x, strictly=True)
-        _check_rising("y", self.y)
+        check_rising("x", self.x, strictly=True)
+        check_rising("y", self.y)
         if self.scale <= 0:
             raise ValueError(f"scale must be positive, got {self.scale}")
 
@@ -271,7 +196,7 @@ class BetaMap:
 
     def __post_init__(self) -> None:
         for name in ("a", "b", "c"):
-            object.__setattr__(self, name, _numbers(name, [getattr(self, name)])[0])
+            object.__setattr__(self, name, finite_numbers(name, [getattr(self, name)])[0])
         if self.a < 0 or self.b < 0:
             raise ValueError(f"a and b must not be negative, got {self.a} and {self.b}")
 
@@ -312,9 +237,9 @@ class VennAbersMap:
                 f"{len(self.x)} knots have {places} places, got {len(self.low)} numbers of low and "
                 f"{len(self.high)} of high"
             )
-        _check_rising("x", self.x, strictly=True)
-        _check_rising("low", self.low)
-        _check_rising("high", self.high)
+        check_rising("x", self.x, strictly=True)
+        check_rising("low", self.low)
+        check_rising("high", self.high)
         if any(a > b for a, b in zip(self.low, self.high, strict=True)):
             raise ValueError("low must not be above high")
 

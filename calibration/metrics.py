@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.maps import Floats
+from calibration.arrays import Floats
 from calibration.selection import codes, row_losses
 
 MESH = 1001

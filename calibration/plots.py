@@ -17,7 +17,7 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from calibration import metrics
-from calibration.maps import Floats
+from calibration.arrays import Floats
 from calibration.plots_style import (
     AMBER,
     BAND,

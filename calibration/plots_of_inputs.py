@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator, PercentFormatter
 from numpy.typing import ArrayLike
 
-from calibration.maps import Floats, logit, sigmoid
+from calibration.arrays import Floats, logit, sigmoid
 from calibration.plots_style import (
     AMBER,
     BLUE,

@@ -17,17 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
-from calibration.maps import (
-    BetaMap,
-    Floats,
-    IsotonicMap,
-    LogisticMap,
-    ScoreMap,
-    VennAbersMap,
-    as_scores,
-    logit,
-    sigmoid,
-)
+from calibration.arrays import Floats, as_scores, logit, sigmoid
+from calibration.maps import BetaMap, IsotonicMap, LogisticMap, ScoreMap, VennAbersMap
 
 
 def as_labels(y: ArrayLike, n: int) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.maps import Floats
+from calibration.arrays import Floats
 from calibration.metrics import checked
 
 SIZES = (0.25, 0.5, 1.0, 2.0)

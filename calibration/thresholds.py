@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.maps import Floats
+from calibration.arrays import Floats
 from calibration.metrics import checked
 from calibration.selection import codes
 

@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from calibration.maps import log_odds
+from calibration.arrays import log_odds
 from rerank.evidence import EVIDENCE
 from rerank.types import Floats, Ranking
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from calibration.maps import sigmoid
+from calibration.arrays import sigmoid
 from rerank.features import diversity, stage_correlation
 from rerank.types import Floats, Ranking
 

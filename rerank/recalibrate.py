@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from calibration.arrays import log_odds
 from calibration.by_kind import ByKind
 from calibration.drift import sketch
-from calibration.maps import LogisticMap, log_odds
+from calibration.maps import LogisticMap
 from calibration.metrics import log_loss
 from calibration.reliability import Comparison, comparison
 from calibration.selection import cross_fit

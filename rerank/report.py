@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from calibration.maps import LogisticMap, TwoStageMap, logit
+from calibration.arrays import logit
+from calibration.maps import LogisticMap, TwoStageMap
 from rerank.ablation import Budgets, Examples, Step, by_features, by_labels, steps
 from rerank.config import Config
 from rerank.features import FEATURES, meaning

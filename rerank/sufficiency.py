@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calibration.maps import LogisticMap, log_odds
+from calibration.arrays import log_odds
+from calibration.maps import LogisticMap
 from rerank.labelled_set import LabelledSet
 from rerank.labels import passage_labels
 from rerank.types import Floats, Ranking

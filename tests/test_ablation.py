@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from calibration import metrics
+from calibration.arrays import sigmoid
 from calibration.fitting import fit_two_stage
-from calibration.maps import sigmoid
 from rerank.ablation import BUDGETS, SUBSETS, Budgets, Examples, by_features, by_labels, steps
 from rerank.features import FEATURES, GROUPS
 

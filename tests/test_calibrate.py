@@ -85,10 +85,14 @@ def test_an_interrupted_run_leaves_no_model_folder(run: Run) -> None:
 
 
 def test_the_second_run_scores_only_what_is_missing(run: Run, config: Config) -> None:
-    """The chunk that was scored before the interruption is not scored again."""
+    """The chunk that was scored before the interruption is not scored again.
+
+    The lists that askers might bring ask for a few more, which the index's order had not reached.
+    """
     every = (len(run.plan.fit) + len(run.plan.report)) * config.rerank_depth
     assert 0 < run.interrupted.pairs_first < every
-    assert run.interrupted.pairs_second == every - run.interrupted.pairs_first
+    more = run.interrupted.pairs_second - (every - run.interrupted.pairs_first)
+    assert 0 <= more < 0.1 * every
 
 
 def test_the_folder_is_whole_and_holds_data_only(run: Run, small: LabelledSet) -> None:

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import calibration
+from calibration.arrays import logit, sigmoid
 from calibration.calibrators import (
     BetaCalibrator,
     IsotonicCalibrator,
@@ -37,9 +38,7 @@ from calibration.maps import (
     LogisticMap,
     TwoStageMap,
     VennAbersMap,
-    logit,
     map_from_dict,
-    sigmoid,
 )
 from calibration.metrics import auroc, log_loss, smece, smece_floor
 from calibration.score_fitting import SCORE_FITS, fit_beta, fit_temperature, fit_update

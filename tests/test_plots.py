@@ -12,7 +12,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from calibration.maps import logit, sigmoid
+from calibration.arrays import logit, sigmoid
 from calibration.plots import (
     bins,
     confidence_histogram,

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from calibration.maps import LogisticMap, log_odds
+from calibration.arrays import log_odds
+from calibration.maps import LogisticMap
 from calibration.store import MANIFEST, StoreError, sha256_file
 from rerank.assessor import CalibratedReranker
 from rerank.calibrate import calibrate

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap, sigmoid
+from calibration.arrays import sigmoid
+from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
 from calibration.page import Picture
 from calibration.thresholds import Certificate
 from rerank.config import Config
@@ -132,7 +133,14 @@ def test_where_nothing_is_right_there_is_still_a_report(
     """Only the surest mistake is explained; what cannot be told is null, and pictures are drawn."""
     wrong = replace(report.evaluation, right=np.zeros(len(to_report), dtype=np.int64))
     made = make_report(
-        small, run.plan, report.fitted, wrong, config, rankings=to_report, made_from={}
+        small,
+        run.plan,
+        report.fitted,
+        wrong,
+        config,
+        given=wrong,
+        rankings=to_report,
+        made_from={},
     )
     assert [each.file for each in made.explained] == ["surest_wrong"]
     kept = json.loads(json.dumps(made.to_dict(), allow_nan=False))

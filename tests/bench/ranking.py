@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from planned import Planned, measure_sets
 
-from calibration.maps import sigmoid
+from calibration.arrays import sigmoid
 from calibration.metrics import auroc
 from rerank.fitting import fit_relevance
 from rerank.labels import grades_of, groups_of

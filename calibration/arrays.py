@@ -1,0 +1,93 @@
+"""What maps and fits share: log odds, and checks of the arrays and numbers that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def sigmoid(z: ArrayLike) -> Floats:
+    """Return `1 / (1 + exp(-z))` element by element, without overflow for any finite z."""
+    z = np.asarray(z, dtype=np.float64)
+    small = np.exp(-np.abs(z))
+    return np.asarray(np.where(z >= 0, 1.0, small) / (1.0 + small))
+
+
+def logit(p: ArrayLike) -> Floats:
+    """Return `log(p / (1 - p))`, the inverse of `sigmoid`; 0 and 1 give minus and plus infinity."""
+    p = np.asarray(p, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(p) - np.log1p(-p), dtype=np.float64)
+
+
+def log_odds(p: ArrayLike) -> Floats:
+    """Return the log odds of probabilities that are kept 1e-6 away from 0 and 1: always finite."""
+    return logit(np.clip(np.asarray(p, dtype=np.float64), 1e-6, 1 - 1e-6))
+
+
+def as_scores(scores: ArrayLike) -> Floats:
+    """Return one score a row as (n,) floats; (n,) and (n, 1) are taken.
+
+    Raises:
+        ValueError: another shape, or a value that is not finite.
+    """
+    s = np.asarray(scores, dtype=np.float64)
+    if s.ndim == 2 and s.shape[1] == 1:
+        s = s[:, 0]
+    if s.ndim != 1:
+        raise ValueError(f"expected one score a row, shape (n,), got an array of shape {s.shape}")
+    _refuse_non_finite(s)
+    return s
+
+
+def as_features(X: ArrayLike, width: int) -> Floats:
+    """Return features as (n, width) floats; (n,) is taken where width is 1.
+
+    Raises:
+        ValueError: another width, or a value that is not finite.
+    """
+    x = np.asarray(X, dtype=np.float64, order="C")  # so that sums run the same way for any caller
+    if x.ndim == 1 and width == 1:
+        x = x[:, None]
+    if x.ndim != 2 or x.shape[1] != width:
+        raise ValueError(
+            f"expected features of shape (n, {width}), got an array of shape {x.shape}"
+        )
+    _refuse_non_finite(x)
+    return x
+
+
+def _refuse_non_finite(x: Floats) -> None:
+    if not np.isfinite(x).all():
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
+        count = int((~np.isfinite(x)).sum())
+        raise ValueError(
+            f"expected finite numbers, got {x[first]} at position {first} ({count} such in all)"
+        )
+
+
+def finite_numbers(name: str, values: Sequence[float]) -> tuple[float, ...]:
+    """Return the values as a tuple of finite floats, or say which field is wrong."""
+    try:
+        result = tuple(float(v) for v in values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a list of numbers, got {values!r}") from error
+    if not result:
+        raise ValueError(f"{name} must have at least one number, got none")
+    if not np.isfinite(result).all():
+        raise ValueError(f"{name} must have finite numbers only, got {result!r}")
+    return result
+
+
+def check_rising(name: str, values: tuple[float, ...], *, strictly: bool = False) -> None:
+    """Refuse knots x that do not rise strictly, or probabilities that fall or leave [0, 1]."""
+    steps = np.diff(values)
+    if strictly:
+        if (steps <= 0).any():
+            raise ValueError(f"the knots {name} must rise strictly")
+    elif (steps < 0).any() or values[0] < 0 or values[-1] > 1:
+        raise ValueError(f"the knots {name} must never fall and must lie in [0, 1]")
