@@ -59,7 +59,7 @@ class BM25:
             term = self.terms.get(word)
             if term is not None:
                 part = slice(self.starts[term], self.starts[term + 1])
-                total[self.rows[part]] += self.weights[part]
+                np.add.at(total, self.rows[part], self.weights[part])
         return total
 
     def weight(self, word: str) -> float:

@@ -63,9 +63,8 @@ class Index:
         BM25 finds only passages that share a word with the query (score above 0).
         """
         lexical = self.bm25.scores(words(query.text, language=self.language))
-        matching = np.flatnonzero(lexical > 0)
-        by_bm25 = matching[top(lexical[matching], pool)]
-        found = [by_bm25, self._nearest(vector, pool)]
+        by_bm25 = top(lexical, pool)
+        found = [by_bm25[lexical[by_bm25] > 0], self._nearest(vector, pool)]
         every, scores = reciprocal_rank_fusion(found, k=rrf_k)
         best = top(scores, count)
         rows = every[best]
