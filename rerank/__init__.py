@@ -7,12 +7,13 @@ from rerank.assessor import CalibratedReranker
 from rerank.beir import read_labelled_set, write_labelled_set
 from rerank.config import Config, Thresholds
 from rerank.labelled_set import LabelledSet
-from rerank.types import Assessment, InputError, Passage, Query, Ranking
+from rerank.types import Assessment, Given, InputError, Passage, Query, Ranking
 
 __all__ = [
     "Assessment",
     "CalibratedReranker",
     "Config",
+    "Given",
     "InputError",
     "LabelledSet",
     "Passage",

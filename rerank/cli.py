@@ -232,6 +232,7 @@ def _recalibrate(o: argparse.Namespace) -> None:
     from rerank.beir import read_labelled_set
     from rerank.feedback import feedback_of, read_feedback
     from rerank.recalibrate import recalibrate
+    from rerank.recalibration_page import recalibration_text
     from rerank.workspace import pipeline_over
 
     model = _load(o.model, o.work)
@@ -251,7 +252,7 @@ def _recalibrate(o: argparse.Namespace) -> None:
         corpus=corpus,
         overwrite=o.overwrite,
     )
-    print(f"{made.text()}\n{o.out}: the moved model")
+    print(f"{recalibration_text(made)}\n{o.out}: the moved model; open its report.html")
 
 
 def _promote(o: argparse.Namespace) -> bool:

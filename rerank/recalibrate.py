@@ -8,22 +8,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from calibration.arrays import log_odds
 from calibration.by_kind import ByKind
 from calibration.drift import sketch
-from calibration.maps import LogisticMap
-from calibration.metrics import log_loss
-from calibration.reliability import Comparison, comparison
-from calibration.selection import cross_fit
-from calibration.sequential import Watch
+from calibration.recalibration import Recalibration, carried, fit_recalibration, then
 from calibration.store import MANIFEST, refuse_to_replace, sha256_file, write_folder, write_json
-from calibration.thresholds import Certificate, certify
 from rerank.assessor import (
     FITTED_ON,
     MODEL_KIND,
@@ -35,87 +27,17 @@ from rerank.assessor import (
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
 from rerank.feedback import Feedback, says
-from rerank.labels import Labels
 from rerank.pipeline import Pipeline, order
 from rerank.ranked import as_given
+from rerank.recalibration_page import (
+    recalibration_page,
+    recalibration_pictures,
+    recalibration_text,
+)
 from rerank.text import query_hash
-from rerank.types import Floats, InputError, Ranking
+from rerank.types import InputError, Ranking
 
 LEAST_LABELS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Recalibration:
-    """The update, the certificate that the labels give, and how they fare with and without it."""
-
-    update: LogisticMap
-    certificate: Certificate
-    table: Comparison  # "before", and "after" by updates that had not seen the query's group
-    watch: Watch  # the old confidences against the labels, one a group
-    gain: float  # nats of log loss, before less after
-
-    def text(self) -> str:
-        """What a run prints."""
-        slope, intercept = self.update.coef[0], self.update.intercept
-        before = self.table["before"]
-        return (
-            f"{before.n} labels: {before.base_accuracy:.1%} of the top passages are right.\n"
-            f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {self.gain:+.4f} nats better, "
-            f"cross-fitted.\n{self.watch.sentence}\n{self.certificate.sentence}\n\n"
-            f"{self.table.table()}\n"
-        )
-
-
-def fit_recalibration(
-    confidences: Floats, right: Labels, groups: Sequence[str], *, target: float, seed: int
-) -> Recalibration:
-    """Learn from labels (n,) of confidences (n,) that maps gave which had not seen them.
-
-    The certificate rests on the old confidences, which no label here has moved, and its threshold
-    is carried through the update, which keeps their order.
-    """
-    from calibration.score_fitting import fit_update
-
-    scores = log_odds(confidences)
-    update = fit_update(scores, right)
-    held_out = cross_fit(
-        lambda X, y, _: fit_update(X, y), scores, right, groups, folds=10, random_state=seed
-    )
-    found = certify(right, confidences, groups=groups, target=target)
-    if found.threshold is not None:
-        moved = float(update.predict(log_odds([found.threshold]))[0])
-        found = replace(found, threshold=moved)
-    table = comparison(
-        {"before": confidences, "after": held_out},
-        right,
-        groups=groups,
-        threshold=target,
-        random_state=seed,
-    )
-    first = np.unique(np.array(groups), return_index=True)[1]
-    first.sort()
-    watch = Watch.start().update(right[first], confidences[first])
-    gain = log_loss(right, confidences) - log_loss(right, held_out)
-    return Recalibration(update, found, table, watch, gain)
-
-
-def then(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:
-    """One update of log odds that does what two in a row do."""
-    if first is None:
-        return second
-    a, b = first.coef[0], first.intercept
-    c, d = second.coef[0], second.intercept
-    return LogisticMap((a * c,), b * c + d, (0.0,), (1.0,))
-
-
-def carried(kind: LogisticMap, update: LogisticMap) -> LogisticMap:
-    """The update of a kind for log odds that `update` has moved before it.
-
-    Both in a row do what `kind` and then `update` do.
-    """
-    a, b = kind.coef[0], kind.intercept
-    c, d = update.coef[0], update.intercept
-    return LogisticMap((a,), c * b + d - a * d, (0.0,), (1.0,))
 
 
 def recalibrate(
@@ -159,7 +81,12 @@ def recalibrate(
         write_json(folder / SKETCH, sketch(features, list(FEATURES), groups).to_dict())
         measured = {"report_split": "the labels given", "confidence": found.table.to_dict()}
         write_json(folder / "reliability.json", measured)
-        (folder / "report.txt").write_text(found.text(), encoding="utf-8")
+        (folder / "report.txt").write_text(recalibration_text(found), encoding="utf-8")
+        pictures = recalibration_pictures(found)
+        page = recalibration_page(found, pictures)
+        (folder / "report.html").write_text(page, encoding="utf-8")
+        for name, picture in pictures.items():
+            (folder / f"{name}.png").write_bytes(picture.whole)
         asked = {query_hash(f.query.text) for f in feedback} | set(model.fitted_on)
         (folder / FITTED_ON).write_text("\n".join(sorted(asked)) + "\n", encoding="utf-8")
         ours = ("format_version", "files", "kind", "inputs")  # `calibrate` knows its own by inputs
@@ -220,7 +147,7 @@ def _moved(
         says(feedback, ordered),
         [f.group for f in feedback],
         target=config.thresholds.medium,
-        seed=config.seed,
+        random_state=config.seed,
     )
     moved = replace(
         old,

@@ -12,6 +12,7 @@ from rerank.report import (
     band_sentence,
     certificate_sentences,
     flat,
+    given_sentence,
     read_sentence,
     split_sentences,
     table_note,
@@ -101,7 +102,9 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
         Section("Two answers explained", list(_explained(report, pictures))),
         Section("What it rests on", [*_some(pictures, "features"), *_labels(report, pictures)]),
         Section("The order of the passages", [_orders(report)]),
-        Section("Probabilities beside the confidence", [_events(report)]),
+        Section(
+            "Probabilities beside the confidence", [_events(report), Text(given_sentence(report))]
+        ),
         Section(
             "The queries", [Text(s) for s in (*split_sentences(report), read_sentence(report))]
         ),

@@ -70,13 +70,15 @@ def test_commands_run(place: Path) -> None:
 
 def test_python_runs(place: Path) -> None:
     """The README's Python runs after its commands; asking gives a confidence a question."""
-    alone, asking = _blocks("python")
-    assert all(len(code.strip().splitlines()) <= 12 for code in (alone, asking))
+    blocks = alone, asking, giving = _blocks("python")
+    assert all(len(code.strip().splitlines()) <= 12 for code in blocks)
     assert _run([sys.executable, "-c", alone], place).startswith("From 0.")
     if not (place / "work" / "model").exists():  # this test alone
         _run([*RERANK, "calibrate", "datasets/pydata", "--out", "work/model"], place)
     printed = _run([sys.executable, "-c", asking], place)
     assert len(re.findall(r"^[01]\.\d\d ", printed, flags=re.MULTILINE)) == 2
+    printed = _run([sys.executable, "-c", giving], place)
+    assert re.fullmatch(r"([01]\.\d\d .+\n){3}confidence 0\.\d\d\n", printed)
 
 
 def test_make_targets_exist() -> None:

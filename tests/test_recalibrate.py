@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy.special import expit
 
 from calibration.arrays import log_odds
-from calibration.maps import LogisticMap
 from calibration.store import MANIFEST, StoreError, sha256_file
 from rerank.assessor import CalibratedReranker
 from rerank.calibrate import calibrate
@@ -20,7 +17,7 @@ from rerank.config import Config
 from rerank.feedback import feedback_of, read_feedback, says
 from rerank.labelled_set import LabelledSet
 from rerank.labels import hits
-from rerank.recalibrate import Recalibration, carried, fit_recalibration, recalibrate, then
+from rerank.recalibrate import recalibrate
 from rerank.text import query_hash
 from rerank.types import InputError, Ranking
 
@@ -79,60 +76,6 @@ def test_labels_of_a_set_are_its_qrels(small: LabelledSet, to_report: list[Ranki
         feedback_of(small, "dev")
 
 
-def learned(shift: float, n: int, seed: int = 0) -> Recalibration:
-    """What n labels teach where the log odds of the truth are `shift` above the confidence's."""
-    rng = np.random.default_rng(seed)
-    z = 1.5 * rng.normal(size=n)
-    right = (rng.random(n) < expit(z + shift)).astype(np.int64)
-    return fit_recalibration(expit(z), right, [str(i) for i in range(n)], target=0.7, seed=0)
-
-
-def test_a_fall_in_accuracy_is_found_and_mended() -> None:
-    """After a fall of one in log odds, 200 labels take most of it away, and an alarm is raised."""
-    found = learned(-1.0, 200)
-    assert found.update.intercept == pytest.approx(-1, abs=0.35)
-    assert found.gain > 0.03
-    assert found.watch.alarmed
-    assert found.table["after"].smece < found.table["before"].smece
-
-
-def test_without_a_change_little_moves() -> None:
-    """Where the confidence was true, an update stays small and no alarm is raised."""
-    found = learned(0.0, 200)
-    assert abs(found.update.intercept) < 0.35
-    assert found.gain > -0.01
-    assert not found.watch.alarmed
-
-
-def test_the_certificate_is_carried_through_the_update() -> None:
-    """Its threshold accepts the same queries after the update as it did before."""
-    rng = np.random.default_rng(1)
-    z = 2 * rng.normal(size=500)
-    right = (rng.random(500) < expit(z)).astype(np.int64)
-    found = fit_recalibration(expit(z), right, [str(i) for i in range(500)], target=0.7, seed=0)
-    moved = found.update.predict(z)
-    assert found.certificate.threshold is not None
-    assert (moved >= found.certificate.threshold - 1e-12).sum() == found.certificate.accepted
-
-
-def test_two_updates_are_one() -> None:
-    """Applying the first and then the second is applying what `then` makes of them."""
-    one, two = (LogisticMap((a,), b, (0.0,), (1.0,)) for a, b in ((0.5, -1.0), (1.3, 0.2)))
-    z = np.linspace(-3, 3, 7)
-    expected = two.predict(log_odds(one.predict(z)))
-    np.testing.assert_allclose(then(one, two).predict(z), expected, rtol=1e-9)
-    assert then(None, two) == two
-
-
-def test_a_kinds_update_is_carried_behind_another() -> None:
-    """The other first and the carried one then is the kind's first and the other then."""
-    kind, other = (LogisticMap((a,), b, (0.0,), (1.0,)) for a, b in ((0.5, -1.0), (1.3, 0.2)))
-    z = np.linspace(-3, 3, 7)
-    expected = other.predict(log_odds(kind.predict(z)))
-    found = carried(kind, other).predict(log_odds(other.predict(z)))
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
 @pytest.fixture
 def moved(run: Run, small: LabelledSet, tmp_path: Path) -> Path:
     """The session's model, moved by the labels of its reported queries."""
@@ -153,6 +96,9 @@ def test_the_moved_model_loads_and_ranks_as_before(
         assert before.ranking.doc_ids == after.ranking.doc_ids
         expected = update.predict(log_odds([before.confidence]))[0]
         assert after.confidence == pytest.approx(expected, abs=1e-9)
+    assert {"report.html", "reliability_before.png", "reliability_after.png"} <= set(
+        new.manifest["files"]
+    )
     assert new.manifest["parent"] == sha256_file(run.folder / MANIFEST)
     labels = feedback_of(small, "test")
     assert new.manifest["recalibrated"]["labels"] == len(labels)
