@@ -21,9 +21,6 @@ from calibration.selection import codes
 
 Counts = NDArray[np.int64]
 
-STAKES = np.geomspace(1 / 32, 0.999, 11)
-"""Bets of `_group_tests`, as shares of the largest that cannot lose all."""
-
 POWER = 0.8
 """How likely a test should pass for a number of labels to be called enough."""
 
@@ -118,8 +115,8 @@ def certify(
     at most 1 - `level`, whatever p and however many tests. Equal p are accepted together.
 
     Where every row is by itself the test is the exact binomial tail, from `first_test` on. Where
-    groups (n,) have several rows, which depend on each other, it is a bet on whole groups
-    (`_group_tests`): exact too, and weaker.
+    groups (n,) have several rows, which depend on each other, it is the tail of as many rows as
+    they are worth (`_group_tests`): an approximation, which `make promise` measures.
 
     p must come from maps that were not fitted on these rows. Out-of-fold p will do in practice,
     though no proof is known: a fold that is luckier than the rest is judged by maps fitted on the
@@ -139,14 +136,14 @@ def certify(
     ends = np.append(np.flatnonzero(np.diff(values)), n - 1)  # of runs of equal p
     if number.max() + 1 == n:
         refuted = hits >= _least_hits(n, target, level)[1:]
-        start = min(n, first_test(target, level))
+        start, worth = min(n, first_test(target, level)), np.ones(n)
     else:
-        refuted, start = _group_tests(labels, number, target, level)
+        refuted, start, worth = _group_tests(labels, number, target, level)
     ends = ends[ends >= start - 1]
     failed = np.flatnonzero(~refuted[ends])
     passed = ends[: failed[0]] if len(failed) else ends
     if not len(passed):
-        needed = _labels_needed(hits, target, level)
+        needed = _labels_needed(hits, worth, target, level)
         return Certificate(None, target, level, n, 0, 0, needed)
     k = int(passed[-1])
     return Certificate(float(values[k]), target, level, n, k + 1, int(hits[k]), None)
@@ -166,38 +163,53 @@ def first_test(target: float, level: float) -> int:
     return int(sizes[(passes >= POWER).argmax()])
 
 
+def _effective_rows(labels: Floats, number: Counts, target: float) -> tuple[Floats, Floats]:
+    """Return, of the first k rows, how many independent ones and how many groups they are worth.
+
+    Both (n,). Rows are in order, with the number of their group. A share of dependent rows varies
+    more than the binomial by the design effect: the variance of the share between groups, where it
+    is `target`, over the binomial one (Rao & Scott 1992), never below 1. Groups of different sizes
+    are worth fewer of one size, by Kish's formula (1965).
+    """
+    n, order = len(labels), np.argsort(number, kind="stable")
+    begins = np.flatnonzero(np.diff(number[order], prepend=-1))
+    lengths = np.diff(begins, append=n)
+    earlier, hit = np.empty(n), np.empty(n)  # rows of the same group before each, and their hits
+    earlier[order] = np.arange(n) - np.repeat(begins, lengths)
+    before = np.cumsum(labels[order]) - labels[order]
+    hit[order] = before - np.repeat(before[begins], lengths)
+    # sums over groups of hits^2, hits * rows and rows^2, as they grow row by row
+    hits2 = np.cumsum(labels * (2 * hit + 1))
+    both = np.cumsum(hit + labels * (earlier + 1))
+    rows2 = np.cumsum(2 * earlier + 1)
+    k = np.arange(1, n + 1)
+    between = (hits2 - 2 * target * both + target**2 * rows2) / k
+    groups = k**2 / rows2
+    return k / np.maximum(1.0, between / (target * (1 - target))), groups
+
+
 def _group_tests(
     labels: Floats, number: Counts, target: float, level: float
-) -> tuple[NDArray[np.bool_], int]:
-    """Return whether "no more than `target`" is refuted of the first k rows, (n,), and the first k.
+) -> tuple[NDArray[np.bool_], int, Floats]:
+    """Return whether "no more than `target`" is refuted of the first k rows, (n,), the first k, and
+    the rows that each row is worth (n,).
 
-    Rows come most confident first, with the number of their group. Were the hypothesis true, a
-    stake that is multiplied by 1 + b (sum of y - target over a group's accepted rows) for every
-    group would not be expected to grow, for any b that keeps it from falling below 0; so its mean
-    over several b exceeds 1 / (1 - level) with probability at most 1 - level (Markov; Waudby-Smith
-    and Ramdas 2024). The first test has as many rows as would refute it were each group's accuracy
-    halfway from `target` to 1.
+    The binomial tail of the effective number of rows, which is cut further as t is wider than the
+    normal with so few groups (Korn & Graubard 1998). The first test is where the groups are worth
+    as many as `first_test` asks of rows; which k that is the labels do not say.
     """
-    sizes = np.bincount(number)
-    bets = STAKES / (target * sizes.max())
-    limit, halfway = -np.log1p(-level), (1 - target) / 2
-    sums, hoped = np.zeros(len(sizes)), np.zeros(len(sizes))
-    logs, hoped_logs = np.zeros((2, len(bets)))
-    refuted, start = np.zeros(len(labels), dtype=np.bool_), len(labels)
-    for k, (y, g) in enumerate(zip(labels.tolist(), number.tolist(), strict=True)):
-        logs += np.log1p(bets * (sums[g] + y - target)) - np.log1p(bets * sums[g])
-        hoped_logs += np.log1p(bets * (hoped[g] + halfway)) - np.log1p(bets * hoped[g])
-        sums[g] += y - target
-        hoped[g] += halfway
-        refuted[k] = _log_mean(logs) >= limit
-        if start == len(labels) and _log_mean(hoped_logs) >= limit:
-            start = k + 1
-    return refuted, start
+    from scipy.special import betainc, ndtri, stdtrit
 
-
-def _log_mean(logs: Floats) -> float:
-    top = float(logs.max())
-    return top + float(np.log(np.exp(logs - top).mean()))
+    effective, groups = _effective_rows(labels, number, target)
+    spare = np.maximum(groups - 1, 1.0)  # degrees of freedom
+    normal, t = ndtri(level), stdtrit(spare, level)
+    effective = effective * (spare / (spare + 1)) * (normal / t) ** 2
+    k = np.arange(1, len(labels) + 1)
+    hits = effective * np.cumsum(labels) / k
+    tail = np.where(hits > 0, betainc(np.maximum(hits, 1e-9), effective - hits + 1, target), 1.0)
+    enough = np.flatnonzero(groups >= first_test(target, level))
+    start = int(enough[0]) + 1 if len(enough) else len(labels)
+    return tail <= 1 - level, start, effective / k
 
 
 @lru_cache
@@ -208,10 +220,11 @@ def _least_hits(most: int, target: float, level: float) -> Counts:
     return np.asarray(binom.isf(1 - level, np.arange(most + 1), target), dtype=np.int64) + 1
 
 
-def _labels_needed(hits: Counts, target: float, level: float) -> int | None:
+def _labels_needed(hits: Counts, worth: Floats, target: float, level: float) -> int | None:
     """Return how many queries it would take, were accuracy at each coverage as it is here.
 
-    The sample size of a one-sided test of a share (Fleiss 1981, 2.3), at its best coverage.
+    The sample size of a one-sided test of a share (Fleiss 1981, 2.3), at its best coverage; a row
+    counts as much as it is worth.
     """
     from scipy.special import ndtri
 
@@ -224,7 +237,8 @@ def _labels_needed(hits: Counts, target: float, level: float) -> int | None:
     spread = ndtri(level) * np.sqrt(target * (1 - target)) + ndtri(POWER) * np.sqrt(
         share * (1 - share)
     )
-    return max(n + 1, math.ceil(float(((spread / (share - target)) ** 2 * n / k).min())))
+    taken = (spread / (share - target)) ** 2 * n / (k * worth[k - 1])
+    return max(n + 1, math.ceil(float(taken.min())))
 
 
 def _check(hits: int, n: int, level: float) -> None:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import binom, binomtest
 
-from calibration.thresholds import certify, first_test, lower_bound, upper_bound
+from calibration.thresholds import (
+    _effective_rows,
+    certify,
+    first_test,
+    lower_bound,
+    upper_bound,
+)
 
 Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -168,3 +174,32 @@ def test_a_target_or_a_level_out_of_range_is_refused(wrong: dict[str, float]) ->
     """Certainty cannot be certified."""
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} must lie between 0 and 1"):
         certify([0, 1], [0.2, 0.8], **wrong)
+
+
+def test_dependent_rows_are_worth_what_the_variance_between_groups_says() -> None:
+    """Against sums over groups, of the first k rows for some k; single rows are worth themselves."""
+    rng = np.random.default_rng(0)
+    y, groups = rng.integers(0, 2, 60).astype(float), rng.integers(0, 20, 60)
+    worth, clusters = _effective_rows(y, groups, 0.7)
+    for k in (1, 7, 33, 60):
+        sums = np.bincount(groups[:k], y[:k] - 0.7)
+        sizes = np.bincount(groups[:k])
+        effect = max(1.0, (sums**2).sum() / (k * 0.7 * 0.3))
+        assert worth[k - 1] == pytest.approx(k / effect)
+        assert clusters[k - 1] == pytest.approx(k**2 / (sizes**2).sum())
+    alone, every = _effective_rows(y, np.arange(60), 0.7)
+    assert (alone <= np.arange(1, 61)).all()
+    np.testing.assert_array_equal(every, np.arange(1, 61))
+
+
+def test_copies_of_rows_certify_nothing_new() -> None:
+    """Each row ten times over, as one group, has no lower threshold than the rows have once."""
+    rng = np.random.default_rng(3)
+    p, truth, _ = strong(rng)
+    y = rng.random(500) < truth
+    once = certify(y, p)
+    again = certify(np.repeat(y, 10), np.repeat(p, 10), groups=np.repeat(np.arange(500), 10))
+    assert once.threshold is not None
+    assert again.threshold is not None
+    assert again.threshold >= once.threshold
+    assert again.accepted >= 0.8 * 10 * once.accepted

@@ -17,9 +17,6 @@ from calibration.thresholds import certify
 STRONG = "strong: confidence is truth"
 LEAST_COVERAGE = 0.85
 
-FEWER = {"100 groups, larger ones worse: 68 % of rows": 2000}
-"""Draws of a world that does not have ten thousand: a certificate of groups takes long."""
-
 
 def certificate(world: str, rng: Generator) -> tuple[float, float]:
     """Certify one draw; return whether the threshold breaks its word, and its coverage.
@@ -35,7 +32,7 @@ def certificate(world: str, rng: Generator) -> tuple[float, float]:
 
 
 def experiments() -> list[Experiment]:
-    """Ten thousand certificates a world, but for `FEWER`."""
+    """Ten thousand certificates a world."""
     true = Row("a certified threshold breaks its word", (0,), rare)
     kept = Row(
         "its coverage, of the best there is",
@@ -45,7 +42,7 @@ def experiments() -> list[Experiment]:
     return [
         Experiment(
             world,
-            FEWER.get(world, 10_000),
+            10_000,
             partial(certificate, world),
             (true, kept) if world == STRONG else (true,),
         )
