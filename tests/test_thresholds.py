@@ -177,7 +177,7 @@ def test_a_target_or_a_level_out_of_range_is_refused(wrong: dict[str, float]) ->
 
 
 def test_dependent_rows_are_worth_what_the_variance_between_groups_says() -> None:
-    """Against sums over groups, of the first k rows for some k; single rows are worth themselves."""
+    """Against sums over groups, of the first k rows; single rows are worth no more than one."""
     rng = np.random.default_rng(0)
     y, groups = rng.integers(0, 2, 60).astype(float), rng.integers(0, 20, 60)
     worth, clusters = _effective_rows(y, groups, 0.7)
