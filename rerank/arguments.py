@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rerank.config import CHOICES, Config, FinetuneConfig, Gate, Thresholds
 
-Run = Callable[[argparse.Namespace], bool | None]
+Run = Callable[[argparse.Namespace], bool | int | None]
 
 OPTIONS = {
     "encoder": "bi-encoder: minilm, a folder, or a hub id",
@@ -160,8 +160,30 @@ def _search(p: argparse.ArgumentParser) -> None:
 
 def _rescore(p: argparse.ArgumentParser) -> None:
     p.add_argument("model", type=Path, help="model folder")
-    p.add_argument("queries", type=Path, help="JSONL file")
-    p.add_argument("--out", type=Path, required=True, help="predictions file to write")
+    p.add_argument(
+        "queries",
+        type=Path,
+        help="JSONL or Parquet of _id and text, and of passages where a query brings its own",
+    )
+    p.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        help="JSONL or Parquet to write; rejected rows go to OUT.rejected.jsonl beside it",
+    )
+    p.add_argument("--strict", action="store_true", help="stop at the first row to reject")
+    p.add_argument(
+        "--restart",
+        action="store_true",
+        help="throw away what an interrupted run of another model or input left",
+    )
+    p.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="this process, or Ray: the cluster of RAY_ADDRESS, else this machine (default: local)",
+    )
+    p.add_argument("--actors", type=int, help="of Ray, each with the model (default: one a 4 cores)")
     _add_work(p)
 
 
@@ -316,7 +338,8 @@ COMMANDS = (
     ),
     Command(
         "rescore",
-        "assess a file of queries (lines of _id and text)",
+        "assess a file of queries; interrupted, the same command goes on; exit code 3: some rows "
+        "were rejected",
         "rescore work/model queries.jsonl --out predictions.jsonl",
         _rescore,
     ),

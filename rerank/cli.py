@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from rerank.types import Assessment
 
 SHOWN = 3  # passages that `search` prints
+REJECTED = 3  # exit code of a job that is done but for rows that cannot be used
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    The exit code is 0, 1 where the answer is no (an alarm, a gate that is not passed), or 2 after a
-    message about bad input.
+    The exit code is 0, 1 where the answer is no (an alarm, a gate that is not passed), 2 after a
+    message about bad input, or 3 where all is done but for rows that were rejected.
     """
     _prepare()
     options = parser(RUNS).parse_args(arguments)
@@ -47,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nrerank: interrupted", file=sys.stderr)
         return 130
-    return 1 if answer is False else 0
+    if isinstance(answer, bool) or answer is None:
+        return 1 if answer is False else 0
+    return answer
 
 
 def _refuse(message: str) -> int:
@@ -296,11 +299,24 @@ def _print_assessment(question: str, found: Assessment) -> None:
         print(f"     {reason}")
 
 
-def _rescore(o: argparse.Namespace) -> None:
+def _rescore(o: argparse.Namespace) -> int:
     from rerank.batch import rescore
 
-    model = _load(o.model, o.work)
-    print(f"{o.out}: {rescore(model, o.queries, o.out)} predictions")
+    done = rescore(
+        _load(o.model, o.work),
+        o.queries,
+        o.out,
+        strict=o.strict,
+        restart=o.restart,
+        engine=o.engine,
+        actors=o.actors,
+    )
+    if done.resumed:
+        print(f"{done.resumed} of the rows were done before an interruption")
+    print(f"{o.out}: {done.answered} predictions")
+    if done.rejected:
+        print(f"{done.side}: {done.rejected} rows were rejected")
+    return REJECTED if done.rejected else 0
 
 
 RUNS = {

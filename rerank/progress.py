@@ -27,13 +27,20 @@ class _Silent:
 
 
 @contextmanager
-def progress(total: int, label: str | None, *, unit: str = "") -> Iterator[Bar]:
-    """A bar on stderr that shows rate and time left; nothing where `label` is None."""
+def progress(
+    total: int, label: str | None, *, unit: str = "", done: int = 0
+) -> Iterator[Bar]:
+    """A bar on stderr that shows rate and time left; nothing where `label` is None.
+
+    Of the `total`, `done` were done before: they do not count in the rate.
+    """
     if label is None:
         yield _Silent()
         return
     from tqdm import tqdm
 
     slow = 0.5 if sys.stderr.isatty() else 10.0  # a log file wants fewer lines
-    with tqdm(total=total, desc=label, unit=unit or "it", mininterval=slow, ascii=" =") as bar:
+    with tqdm(
+        total=total, initial=done, desc=label, unit=unit or "it", mininterval=slow, ascii=" ="
+    ) as bar:
         yield bar

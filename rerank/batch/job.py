@@ -1,0 +1,164 @@
+"""The job: read, score, keep, and give the finished files their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from calibration.store import MANIFEST, sha256_file
+from rerank.assessor import CalibratedReranker
+from rerank.batch.journal import REJECTED, Convert, Journal, State, open_journal
+from rerank.batch.rows import Rejected
+from rerank.batch.score import Scored, score
+from rerank.batch.source import Input, Position, is_parquet, open_input
+from rerank.progress import progress
+from rerank.types import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a finished rescoring did: rows answered, rows rejected, and the file that says why.
+
+    `resumed` rows of these an interrupted run had done.
+    """
+
+    answered: int
+    rejected: int
+    side: Path
+    resumed: int
+
+
+def rescore(
+    model: CalibratedReranker,
+    queries: Path,
+    out: Path,
+    *,
+    strict: bool = False,
+    restart: bool = False,
+    engine: str = "local",
+    actors: int | None = None,
+) -> Summary:
+    """Assess every row of a JSONL or Parquet file into `out`, JSONL or Parquet, in their order.
+
+    A row is a query, `_id` and `text`, for the model's index; or one with `passages` of its own
+    (see `rows.parse`). A row that cannot be scored is left out and told in `OUT.rejected.jsonl`,
+    a line of `line`, `reason` and, where there is one, `_id`; without any, there is no such file.
+    With `strict` the first such row is an error, told before any row is scored.
+
+    Both files appear when they are complete; older ones stay until then. Killed at any moment, the
+    same call goes on where it was, by what it kept in `.OUT.rescore`, with either engine; the files
+    are then, to the byte, those of a run that was left alone. `restart` throws away what was begun
+    with another model, input or version, which is an error otherwise.
+
+    Memory does not grow with the input. Beside the model's own: the rows of one chunk (at most 64;
+    of JSONL at most 16 MiB as text, of Parquet with one page of each column) and what scoring them
+    takes; for a Parquet output, one row group of 32 MiB.
+
+    `engine` is `local`, or `ray` for a pool of `actors` (see `on_ray`).
+
+    Raises:
+        InputError: the input is empty or cannot be read, or changes meanwhile; `out` is the input,
+            in no folder, in the model's, or written by another run; a bad row, with `strict`.
+        OSError: the disk fails, is full, or read-only; what was done is kept.
+    """
+    queries, out = Path(queries), Path(out)
+    side = out.with_name(f"{out.name}.rejected.jsonl")
+    convert = _converter(out)
+    with open_input(queries) as given:
+        _check_places(model.folder, queries, out, side)
+        if strict:
+            _check_rows(given)
+        header = {
+            "model": sha256_file(model.folder / MANIFEST),
+            "input": f"{given.identity.size} bytes, sha256 {given.identity.sha256}",
+            "version": _version(),
+        }
+        with open_journal(out, side, header, restart=restart) as journal:
+            resumed = journal.state.answered + journal.state.refused
+            if journal.state.stage == "scoring":
+                start = Position(journal.state.line, journal.state.byte)
+                if engine == "ray":
+                    from rerank.batch.on_ray import on_ray
+
+                    results = on_ray(model, given, start, actors=actors)
+                else:
+                    results = _here(model, given, start)
+                _keep(results, given, journal, strict=strict)
+            journal.install(out, side, convert)
+            return Summary(journal.state.answered, journal.state.refused, side, resumed)
+
+
+def _here(
+    model: CalibratedReranker, given: Input, start: Position
+) -> Iterator[tuple[Position, Scored]]:
+    """Where each chunk ends and what it gives, one chunk at a time, in this process."""
+    for chunk in given.source.chunks(start):
+        yield chunk.end, score(model, given.source.rows(chunk))
+
+
+def _keep(
+    results: Iterator[tuple[Position, Scored]], given: Input, journal: Journal, *, strict: bool
+) -> None:
+    """Append what the chunks give to the journal, until all is scored."""
+    total, label = given.source.total, "rescoring queries"
+    with progress(total, label, unit="query", done=journal.state.line) as bar:
+        for end, scored in results:
+            given.check()
+            before = journal.state
+            if strict and scored.refused + before.refused:
+                raise InputError(
+                    f"{given.path}: {scored.rejected.decode() or journal.folder / REJECTED}"
+                )
+            after = State(
+                line=end.line,
+                byte=end.byte,
+                answered=before.answered + scored.answered,
+                refused=before.refused + scored.refused,
+            )
+            journal.append(after, scored.predictions, scored.rejected)
+            bar.update(end.line - before.line)
+        given.check()
+    if journal.state.line != total:
+        raise InputError(f"{given.path}: {total} lines were counted, {journal.state.line} are read")
+    journal.scored()
+
+
+def _check_places(model: Path, queries: Path, out: Path, side: Path) -> None:
+    for path in (out, side):
+        if path.resolve() == queries.resolve() or (path.exists() and path.samefile(queries)):
+            raise InputError(f"{path}: the predictions would replace the queries; give another file")
+        if not path.parent.is_dir() or (path.exists() and not path.is_file()):
+            raise InputError(f"{path}: expected a file name in a folder that exists")
+    if out.resolve().is_relative_to(model.resolve()):
+        raise InputError(f"{out}: lies in the model's folder, which no file is added to")
+
+
+def _check_rows(given: Input) -> None:
+    """Refuse the first row that cannot be read, before hours of scoring."""
+    for chunk in given.source.chunks(Position()):
+        for row in given.source.rows(chunk):
+            if isinstance(row, Rejected):
+                raise InputError(f"{given.path}:{row.line}: {row.reason}")
+
+
+def _converter(out: Path) -> Convert | None:
+    """What makes the output of the lines that the journal kept, where it is not those lines."""
+    if not is_parquet(out):
+        return None
+
+    def convert(lines: Path, made: Path) -> None:
+        from rerank.batch.parquet import write_parquet
+
+        with lines.open("rb") as file:
+            write_parquet(file, made)
+
+    return convert
+
+
+def _version() -> str:
+    try:
+        return version("calibrated-rerank")
+    except PackageNotFoundError:
+        return "unknown"

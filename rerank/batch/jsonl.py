@@ -1,0 +1,90 @@
+"""JSONL inputs: lines of bounded length, each decoded by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+from rerank.batch.rows import LONGEST_ROW, Rejected, Row, parse
+from rerank.batch.source import CHUNK_BYTES, CHUNK_ROWS, Chunk, Position
+
+BOM = b"\xef\xbb\xbf"
+
+
+class Line(NamedTuple):
+    """A line that is not blank: its number from 1, and its bytes, None where it is too long."""
+
+    number: int
+    data: bytes | None
+
+
+class JsonlSource:
+    """An open JSONL file; lines end with a line feed, and blank ones are passed over.
+
+    In memory: the lines of one chunk, 8 MiB and one line, which is at most 8 MiB.
+    """
+
+    def __init__(self, file: IO[bytes], total: int) -> None:
+        self.total = total
+        self._file = file
+
+    def chunks(self, start: Position) -> Iterator[Chunk]:
+        """Chunks of at most 64 lines, blank ones counted, and 8 MiB, passed by one line at most."""
+        self._file.seek(start.byte)
+        end = start
+        while True:
+            start, lines, held = end, list[Line](), 0
+            while end.line - start.line < CHUNK_ROWS and held < CHUNK_BYTES:
+                data, length = self._line()
+                if not length:
+                    break
+                end = Position(end.line + 1, end.byte + length)
+                if data is None or data.strip():
+                    lines.append(Line(end.line, data))
+                    held += len(data or b"")
+            if end == start:
+                return
+            yield Chunk(start, end, lines)
+
+    def starts(self, start: Position) -> Iterator[Position]:
+        """Where the chunks start, by the ends of their lines."""
+        return (chunk.start for chunk in self.chunks(start))
+
+    def at(self, start: Position) -> Chunk:
+        """The chunk that starts there."""
+        return next(self.chunks(start))
+
+    def _line(self) -> tuple[bytes | None, int]:
+        """The next line, None where it is too long, and the bytes it takes; 0 at the end."""
+        data = self._file.readline(LONGEST_ROW + 1)
+        length = len(data)
+        if length <= LONGEST_ROW or data.endswith(b"\n"):
+            return data, length
+        while part := self._file.readline(LONGEST_ROW):
+            length += len(part)
+            if part.endswith(b"\n"):
+                break
+        return None, length
+
+    def rows(self, chunk: Chunk) -> list[Row]:
+        """The chunk's lines, decoded."""
+        return [decode(line) for line in chunk.raw]
+
+
+def decode(line: Line) -> Row:
+    """A line as what it asks for, or as why it cannot be read; never an exception."""
+    if line.data is None:
+        return Rejected(line.number, f"the line has more than {LONGEST_ROW} bytes")
+    data = line.data.removeprefix(BOM) if line.number == 1 else line.data
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        return Rejected(line.number, f"not UTF-8 (byte {error.start + 1} of the line)")
+    try:
+        row = json.loads(text)
+    except RecursionError:
+        return Rejected(line.number, "not JSON that can be read: it is nested too deep")
+    except ValueError as error:
+        return Rejected(line.number, f"not JSON ({error})")
+    return parse(line.number, row)

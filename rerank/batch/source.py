@@ -1,0 +1,158 @@
+"""Inputs of a rescoring, read in chunks of bounded size from any place on: JSONL and Parquet.
+
+A chunk depends on the file alone, not on where reading began: the same rows are scored together
+however often a run was stopped. It knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol
+
+from rerank.batch.rows import Row
+from rerank.types import InputError
+
+CHUNK_ROWS = 64  # rows of a chunk, at most
+CHUNK_BYTES = 2**23  # bytes of a chunk's lines, at most, but for the last line of it
+PARQUET = (".parquet", ".pq")
+JSONL = (".jsonl", ".ndjson", ".json", "")
+BUFFER = 2**20
+
+
+class Position(NamedTuple):
+    """A place between two rows: how many lines (rows of a Parquet) lie before it, and bytes."""
+
+    line: int = 0
+    byte: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Neighbouring rows of the input, as they lie there; `Source.rows` decodes them."""
+
+    start: Position
+    end: Position
+    raw: Any
+
+
+class Source(Protocol):
+    """An open input."""
+
+    total: int  # lines, or rows of a Parquet; blank lines count
+
+    def chunks(self, start: Position) -> Iterator[Chunk]:
+        """All chunks from `start` on, where an earlier chunk ended; one at a time in memory."""
+
+    def starts(self, start: Position) -> Iterator[Position]:
+        """Where these chunks start; nothing is decoded."""
+
+    def at(self, start: Position) -> Chunk:
+        """The chunk that starts there, which `starts` has named; cheapest in their order."""
+
+    def rows(self, chunk: Chunk) -> list[Row]:
+        """The rows of a chunk: what is to be scored, and what cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What an input is, by its content, and when its file was last written to."""
+
+    sha256: str
+    size: int
+    lines: int  # of text, blank ones too
+    modified: int  # nanoseconds
+
+    def check(self, path: Path, state: os.stat_result) -> None:
+        """Refuse a file that was written to since.
+
+        Raises:
+            InputError: `state` shows another size or time.
+        """
+        if (state.st_size, state.st_mtime_ns) != (self.size, self.modified):
+            raise InputError(f"{path} was changed while it was read; start again when it is whole")
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the file's ending says Parquet; else it says JSONL.
+
+    Raises:
+        InputError: it says neither.
+    """
+    ending = path.suffix.lower()
+    if ending not in PARQUET + JSONL:
+        raise InputError(f"{path}: expected a name that ends with .jsonl or .parquet")
+    return ending in PARQUET
+
+
+@contextmanager
+def open_input(path: Path, known: Identity | None = None) -> Iterator[Input]:
+    """An input to read, closed at the end; `known` saves the reading that identifies it.
+
+    Raises:
+        InputError: no regular file, no readable Parquet, or one without `_id` and `text`; it holds
+            no row; or it was written to since it was `known`.
+    """
+    parquet = is_parquet(path)
+    with _open(path) as file:
+        if known is not None:
+            known.check(path, os.fstat(file.fileno()))
+        source: Source
+        if parquet:
+            from rerank.batch.parquet import ParquetSource
+
+            source = ParquetSource(file, path)
+            identity = known or _identify(file)
+        else:
+            from rerank.batch.jsonl import JsonlSource
+
+            identity = known or _identify(file)
+            source = JsonlSource(file, identity.lines)
+        if not source.total:
+            raise InputError(f"{path}: holds no query")
+        yield Input(path, file, source, identity)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An open input and what it is."""
+
+    path: Path
+    file: IO[bytes]
+    source: Source
+    identity: Identity
+
+    def check(self) -> None:
+        """Refuse to go on where the file was written to since it was identified."""
+        self.identity.check(self.path, os.fstat(self.file.fileno()))
+
+
+def _open(path: Path) -> IO[bytes]:
+    """The file, open to read: not a pipe, which cannot be read twice."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InputError(f"{path}: expected a regular file, which can be read twice")
+        return path.open("rb", buffering=BUFFER)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _identify(file: IO[bytes]) -> Identity:
+    """Read the file once, a megabyte at a time: its hash, and how many lines it has."""
+    state, lines, last, blank = hashlib.sha256(), 0, b"\n", True
+    before = os.fstat(file.fileno())
+    file.seek(0)
+    while block := file.read(BUFFER):
+        state.update(block)
+        lines += block.count(b"\n")
+        last = block[-1:]
+        blank = blank and block.isspace()
+    found = 0 if blank else lines + (last != b"\n")
+    return Identity(state.hexdigest(), before.st_size, found, before.st_mtime_ns)
