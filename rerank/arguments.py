@@ -181,9 +181,11 @@ def _rescore(p: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("local", "ray"),
         default="local",
-        help="this process, or Ray: the cluster of RAY_ADDRESS, else this machine (default: local)",
+        help="this process, or Ray: the cluster of RAY_ADDRESS, else here (default: local)",
     )
-    p.add_argument("--actors", type=int, help="of Ray, each with the model (default: one a 4 cores)")
+    p.add_argument(
+        "--actors", type=int, help="of Ray, each with the model (default: one a 4 cores)"
+    )
     _add_work(p)
 
 
@@ -221,6 +223,12 @@ def _promote(p: argparse.ArgumentParser) -> None:
     _add_options(p, Gate(), GATE)
     _add_group_by(p)
     _add_work(p)
+
+
+def _positive(given: str) -> int:
+    if not given.isdecimal() or not int(given):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, got {given!r}")
+    return int(given)
 
 
 def _source(given: str) -> tuple[Path, int | None]:

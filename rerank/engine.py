@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 EXPORT_FORMAT = 2  # raised when exported files of an older version must not be used
 TOLERANCE = 1e-4  # largest deviation from torch that an export may show
 SAMPLE_LENGTH = 32  # tokens
+CORES = "RERANK_CORES"  # of the environment: for several processes that share a machine
 SHIFTED = ("roberta", "mpnet", "camembert")  # families that count positions from behind padding's
 SAMPLES = [  # pairs that an export is traced on and compared on
     ("what is the median", "The middle value of a sorted sample."),
@@ -108,7 +109,10 @@ class Engine:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use: as many as `RERANK_CORES` says, else all it is given."""
+    given = os.environ.get(CORES, "")
+    if given.isdecimal() and int(given):
+        return int(given)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

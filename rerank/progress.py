@@ -27,9 +27,7 @@ class _Silent:
 
 
 @contextmanager
-def progress(
-    total: int, label: str | None, *, unit: str = "", done: int = 0
-) -> Iterator[Bar]:
+def progress(total: int, label: str | None, *, unit: str = "", done: int = 0) -> Iterator[Bar]:
     """A bar on stderr that shows rate and time left; nothing where `label` is None.
 
     Of the `total`, `done` were done before: they do not count in the rate.

@@ -128,7 +128,7 @@ def _keep(
 def _check_places(model: Path, queries: Path, out: Path, side: Path) -> None:
     for path in (out, side):
         if path.resolve() == queries.resolve() or (path.exists() and path.samefile(queries)):
-            raise InputError(f"{path}: the predictions would replace the queries; give another file")
+            raise InputError(f"{path}: this would replace the queries; give another --out")
         if not path.parent.is_dir() or (path.exists() and not path.is_file()):
             raise InputError(f"{path}: expected a file name in a folder that exists")
     if out.resolve().is_relative_to(model.resolve()):

@@ -42,7 +42,7 @@ class State:
     """How far the work is: input lines and bytes passed, rows answered and rejected.
 
     `predictions` and `rejected` are the sizes of the two files. `stage` is `scoring`, `scored` when
-    the whole input is, and `installed` when the output stands under its name, `installed` bytes long.
+    the whole input is, `installed` when the output has its name; then it has `installed` bytes.
     """
 
     line: int = 0

@@ -135,9 +135,7 @@ def _id(row: Mapping[str, Any], key: str) -> str:
     return found
 
 
-def _text(
-    row: Mapping[str, Any], key: str, *, most: int = LONGEST_ROW, empty: bool = False
-) -> str:
+def _text(row: Mapping[str, Any], key: str, *, most: int = LONGEST_ROW, empty: bool = False) -> str:
     if key not in row:
         raise InputError(f"{key!r} is missing")
     value = row[key]

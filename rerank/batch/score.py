@@ -12,8 +12,12 @@ from rerank.batch.rows import Asked, Item, Rejected, Row
 from rerank.types import Assessment, Given, Passage, Query
 
 PART_LENGTH = 2**21  # characters that are scored together, at most, but for a single longer row
+LEAST_LENGTH = 2**9  # what a text counts, however short: its vector takes memory too
 PROBE = Query("probe", "does the model work")
-PROBES = {False: PROBE, True: Given(PROBE, (Passage("0", "", "The model works."),))}
+PROBES: dict[bool, Item] = {
+    False: PROBE,
+    True: Given(PROBE, (Passage("0", "", "The model works."),)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,11 @@ def _parts(asked: Sequence[Asked]) -> Iterator[list[Asked]]:
 
 
 def _length(item: Item) -> int:
-    """Characters that the models have before them: the query with each of its passages."""
+    """Characters that the models have before them: the query, and again with each passage."""
     if isinstance(item, Query):
-        return len(item.text)
-    return sum(len(item.query.text) + len(p.title) + len(p.text) for p in item.passages)
+        return max(len(item.text), LEAST_LENGTH)
+    asked = len(item.query.text)
+    return sum(max(asked + len(p.full_text), LEAST_LENGTH) for p in item.passages) + LEAST_LENGTH
 
 
 def _answers(model: CalibratedReranker, part: Sequence[Asked]) -> list[str | Rejected]:

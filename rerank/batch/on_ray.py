@@ -1,0 +1,158 @@
+"""The same job on Ray Data: a pool of actors that load the model once each.
+
+What goes out are the places of the chunks that the journal lacks, what comes back are their lines,
+in the order of the chunks' numbers. Every machine finds the input and the model under their paths,
+as on a shared file system. The cluster is the one of RAY_ADDRESS; without one, Ray is started on
+this machine, for this job.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rerank.assessor import CalibratedReranker
+from rerank.batch.score import Scored, score
+from rerank.batch.source import Identity, Input, Position, open_input
+from rerank.engine import CORES, cores
+from rerank.types import InputError, Ints
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+ACTOR_CORES = 4  # cores of an actor, where the number of actors is not given
+SPARE = (
+    0.5  # what an actor leaves of its last core for Ray's own work: without any, Ray stands still
+)
+MOST_BLOCKS = 10_000  # of the table of chunks: Ray plans each
+SCHEMA = pa.schema(
+    [(name, pa.int64()) for name in ("number", "line", "byte", "answered", "refused")]
+    + [(name, pa.large_binary()) for name in ("predictions", "rejected")]
+)
+
+
+def on_ray(
+    model: CalibratedReranker, given: Input, start: Position, *, actors: int | None = None
+) -> Iterator[tuple[Position, Scored]]:
+    """Where each chunk from `start` on ends and what it gives, in order.
+
+    Besides a chunk, 24 bytes a chunk of the input are held in memory.
+
+    Raises:
+        InputError: Ray is not installed, or has no room for so many actors.
+    """
+    places = np.array([*given.source.starts(start)], dtype=np.int64).reshape(-1, 2)
+    if not len(places):
+        return
+    with _ray(actors) as ray:
+        pool = _pool(ray, actors, len(places))
+        scored = ray.data.from_arrow(_blocks(places)).map_batches(
+            _Actor,
+            fn_constructor_args=(model.folder.resolve(), given.path.resolve(), given.identity),
+            fn_constructor_kwargs={"threads": pool.pop("threads")},
+            batch_size=1,
+            batch_format="pyarrow",
+            zero_copy_batch=True,
+            **pool,
+        )
+        yield from _in_order(scored)
+
+
+def _in_order(scored: Dataset) -> Iterator[tuple[Position, Scored]]:
+    """The chunks by their number, from 0; one that comes early waits for those before it."""
+    waiting: dict[int, dict[str, Any]] = {}
+    due = 0
+    for batch in scored.iter_batches(batch_size=None, batch_format="pyarrow"):
+        waiting |= {row["number"]: row for row in batch.to_pylist()}
+        while (row := waiting.pop(due, None)) is not None:
+            lines = Scored(row["predictions"], row["rejected"], row["answered"], row["refused"])
+            yield Position(row["line"], row["byte"]), lines
+            due += 1
+
+
+def _blocks(places: Ints) -> list[pa.Table]:
+    """The chunks' numbers and places in tables, of one chunk each, or of several neighbours."""
+    count = min(len(places), MOST_BLOCKS)
+    whole = pa.table({"number": np.arange(len(places)), "line": places[:, 0], "byte": places[:, 1]})
+    ends = np.linspace(0, len(places), count + 1).astype(int).tolist()
+    return [whole.slice(a, b - a) for a, b in pairwise(ends)]
+
+
+class _Actor:
+    """A process of the pool: the model, loaded once, and the open input."""
+
+    def __init__(self, model: Path, queries: Path, identity: Identity, *, threads: int) -> None:
+        os.environ[CORES] = str(threads)
+        self._model = CalibratedReranker.load(model)
+        self._open = open_input(queries, identity)
+        self._given = self._open.__enter__()
+
+    def __call__(self, places: pa.Table) -> pa.Table:
+        return pa.Table.from_pylist([self._score(**p) for p in places.to_pylist()], schema=SCHEMA)
+
+    def _score(self, number: int, line: int, byte: int) -> dict[str, Any]:
+        source = self._given.source
+        chunk = source.at(Position(line, byte))
+        scored = score(self._model, source.rows(chunk))
+        self._given.check()
+        return {
+            "number": number,
+            "line": chunk.end.line,
+            "byte": chunk.end.byte,
+            "answered": scored.answered,
+            "refused": scored.refused,
+            "predictions": scored.predictions,
+            "rejected": scored.rejected,
+        }
+
+
+def _pool(ray: Any, actors: int | None, chunks: int) -> dict[str, Any]:
+    """How many actors, the threads of each, and what each reserves."""
+    there = ray.cluster_resources()
+    total = int(there.get("CPU", 0))
+    count = min(actors or max(1, total // ACTOR_CORES), chunks)
+    threads = max(1, total // count)
+    reserved = threads - 1 if threads > 1 else SPARE
+    if count * SPARE >= total:
+        raise InputError(
+            f"{count} actors need more than the {total} cores that Ray has; give fewer"
+        )
+    return {"threads": threads, "num_cpus": reserved, "concurrency": count}
+
+
+@contextmanager
+def _ray(actors: int | None) -> Iterator[Any]:
+    """Ray, connected; shut down afterwards, but for one that was up before."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise InputError("--engine ray needs Ray: pip install 'calibrated-rerank[ray]'") from None
+    ours = not ray.is_initialized()
+    if ours:
+        address = os.environ.get("RAY_ADDRESS")
+        room = {"num_cpus": max(cores(), actors or 1), "include_dashboard": False}
+        ray.init(
+            address=address or "local",
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **({} if address else room),
+        )
+    context = ray.data.DataContext.get_current()
+    before = context.enable_progress_bars, context.execution_options.preserve_order
+    context.enable_progress_bars, context.execution_options.preserve_order = False, True
+    try:
+        yield ray
+    finally:
+        context.enable_progress_bars, context.execution_options.preserve_order = before
+        if ours:
+            ray.shutdown()
