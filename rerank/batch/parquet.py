@@ -59,7 +59,9 @@ class ParquetSource:
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._path = path
         try:
-            self._file = pq.ParquetFile(file, buffer_size=BUFFER, pre_buffer=False)
+            self._file = pq.ParquetFile(
+                file, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True
+            )
             names = self._file.schema_arrow.names
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"{path}: not a readable Parquet file ({_brief(error)})") from None
@@ -162,7 +164,8 @@ def write_parquet(lines: Iterable[bytes], path: Path) -> None:
     The same lines give the same bytes. In memory: one row group, 16,384 rows or 32 MiB.
     """
     rows = iter(lines)
-    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+    options = {"compression": "zstd", "write_page_checksum": True}
+    with pq.ParquetWriter(path, SCHEMA, **options) as writer:
         held: list[pa.RecordBatch] = []
         while part := [json.loads(line) for line in islice(rows, CHUNK_ROWS)]:
             held.append(pa.RecordBatch.from_pylist(part, schema=SCHEMA))

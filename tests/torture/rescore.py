@@ -109,7 +109,7 @@ def torture(o: argparse.Namespace, folder: Path, draw: random.Random) -> int:
 
 
 def weapon(draw: random.Random, took: float) -> tuple[str, Callable[[], None], float | None]:
-    """How a run dies: its name, what arms it in the run, and after how many seconds it is killed."""
+    """How a run dies: its name, what arms it, and after how many seconds it is killed."""
     kind = draw.choice(["at a moment", "before a line", "in a write"])
     if kind == "at a moment":
         return kind, lambda: None, draw.uniform(0, took)
