@@ -33,6 +33,7 @@ SPARE = (
     0.5  # what an actor leaves of its last core for Ray's own work: without any, Ray stands still
 )
 MOST_BLOCKS = 10_000  # of the table of chunks: Ray plans each
+_NAMED = f"{InputError.__module__}.{InputError.__qualname__}: "  # as Ray shows a cause
 SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("number", "line", "byte", "answered", "refused")]
     + [(name, pa.large_binary()) for name in ("predictions", "rejected")]
@@ -61,9 +62,13 @@ def on_ray(
             batch_size=1,
             batch_format="pyarrow",
             zero_copy_batch=True,
+            compute=ray.data.ActorPoolStrategy(size=pool.pop("actors")),
             **pool,
         )
-        yield from _in_order(scored)
+        try:
+            yield from _in_order(scored)
+        except ray.exceptions.RayError as error:
+            raise _plain(error) from None
 
 
 def _in_order(scored: Dataset) -> Iterator[tuple[Position, Scored]]:
@@ -125,7 +130,18 @@ def _pool(ray: Any, actors: int | None, chunks: int) -> dict[str, Any]:
         raise InputError(
             f"{count} actors need more than the {total} cores that Ray has; give fewer"
         )
-    return {"threads": threads, "num_cpus": reserved, "concurrency": count}
+    return {"threads": threads, "num_cpus": reserved, "actors": count}
+
+
+def _plain(error: BaseException) -> Exception:
+    """What went wrong in an actor, where it was bad input; else that Ray failed."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, InputError):
+            return InputError(str(cause).strip().splitlines()[-1].removeprefix(_NAMED))
+        cause = getattr(cause, "cause", None) or cause.__cause__
+    what = (str(error).strip() or type(error).__name__).splitlines()[-1]
+    return OSError(f"Ray failed ({what}); what is done is kept, the same command goes on")
 
 
 @contextmanager
@@ -147,6 +163,7 @@ def _ray(actors: int | None) -> Iterator[Any]:
             logging_level=logging.ERROR,
             **({} if address else room),
         )
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # it would announce every step
     context = ray.data.DataContext.get_current()
     before = context.enable_progress_bars, context.execution_options.preserve_order
     context.enable_progress_bars, context.execution_options.preserve_order = False, True
