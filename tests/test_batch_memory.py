@@ -13,8 +13,8 @@ import pytest
 
 Run = Any  # the session's run, see conftest
 LIMIT = 32 * 2**20  # bytes that the process may grow by
-ROWS = 3_500
-LONG = "x" * 100_000  # of each row
+ROWS = 11_500
+LONG = "x" * 30_000  # of each row
 ASKED = 20  # rows that are scored
 
 CODE = """
@@ -53,7 +53,9 @@ def write_parquet(path: Path) -> None:
     schema = pa.schema(
         [("_id", pa.int64()), ("text", pa.string()), ("passages", pa.list_(pa.string()))]
     )
-    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+    with pq.ParquetWriter(
+        path, schema, compression="none", use_dictionary=False, write_batch_size=32
+    ) as writer:
         ids = list(range(ROWS))
         own = pa.array([["short"] if text(i) else [LONG] for i in ids], schema.field(2).type)
         writer.write_table(

@@ -1,0 +1,56 @@
+"""Rescoring on Ray: a pool of two actors on this machine gives the bytes of the local engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rerank.assessor import CalibratedReranker
+from rerank.batch import rescore
+from rerank.labelled_set import LabelledSet
+from rerank.workspace import score_cache
+
+ray = pytest.importorskip("ray")
+
+Run = Any  # the session's run, see conftest
+
+
+@pytest.fixture(scope="module")
+def model(run: Run) -> CalibratedReranker:
+    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
+
+
+def test_two_actors_give_the_same_bytes(
+    model: CalibratedReranker, small: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun here, stopped, and finished by two actors: both files are those of one process."""
+    asked = list(small.queries.values())[:5]
+    own = [p.text for p in list(small.corpus.values())[:3]]
+    rows = [{"_id": q.query_id, "text": q.text} for q in asked]
+    rows += [{"_id": "own", "text": asked[0].text, "passages": own}, {"_id": "bad", "text": ""}]
+    queries, here, there = (tmp_path / n for n in ("queries.jsonl", "here.jsonl", "ray.jsonl"))
+    # lines of 3 MB end a chunk at its bound of bytes, in the actors' processes too
+    pad = "x" * 3_000_000
+    queries.write_text("".join(json.dumps({**r, "metadata": pad}) + "\n" for r in rows))
+    assert rescore(model, queries, here).rejected == 1
+    assess, done = model.assess, list[int]()
+
+    def stopping(rankings: Any) -> Any:
+        if done:
+            raise KeyboardInterrupt
+        done.append(len(rankings))
+        return assess(rankings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "assess", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            rescore(model, queries, there)
+    assert done == [3]
+    summary = rescore(model, queries, there, engine="ray", actors=2)
+    assert (summary.answered, summary.rejected, summary.resumed) == (6, 1, 3)
+    assert there.read_bytes() == here.read_bytes()
+    assert summary.side.read_bytes() == Path(f"{here}.rejected.jsonl").read_bytes()
+    assert not ray.is_initialized()
