@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,26 @@ def test_a_link_in_the_folders_place_is_refused(out: Path, tmp_path: Path) -> No
     with pytest.raises(InputError, match="is a link"):
         begun(out, 1)
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_full_disk_costs_the_chunk_that_did_not_fit(out: Path) -> None:
+    """In the middle of any write there is no room: an error, and the chunks before are kept."""
+    begun(out, 3)
+    lines = (folder(out) / "progress").read_bytes().splitlines(keepends=True)
+    ends = [len(lines[0]), len(lines[0]) + len(lines[1])]
+    finish(out)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for room in (0, 2, 5, 12, ends[0] - 1, ends[0], ends[1] - 1, ends[1]):
+        out.unlink()
+        side(out).unlink()
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+            with pytest.raises(OSError, match="too large"):
+                begun(out, 3)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert not out.exists()
+        assert finish(out) == sum(end <= room for end in ends)
 
 
 def test_an_older_side_file_goes_where_nothing_is_rejected(out: Path) -> None:

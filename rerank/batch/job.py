@@ -77,16 +77,22 @@ def rescore(
         }
         with open_journal(out, side, header, restart=restart) as journal:
             resumed = journal.state.answered + journal.state.refused
-            if journal.state.stage == "scoring":
-                start = Position(journal.state.line, journal.state.byte)
-                if engine == "ray":
-                    from rerank.batch.on_ray import on_ray
+            try:
+                if journal.state.stage == "scoring":
+                    start = Position(journal.state.line, journal.state.byte)
+                    if engine == "ray":
+                        from rerank.batch.on_ray import on_ray
 
-                    results = on_ray(model, given, start, actors=actors)
-                else:
-                    results = _here(model, given, start)
-                _keep(results, given, journal, strict=strict)
-            journal.install(out, side, convert)
+                        results = on_ray(model, given, start, actors=actors)
+                    else:
+                        results = _here(model, given, start)
+                    _keep(results, given, journal, strict=strict)
+                journal.install(out, side, convert)
+            except OSError as error:
+                raise OSError(
+                    f"{error}; {journal.state.line} of {given.source.total} rows are done and kept "
+                    f"in {journal.folder}: the same command goes on from there"
+                ) from error
             return Summary(journal.state.answered, journal.state.refused, side, resumed)
 
 

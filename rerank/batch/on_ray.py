@@ -141,7 +141,7 @@ def _plain(error: BaseException) -> Exception:
             return InputError(str(cause).strip().splitlines()[-1].removeprefix(_NAMED))
         cause = getattr(cause, "cause", None) or cause.__cause__
     what = (str(error).strip() or type(error).__name__).splitlines()[-1]
-    return OSError(f"Ray failed ({what}); what is done is kept, the same command goes on")
+    return OSError(f"Ray failed ({what})")
 
 
 @contextmanager
