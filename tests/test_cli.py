@@ -424,6 +424,20 @@ def test_rescore_writes_a_line_a_query(
     assert found == asked
 
 
+def test_rescore_tells_rejected_rows_by_its_exit_code(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """3 where rows were rejected, with their count and file; 2 with `--strict`, at the first."""
+    queries, out = tmp_path / "queries.jsonl", tmp_path / "predictions.parquet"
+    queries.write_text('{"_id": "a", "text": "sort an array"}\n{"_id": "b"}\n')
+    arguments = ("rescore", run.folder, queries, "--out", out, "--work", run.work)
+    assert call(*arguments) == 3
+    printed = capsys.readouterr().out
+    assert f"{out}: 1 predictions" in printed
+    assert f"{out}.rejected.jsonl: 1 rows were rejected" in printed
+    assert "queries.jsonl:2: 'text' is missing" in refused(capsys, *arguments, "--strict")
+
+
 def test_index_writes_a_folder(
     few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,7 +33,7 @@ SPARE = (
     0.5  # what an actor leaves of its last core for Ray's own work: without any, Ray stands still
 )
 MOST_BLOCKS = 10_000  # of the table of chunks: Ray plans each
-_NAMED = f"{InputError.__module__}.{InputError.__qualname__}: "  # as Ray shows a cause
+NAMED = f"{InputError.__module__}.{InputError.__qualname__}: "  # as Ray shows a cause
 SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("number", "line", "byte", "answered", "refused")]
     + [(name, pa.large_binary()) for name in ("predictions", "rejected")]
@@ -133,15 +133,11 @@ def _pool(ray: Any, actors: int | None, chunks: int) -> dict[str, Any]:
     return {"threads": threads, "num_cpus": reserved, "actors": count}
 
 
-def _plain(error: BaseException) -> Exception:
-    """What went wrong in an actor, where it was bad input; else that Ray failed."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, InputError):
-            return InputError(str(cause).strip().splitlines()[-1].removeprefix(_NAMED))
-        cause = getattr(cause, "cause", None) or cause.__cause__
+def _plain(error: Exception) -> Exception:
+    """What went wrong in an actor, where that was bad input; else that Ray failed."""
     what = (str(error).strip() or type(error).__name__).splitlines()[-1]
-    return OSError(f"Ray failed ({what})")
+    _, named, sentence = what.rpartition(NAMED)
+    return InputError(sentence) if named else OSError(f"Ray failed ({what})")
 
 
 @contextmanager
