@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,8 @@ def on_ray(
     Raises:
         InputError: Ray is not installed, or has no room for so many actors.
     """
-    places = np.array([*given.source.starts(start)], dtype=np.int64).reshape(-1, 2)
+    flat = chain.from_iterable(given.source.starts(start))
+    places = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
     if not len(places):
         return
     with _ray(actors) as ray:
