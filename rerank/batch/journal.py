@@ -20,39 +20,27 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from calibration.store import write_file
+from rerank.batch.recovery import (
+    CONVERTED,
+    PREDICTIONS,
+    PROGRESS,
+    REJECTED,
+    State,
+    recover,
+)
 from rerank.types import InputError
 
 FORMAT = 1
 SYNC_EVERY = 5.0  # seconds of work that a power cut may cost
 LOCK, HEADER = "lock", "header.json"
-PREDICTIONS, REJECTED, PROGRESS, CONVERTED = "predictions", "rejected", "progress", "converted"
 FILES = (HEADER, PROGRESS, REJECTED, PREDICTIONS, CONVERTED)
-LONGEST_LINE = 1_000  # bytes of a line of `progress`
 
 Convert = Callable[[Path, Path], None]
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """How far the work is: input lines and bytes passed, rows answered and rejected.
-
-    `predictions` and `rejected` are the sizes of the two files. `stage` is `scoring`, `scored` when
-    the whole input is, `installed` when the output has its name; then it has `installed` bytes.
-    """
-
-    line: int = 0
-    byte: int = 0
-    answered: int = 0
-    refused: int = 0
-    predictions: int = 0
-    rejected: int = 0
-    stage: str = "scoring"
-    installed: int = 0
 
 
 class Journal:
@@ -194,7 +182,7 @@ def _resume(
     path = folder / HEADER
     if path.exists() and not restart:
         _refuse_other(folder, header)
-        return _recover(folder, out, side)
+        return recover(folder, out, side)
     for name in FILES:  # the header first: without it there is no work
         (folder / name).unlink(missing_ok=True)
     write_file(path, json.dumps(header, indent=2) + "\n")
@@ -212,67 +200,6 @@ def _refuse_other(folder: Path, header: Mapping[str, Any]) -> None:
             f"{folder} holds work that was begun with another {' and another '.join(differs)}; run "
             "that command again to finish it, or give --restart to throw it away and begin anew"
         )
-
-
-def _recover(folder: Path, out: Path, side: Path) -> State:
-    """The state that the files show, cut to what is whole of them."""
-    (folder / PROGRESS).touch()
-    last, whole = State(), 0
-    for length, state, _ in _records(folder / PROGRESS):
-        last, whole = state, whole + length
-    os.truncate(folder / PROGRESS, whole)
-    answers, refusals = _size(folder / PREDICTIONS), _size(folder / REJECTED)
-    if last.stage == "installed" and _size(out) == last.installed:
-        return last
-    if last.stage == "scored":  # either file may have been moved to its place already
-        answered = (answers if answers is not None else _size(out)) == last.predictions
-        refused = (refusals if refusals is not None else _size(side) or 0) == last.rejected
-        if answered and refused:
-            return last
-    return _cut(folder)
-
-
-def _cut(folder: Path) -> State:
-    """The state after the last chunk whose bytes are there; all else is cut off."""
-    state, whole = State(), 0
-    with _opened(folder / PREDICTIONS) as predictions, _opened(folder / REJECTED) as rejected:
-        for length, after, sums in _records(folder / PROGRESS):
-            answers = predictions.read(after.predictions - state.predictions)
-            refusals = rejected.read(after.rejected - state.rejected)
-            if after.stage != "scoring" or [zlib.crc32(answers), zlib.crc32(refusals)] != sums:
-                break
-            state, whole = after, whole + length
-        predictions.truncate(state.predictions)
-        rejected.truncate(state.rejected)
-    os.truncate(folder / PROGRESS, whole)
-    return state
-
-
-def _records(path: Path) -> Iterator[tuple[int, State, list[int]]]:
-    """Length, state and checksums of each whole line of `progress`, as far as they are whole."""
-    with path.open("rb") as file:
-        while line := file.readline(LONGEST_LINE):
-            try:
-                if int(line[:8], 16) != zlib.crc32(line[9:-1]) or line[-1:] != b"\n":
-                    return
-                kept = json.loads(line[9:])
-                sums = kept.pop("crc")
-                state = State(**kept)
-            except (ValueError, TypeError, KeyError, AttributeError):
-                return
-            yield len(line), state, sums
-
-
-def _opened(path: Path) -> IO[bytes]:
-    path.touch()
-    return path.open("r+b")
-
-
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return None
 
 
 def _append_to(path: Path) -> int:
