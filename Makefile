@@ -1,6 +1,7 @@
 # `make help` lists the targets. Python 3.11 and make are all that is needed beforehand.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 DATA := datasets/pydata
 MODEL := work/model
 
@@ -12,10 +13,14 @@ help: ## what can be made
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	$(BIN)/python $(PIP) -e .
 	touch $@
 
-install: .venv/installed ## .venv with everything, pinned by constraints.txt
+.venv/tested: .venv/installed
+	$(BIN)/python $(PIP) -e '.[dev]'
+	touch $@
+
+install: .venv/tested ## .venv with everything, pinned by constraints.txt
 
 demo: .venv/installed ## the bundled labelled set to a calibrated model, and three questions
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
@@ -25,28 +30,27 @@ demo: .venv/installed ## the bundled labelled set to a calibrated model, and thr
 	  "how do I fill gaps in a time series with the last known value" \
 	  "train a convolutional neural network on a GPU"
 
-test: .venv/installed lint types ## lint, types and tests
+test: .venv/tested lint types ## lint, types and tests
 	$(BIN)/python -m pytest
 
-lint: .venv/installed
+lint: .venv/tested
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/installed
+types: .venv/tested
 	$(BIN)/mypy
 
-format: .venv/installed ## put the code into its standard form
+format: .venv/tested ## put the code into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-promise: .venv/installed ## worlds with known truth: does what is promised hold? (15 minutes)
+promise: .venv/tested ## worlds with known truth: does what is promised hold? (15 minutes)
 	$(BIN)/python tests/promise/promise.py
 
 # sentence-transformers' own ONNX and OpenVINO backends need older libraries: work/peers has them.
 bench: .venv/installed ## speed beside other libraries, to docs/performance.md (an hour or two)
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  -c constraints.txt -e '.[bench]' \
+	@$(BIN)/python $(PIP) -e '.[bench]' \
 	  || echo "the extra [bench] does not install here; peers that are missing are left out"
 	@test -f work/peers/installed \
 	  || { $(PYTHON) -m venv work/peers && work/peers/bin/python -m pip install --quiet \
