@@ -6,23 +6,26 @@ confidence was made.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats
+from calibration.arrays import Floats, log_odds
 from calibration.metrics import checked
 from calibration.selection import codes
+from calibration.sequence_tests import (
+    POWER,
+    chance_of_a_start,
+    effective_rows,
+    last_refuted,
+    tails,
+)
 
-Counts = NDArray[np.int64]
-
-POWER = 0.8
-"""How likely a test should pass for a number of labels to be called enough."""
+MOST = 40
+"""Times as many labels as there are, beyond which more of them are not advised."""
 
 
 def lower_bound(hits: int, n: int, *, level: float = 0.95) -> float:
@@ -59,8 +62,8 @@ class Certificate:
         accepted is right, in `level` of all samples that could have been drawn. None: no promise.
     queries: labelled queries that it rests on.
     accepted, right: how many of them reach the threshold, and how many of those are right.
-    labels_needed: queries that a promise would take, were accuracy as it was measured; None where
-        there is a threshold, or where no number would do.
+    labels_needed: queries that a promise would take, four times in five, were accuracy as it was
+        measured; None where there is a threshold, or where `MOST` times as many would not do.
     """
 
     threshold: float | None
@@ -82,8 +85,8 @@ class Certificate:
             )
         if self.labels_needed is None:
             return (
-                f"No threshold is certified ({promise}): on none of the {self.queries} queries' "
-                "most confident shares was accuracy high enough; better scores are needed."
+                f"No threshold is certified ({promise}) from {self.queries} labelled queries, nor "
+                f"would one be from {MOST} times as many: better scores are needed."
             )
         return (
             f"No threshold is certified ({promise}) from {self.queries} labelled queries; about "
@@ -109,14 +112,15 @@ def certify(
 ) -> Certificate:
     """Return the lowest threshold on p (n,) above which y (n,) is right at least `target` often.
 
-    Learn-then-Test (Angelopoulos et al. 2021) by a fixed sequence: "of the k most confident no
-    more than `target` are right" is tested for rising k, each time at 1 - `level`, and testing
-    stops at the first that cannot be refuted. So a promise that is false is made with probability
-    at most 1 - `level`, whatever p and however many tests. Equal p are accepted together.
+    Learn-then-Test (Angelopoulos et al. 2021) by a sequence with several starts: "of the k most
+    confident no more than `target` are right" is tested for rising k, until it cannot be refuted
+    (see `last_refuted`). So a promise that is false is made with probability at most 1 - `level`,
+    whatever p and however many tests. Equal p are accepted together.
 
-    Where every row is by itself the test is the exact binomial tail, from `first_test` on. Where
-    groups (n,) have several rows, which depend on each other, it is the tail of as many rows as
-    they are worth (`_group_tests`): an approximation, which `make promise` measures.
+    Where every row is by itself the test is the exact binomial tail. Where groups (n,) have several
+    rows, which depend on each other, it is the tail of as many rows as they are worth
+    (`effective_rows`): an approximation, which `make promise` measures; no method sees a kind of
+    group that is large, wrong, and too rare to be among these.
 
     p must come from maps that were not fitted on these rows. Out-of-fold p will do in practice,
     though no proof is known: a fold that is luckier than the rest is judged by maps fitted on the
@@ -132,113 +136,48 @@ def certify(
     order = np.argsort(-values, kind="stable")
     number, n = codes(groups, len(values))[order], len(values)
     labels, values = labels[order], values[order]
-    hits = np.cumsum(labels).astype(np.int64)
     ends = np.append(np.flatnonzero(np.diff(values)), n - 1)  # of runs of equal p
-    if number.max() + 1 == n:
-        refuted = hits >= _least_hits(n, target, level)[1:]
-        start, worth = min(n, first_test(target, level)), np.ones(n)
-    else:
-        refuted, start, worth = _group_tests(labels, number, target, level)
-    ends = ends[ends >= start - 1]
-    failed = np.flatnonzero(~refuted[ends])
-    passed = ends[: failed[0]] if len(failed) else ends
-    if not len(passed):
-        needed = _labels_needed(hits, worth, target, level)
+    effective = size = np.arange(1, n + 1, dtype=np.float64)
+    if number.max() + 1 < n:
+        effective, size = effective_rows(labels, number, target, level)
+    last = last_refuted(tails(labels, effective, target), ends, size, target, level)
+    if last < 0:
+        worth = float(effective[-1]) / n
+        needed = _needed(labels, values, worth, target, level)
         return Certificate(None, target, level, n, 0, 0, needed)
-    k = int(passed[-1])
-    return Certificate(float(values[k]), target, level, n, k + 1, int(hits[k]), None)
+    hits = int(labels[: last + 1].sum())
+    return Certificate(float(values[last]), target, level, n, last + 1, hits, None)
 
 
-@lru_cache
-def first_test(target: float, level: float) -> int:
-    """Return how many accepted rows the first test of `certify` has.
+def _needed(
+    labels: Floats, values: Floats, worth: float, target: float, level: float
+) -> int | None:
+    """Return how many queries a promise would take with probability `POWER`, or None.
 
-    The fewest with which an accuracy halfway from `target` to 1 would pass with probability
-    `POWER`: fewer, and the sequence stops by bad luck; more, and rare good queries are given away.
+    Certificates of drawn labels, were accuracy what a sigmoid of the confidence makes of these ones
+    and a row worth a share `worth` of an independent one; None where `MOST` times as many rows
+    would not do.
     """
-    from scipy.stats import binom
+    from calibration.score_fitting import fit_platt
 
-    sizes = np.arange(1, 100_000)
-    passes = binom.sf(_least_hits(100_000, target, level)[1:-1] - 1, sizes, (1 + target) / 2)
-    return int(sizes[(passes >= POWER).argmax()])
+    scores, n = log_odds(values), len(values)
+    truth = np.sort(fit_platt(scores, labels).predict(scores))[::-1]
 
+    def enough(queries: int) -> bool:
+        """Whether so many queries would be certified often enough."""
+        m = max(1, int(queries * worth))
+        p = np.interp((np.arange(m) + 0.5) / m, (np.arange(n) + 0.5) / n, truth)
+        return chance_of_a_start(p, target, level) >= POWER
 
-def _effective_rows(labels: Floats, number: Counts, target: float) -> tuple[Floats, Floats]:
-    """Return, of the first k rows, how many independent ones and how many groups they are worth.
-
-    Both (n,). Rows are in order, with the number of their group. A share of dependent rows varies
-    more than the binomial by the design effect: the variance of the share between groups, where it
-    is `target`, over the binomial one (Rao & Scott 1992), never below 1. Groups of different sizes
-    are worth fewer of one size, by Kish's formula (1965).
-    """
-    n, order = len(labels), np.argsort(number, kind="stable")
-    begins = np.flatnonzero(np.diff(number[order], prepend=-1))
-    lengths = np.diff(begins, append=n)
-    earlier, hit = np.empty(n), np.empty(n)  # rows of the same group before each, and their hits
-    earlier[order] = np.arange(n) - np.repeat(begins, lengths)
-    before = np.cumsum(labels[order]) - labels[order]
-    hit[order] = before - np.repeat(before[begins], lengths)
-    # sums over groups of hits^2, hits * rows and rows^2, as they grow row by row
-    hits2 = np.cumsum(labels * (2 * hit + 1))
-    both = np.cumsum(hit + labels * (earlier + 1))
-    rows2 = np.cumsum(2 * earlier + 1)
-    k = np.arange(1, n + 1)
-    between = (hits2 - 2 * target * both + target**2 * rows2) / k
-    groups = k**2 / rows2
-    return k / np.maximum(1.0, between / (target * (1 - target))), groups
-
-
-def _group_tests(
-    labels: Floats, number: Counts, target: float, level: float
-) -> tuple[NDArray[np.bool_], int, Floats]:
-    """Return whether "no more than `target`" is refuted of the first k rows, (n,), the first k, and
-    the rows that each row is worth (n,).
-
-    The binomial tail of the effective number of rows, which is cut further as t is wider than the
-    normal with so few groups (Korn & Graubard 1998). The first test is where the groups are worth
-    as many as `first_test` asks of rows; which k that is the labels do not say.
-    """
-    from scipy.special import betainc, ndtri, stdtrit
-
-    effective, groups = _effective_rows(labels, number, target)
-    spare = np.maximum(groups - 1, 1.0)  # degrees of freedom
-    normal, t = ndtri(level), stdtrit(spare, level)
-    effective = effective * (spare / (spare + 1)) * (normal / t) ** 2
-    k = np.arange(1, len(labels) + 1)
-    hits = effective * np.cumsum(labels) / k
-    tail = np.where(hits > 0, betainc(np.maximum(hits, 1e-9), effective - hits + 1, target), 1.0)
-    enough = np.flatnonzero(groups >= first_test(target, level))
-    start = int(enough[0]) + 1 if len(enough) else len(labels)
-    return tail <= 1 - level, start, effective / k
-
-
-@lru_cache
-def _least_hits(most: int, target: float, level: float) -> Counts:
-    """Return (most + 1,): the fewest hits of n = 0, 1, ... that refute "no more than `target`"."""
-    from scipy.stats import binom
-
-    return np.asarray(binom.isf(1 - level, np.arange(most + 1), target), dtype=np.int64) + 1
-
-
-def _labels_needed(hits: Counts, worth: Floats, target: float, level: float) -> int | None:
-    """Return how many queries it would take, were accuracy at each coverage as it is here.
-
-    The sample size of a one-sided test of a share (Fleiss 1981, 2.3), at its best coverage; a row
-    counts as much as it is worth.
-    """
-    from scipy.special import ndtri
-
-    n = len(hits)
-    k = np.unique(np.linspace(max(1, n // 20), n, 20).astype(np.int64))
-    share = (hits[k - 1] + 1) / (k + 2)
-    k, share = k[share > target], share[share > target]
-    if not len(k):
-        return None
-    spread = ndtri(level) * np.sqrt(target * (1 - target)) + ndtri(POWER) * np.sqrt(
-        share * (1 - share)
-    )
-    taken = (spread / (share - target)) ** 2 * n / (k * worth[k - 1])
-    return max(n + 1, math.ceil(float(taken.min())))
+    low, high = n, 2 * n
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > MOST * n:
+            return None
+    while high - low > 0.05 * high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def _check(hits: int, n: int, level: float) -> None:

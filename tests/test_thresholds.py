@@ -6,18 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
-from scipy.stats import binom, binomtest
+from scipy.stats import binom, binomtest, norm
+from scipy.stats import t as student
 
-from calibration.thresholds import (
-    _effective_rows,
-    certify,
-    first_test,
-    lower_bound,
-    upper_bound,
-)
+from calibration import sequence_tests
+from calibration.sequence_tests import GAPS, effective_rows, last_refuted
+from calibration.thresholds import certify, lower_bound, upper_bound
 
 Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -76,11 +73,11 @@ def clustered(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def test_a_certificate_by_hand() -> None:
-    """The tests are those of SciPy, one a rank, and the last of an unbroken row is kept."""
+    """The tests are those of SciPy, one a rank, at what the starts passed so far have brought."""
     y = np.array([1] * 60 + [0] * 30 + [1] * 60)
     p = np.linspace(0.9, 0.1, 150)
     found = certify(y, p)
-    k = first_test(0.7, 0.95)
+    k = 49  # the second start, which has two thirds of the chance, and one from the first
     while binomtest(int(y[: k + 1].sum()), k + 1, 0.7, alternative="greater").pvalue <= 0.05:
         k += 1
     assert (found.accepted, found.right, found.queries) == (k, y[:k].sum(), 150)
@@ -88,13 +85,26 @@ def test_a_certificate_by_hand() -> None:
     assert (p >= found.threshold).sum() == k
 
 
-def test_the_first_test_would_pass_halfway_to_certainty() -> None:
-    """With that many rows, and not with one less, 85 % true accuracy refutes 70 % four times in
+def test_a_bad_beginning_costs_its_share_of_the_chance() -> None:
+    """Where the first start fails, the second has two thirds of 5 % and not all of it."""
+    size = np.arange(1, 61, dtype=float)
+    ends = np.arange(60)
+    for tail, last in ((0.04, -1), (0.03, 59), (0.016, 59)):
+        assert last_refuted(np.full(60, tail), ends, size, 0.7, 0.95) == last
+    passed = np.where(size < 49, 0.01, 0.04)
+    assert last_refuted(passed, ends, size, 0.7, 0.95) == 59
+    broken = np.where(size == 30, 0.5, passed)
+    assert last_refuted(broken, ends, size, 0.7, 0.95) == 28
+
+
+def test_sizes_are_what_their_accuracies_need() -> None:
+    """With that many rows, and not with one less, such an accuracy refutes 70 % four times in
     five.
     """
-    for n, enough in ((first_test(0.7, 0.95), True), (first_test(0.7, 0.95) - 1, False)):
-        least = next(k for k in range(n + 2) if binom.sf(k - 1, n, 0.7) <= 0.05)
-        assert (binom.sf(least - 1, n, 0.85) >= 0.8) == enough
+    for gap, n in zip(GAPS, sequence_tests.test_sizes(0.7, 0.95), strict=True):
+        for m, enough in ((n, True), (n - 1, False)):
+            least = next(k for k in range(m + 2) if binom.sf(k - 1, m, 0.7) <= 0.05)
+            assert (binom.sf(least - 1, m, 0.7 + 0.3 * gap) >= 0.8) == enough
 
 
 @pytest.mark.parametrize("world", [uninformative, tied, clustered])
@@ -154,11 +164,29 @@ def test_a_refusal_says_what_it_would_take() -> None:
     assert few.labels_needed is not None
     assert 100 < few.labels_needed < 1500
     assert f"about {few.labels_needed - 100} more" in few.sentence
+    right = certify(np.ones(20), np.linspace(1, 0, 20), target=0.9)
+    assert right.labels_needed is not None
+    assert 20 < right.labels_needed < 300
     never = certify(np.tile([0, 1], 200), np.linspace(1, 0, 400))
     assert (never.threshold, never.labels_needed) == (None, None)
     assert "better scores are needed" in never.sentence
 
 
+def test_as_many_labels_as_were_asked_for_do() -> None:
+    """Of fresh samples of that size, four in five or so are certified."""
+    rng = np.random.default_rng(0)
+
+    def sample(n: int) -> tuple[np.ndarray, np.ndarray]:
+        p = expit(-0.4 + 1.3 * rng.normal(size=n))
+        return rng.random(n) < p, p
+
+    refused = [found for _ in range(20) if (found := certify(*sample(150))).threshold is None]
+    needed = int(np.median([found.labels_needed or 6000 for found in refused]))
+    assert 200 < needed < 2000
+    assert np.mean([certify(*sample(needed)).threshold is not None for _ in range(60)]) > 0.6
+
+
+@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32 - 1))
 def test_the_order_of_the_rows_is_nothing(seed: int) -> None:
     """Rows in another order give the same certificate, ties or no ties."""
@@ -180,14 +208,16 @@ def test_dependent_rows_are_worth_what_the_variance_between_groups_says() -> Non
     """Against sums over groups, of the first k rows; single rows are worth no more than one."""
     rng = np.random.default_rng(0)
     y, groups = rng.integers(0, 2, 60).astype(float), rng.integers(0, 20, 60)
-    worth, clusters = _effective_rows(y, groups, 0.7)
-    for k in (1, 7, 33, 60):
+    worth, clusters = effective_rows(y, groups, 0.7, 0.95)
+    for k in (7, 33, 60):
         sums = np.bincount(groups[:k], y[:k] - 0.7)
         sizes = np.bincount(groups[:k])
-        effect = max(1.0, (sums**2).sum() / (k * 0.7 * 0.3))
-        assert worth[k - 1] == pytest.approx(k / effect)
-        assert clusters[k - 1] == pytest.approx(k**2 / (sizes**2).sum())
-    alone, every = _effective_rows(y, np.arange(60), 0.7)
+        kish = k**2 / (sizes**2).sum()
+        effect = max(1.0, (sums**2).sum() / (k * 0.7 * 0.3)) * kish / (kish - 1)
+        wider = (norm.ppf(0.95) / student.ppf(0.95, kish - 1)) ** 2
+        assert worth[k - 1] == pytest.approx(k / effect * wider)
+        assert clusters[k - 1] == pytest.approx(kish)
+    alone, every = effective_rows(y, np.arange(60), 0.7, 0.95)
     assert (alone <= np.arange(1, 61)).all()
     np.testing.assert_array_equal(every, np.arange(1, 61))
 

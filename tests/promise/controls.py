@@ -13,8 +13,9 @@ from numpy.random import Generator
 from worlds import TARGET, WORLDS, Featured, population
 
 from calibration.fitting import fit_logistic
+from calibration.sequence_tests import test_sizes
 from calibration.sequential import Watch
-from calibration.thresholds import certify, first_test
+from calibration.thresholds import certify
 
 CLUSTERED = "50 groups right together, 68 %"
 STRONG = "strong: confidence is truth"
@@ -59,7 +60,7 @@ def without_a_test(rng: Generator) -> tuple[float]:
     order = np.argsort(-p)
     share = np.cumsum(y[order]) / np.arange(1, len(y) + 1)
     enough = np.flatnonzero(share >= TARGET)
-    enough = enough[enough + 1 >= first_test(TARGET, 0.95)]
+    enough = enough[enough + 1 >= test_sizes(TARGET, 0.95)[1]]
     if not len(enough):
         return (float("nan"),)
     return (float(population(STRONG, p[order][enough[-1]])[1] < TARGET),)
