@@ -6,7 +6,7 @@ DATA := datasets/pydata
 MODEL := work/model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format promise bench weights clean
+.PHONY: help install demo test lint types format promise torture bench weights clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,11 @@ format: .venv/tested ## put the code into its standard form
 
 promise: .venv/tested ## worlds with known truth: does what is promised hold? (15 minutes)
 	$(BIN)/python tests/promise/promise.py
+
+torture: .venv/installed ## mutated model folders and killed jobs: does it survive? (hours)
+	@test -f $(MODEL)/manifest.json || $(MAKE) demo
+	$(BIN)/python tests/torture/model_folder.py $(MODEL) --count 100000
+	$(BIN)/python tests/torture/jobs.py $(DATA) --kills 200
 
 # sentence-transformers' own ONNX and OpenVINO backends need older libraries: work/peers has them.
 bench: .venv/installed ## speed beside other libraries, to docs/performance.md (an hour or two)

@@ -11,51 +11,49 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-FORMAT_VERSION = 1
-"""Version of the manifest's own layout; a reader refuses a newer one."""
+from calibration.files import (
+    LARGEST_JSON,
+    StoreError,
+    digest,
+    files_below,
+    parse_json,
+    read_bytes,
+    regular,
+    sha256_file,
+    sync,
+    umask,
+    write_file,
+    write_json,
+)
+from calibration.leftovers import held, sweep
+
+__all__ = [
+    "FORMAT_VERSION",
+    "MANIFEST",
+    "StoreError",
+    "is_made_from",
+    "read_manifest",
+    "read_verified",
+    "refuse_to_replace",
+    "sealed",
+    "sha256_file",
+    "verify_folder",
+    "write_file",
+    "write_folder",
+    "write_json",
+]
+
+FORMAT_VERSION = 2
+"""Version of the manifest's own layout; a reader takes 1, which had no digest, refuses a newer."""
+
+DIGEST = "digest"
+"""The manifest's own hash, over all of its other fields."""
 
 MANIFEST = "manifest.json"
-
-
-class StoreError(ValueError):
-    """A folder that is not what its manifest says, or that must not be replaced."""
-
-
-def sha256_file(path: str | Path) -> str:
-    """Return the sha256 of a file's bytes as 64 hexadecimal digits."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_file(path: str | Path, data: bytes | str | Iterable[str]) -> None:
-    """Write a file whole or not at all: a temporary sibling, fsync, then rename. Text is UTF-8.
-
-    Parts of a text are written as they come.
-    """
-    path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for part in [data] if isinstance(data, (bytes, str)) else data:
-                file.write(part.encode() if isinstance(part, str) else part)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    _sync(path.parent)
-
-
-def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
-    """Write plain JSON values, indented; for `fill` of `write_folder`, which makes it durable."""
-    text = json.dumps(value, indent=2, allow_nan=False)
-    Path(path).write_text(text + "\n", encoding="utf-8")
 
 
 def write_folder(
@@ -68,46 +66,56 @@ def write_folder(
     """Write a folder whole or not at all, and return its manifest.
 
     `fill(folder)` writes files into an empty temporary sibling and returns fields for the
-    manifest, which adds `format_version` and `files`: relative path to sha256 and size. An
+    manifest, which adds `format_version`, `digest`, and `files`: relative path to sha256 and
+    size. An
     exception, or an end of the process, leaves whatever stood at `path` as it was; the one moment
     between the two renames of a replacement leaves the old folder beside it, under a hidden name
-    that ends in `.old`.
+    that ends in `.old`, and the next writer puts it back.
 
     Raises:
         StoreError: path exists and `overwrite` is False; it exists and is no folder with a
-            manifest of ours; `fill` returned `files` or `format_version`, or made a link.
+            manifest of ours; `fill` returned a field of the store's own, or made a link.
     """
     path = Path(path)
     refuse_to_replace(path, overwrite=overwrite, kind=kind)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
     try:
-        extra = dict(fill(new))
-        taken = {"files", "format_version", *(["kind"] if kind else [])} & set(extra)
-        if taken:
-            raise StoreError(f"the manifest's own fields cannot be given: {sorted(taken)}")
-        files = {}
-        for name, file in sorted(_files(new).items()):
-            if name == MANIFEST:
-                raise StoreError(f"{MANIFEST} is written by the store, not by the caller")
-            files[name] = {"sha256": sha256_file(file), "size": file.stat().st_size}
-            _sync(file)
-        named = {"kind": kind} if kind else {}
-        manifest = {"format_version": FORMAT_VERSION, **named, **extra, "files": files}
-        write_file(new / MANIFEST, json.dumps(manifest, indent=2, allow_nan=False) + "\n")
-        for folder in [p for p in new.rglob("*") if p.is_dir()]:
-            _sync(folder)
-        new.chmod(0o777 & ~_umask())
-        refuse_to_replace(path, overwrite=overwrite, kind=kind)
-        if path.exists():
-            _swap(new, path)
-        else:
-            new.rename(path)
-            _sync(path.parent)
+        with held(new):
+            manifest = _filled(new, fill, kind)
+            refuse_to_replace(path, overwrite=overwrite, kind=kind)
+            if path.exists():
+                _swap(new, path)
+            else:
+                new.rename(path)
+                sync(path.parent)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
     return json.loads(json.dumps(manifest))  # type: ignore[no-any-return]
+
+
+def _filled(
+    new: Path, fill: Callable[[Path], Mapping[str, Any]], kind: str | None
+) -> dict[str, Any]:
+    """Fill a folder, make it durable, write its manifest and return it."""
+    extra = dict(fill(new))
+    taken = {"files", "format_version", DIGEST, *(["kind"] if kind else [])} & set(extra)
+    if taken:
+        raise StoreError(f"the manifest's own fields cannot be given: {sorted(taken)}")
+    files = {}
+    for name, file in sorted(files_below(new).items()):
+        if name == MANIFEST:
+            raise StoreError(f"{MANIFEST} is written by the store, not by the caller")
+        files[name] = {"sha256": sha256_file(file), "size": file.stat().st_size}
+        sync(file)
+    named = {"kind": kind} if kind else {}
+    manifest = sealed({"format_version": FORMAT_VERSION, **named, **extra, "files": files})
+    write_file(new / MANIFEST, json.dumps(manifest, indent=2, allow_nan=False) + "\n")
+    for folder in [p for p in new.rglob("*") if p.is_dir()]:
+        sync(folder)
+    new.chmod(0o777 & ~umask())
+    return manifest
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
@@ -121,23 +129,36 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     if file.is_symlink() or not file.is_file():
         raise StoreError(f"{path} has no {MANIFEST}")
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise StoreError(f"{file} is not JSON: {error}") from error
+        manifest = parse_json(read_bytes(file, LARGEST_JSON, follow=False), str(file))
+    except OSError as error:
+        raise StoreError(f"{file} cannot be read: {error}") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise StoreError(f"{file} is not a manifest of this project: it lists no files")
-    if manifest.get("format_version") != FORMAT_VERSION:
+    version = manifest.get("format_version")
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise StoreError(
-            f"{file} has format version {manifest.get('format_version')!r}; "
-            f"this version reads {FORMAT_VERSION}"
+            f"{file} has format version {version!r}; this version reads 1 to {FORMAT_VERSION}"
         )
     for name, entry in manifest["files"].items():
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts or "\\" in name or str(parts) != name:
             raise StoreError(f"{file} names {name!r}, which is not a path within the folder")
-        if not isinstance(entry, dict) or not {"sha256", "size"} <= set(entry):
+        if (
+            not isinstance(entry, dict)
+            or not isinstance(entry.get("sha256"), str)
+            or type(entry.get("size")) is not int
+        ):
             raise StoreError(f"{file} has no sha256 and size for {name}")
+    if (version > 1 or DIGEST in manifest) and sealed(manifest) != manifest:
+        raise StoreError(f"{file} is changed, its digest is not that of its fields")
     return manifest
+
+
+def sealed(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest with the digest of its other fields, in place of the one it may have."""
+    fields = {key: value for key, value in manifest.items() if key != DIGEST}
+    text = json.dumps(fields, sort_keys=True)
+    return {**fields, DIGEST: hashlib.sha256(text.encode()).hexdigest()}
 
 
 def verify_folder(path: str | Path) -> dict[str, Any]:
@@ -147,15 +168,20 @@ def verify_folder(path: str | Path) -> dict[str, Any]:
         StoreError: as `read_manifest`; a file that is missing, changed, a link, or not listed.
     """
     manifest = read_manifest(path)
-    found = _files(Path(path))
+    found = files_below(Path(path))
     found.pop(MANIFEST, None)
     for name, entry in manifest["files"].items():
         if name not in found:
             raise StoreError(f"{path}: {name} is missing")
-        size = found[name].stat().st_size
+        try:
+            with regular(found[name], follow=False) as handle:
+                size = os.fstat(handle).st_size
+                same = size == entry["size"] and digest(handle, size) == entry["sha256"]
+        except OSError as error:
+            raise StoreError(f"{path}: {name} cannot be read: {error}") from None
         if size != entry["size"]:
             raise StoreError(f"{path}: {name} has {size} bytes, expected {entry['size']}")
-        if sha256_file(found[name]) != entry["sha256"]:
+        if not same:
             raise StoreError(f"{path}: {name} is changed, its sha256 is not the manifest's")
     extra = sorted(set(found) - set(manifest["files"]))
     if extra:
@@ -163,6 +189,25 @@ def verify_folder(path: str | Path) -> dict[str, Any]:
             f"{path}: {extra[0]} is not in the manifest; take it away ({len(extra)} such)"
         )
     return manifest
+
+
+def read_verified(path: str | Path, name: str, manifest: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a folder's file, which are those that its manifest names.
+
+    What was verified once may have been changed since: these bytes were not.
+
+    Raises:
+        StoreError: the manifest lacks the file, or the file is not the manifest's; more than
+            `LARGEST_JSON` bytes.
+        OSError: it cannot be read.
+    """
+    entry = manifest["files"].get(name)
+    if entry is None:
+        raise StoreError(f"{path}: its manifest lists no {name}")
+    data = read_bytes(Path(path) / name, LARGEST_JSON, follow=False)
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise StoreError(f"{path}: {name} is changed, its sha256 is not the manifest's")
+    return data
 
 
 def is_made_from(path: str | Path, made_from: Mapping[str, Any]) -> bool:
@@ -177,26 +222,15 @@ def is_made_from(path: str | Path, made_from: Mapping[str, Any]) -> bool:
     return True
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    """Return every regular file below a folder by its relative posix path; refuse all else."""
-    result = {}
-    for entry in folder.rglob("*"):
-        name = entry.relative_to(folder).as_posix()
-        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
-            raise StoreError(f"{folder}: {name} is a link or no regular file")
-        if entry.is_file():
-            result[name] = entry
-    return result
-
-
 def _swap(new: Path, path: Path) -> None:
     """Rename path away and new to path, then remove the old one; undo where that fails."""
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
     old = aside / path.name
     try:
-        path.rename(old)
-        new.rename(path)
-        _sync(path.parent)
+        with held(aside):
+            path.rename(old)
+            new.rename(path)
+            sync(path.parent)
     except BaseException:
         if old.exists() and not path.exists():
             old.rename(path)
@@ -209,10 +243,13 @@ def _swap(new: Path, path: Path) -> None:
 def refuse_to_replace(path: Path, *, overwrite: bool, kind: str | None = None) -> None:
     """Raise what `write_folder` would: early, before the work that would be lost.
 
+    What killed writers left beside the folder is cleared away.
+
     Raises:
         StoreError: path exists and `overwrite` is False, or is no folder with a manifest of ours,
             or is one of another kind.
     """
+    sweep(path)
     if not path.exists() and not path.is_symlink():
         return
     if not overwrite:
@@ -225,17 +262,3 @@ def refuse_to_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
         raise StoreError(f"{path} is not a folder of ours, and is not replaced: {error}") from error
     if kind is not None and found.get("kind") != kind:
         raise StoreError(f"{path} is not {kind} but {found.get('kind')}, and is not replaced")
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -74,6 +74,22 @@ class Certificate:
     right: int
     labels_needed: int | None
 
+    def __post_init__(self) -> None:
+        """Refuse what `certify` cannot have made.
+
+        Raises:
+            ValueError: a share that is none, or counts that are none or do not fit.
+        """
+        shares = (self.target, self.level, 0.0 if self.threshold is None else self.threshold)
+        if not all(isinstance(share, (int, float)) and 0 <= share <= 1 for share in shares):
+            raise ValueError(f"threshold, target and level should be in [0, 1], got {shares}")
+        counts = (self.right, self.accepted, self.queries)
+        needed = 0 if self.labels_needed is None else self.labels_needed
+        if not all(type(count) is int for count in (*counts, needed)):
+            raise ValueError(f"expected whole counts, got {(*counts, needed)}")
+        if not 0 <= self.right <= self.accepted <= self.queries or needed < 0:
+            raise ValueError(f"expected 0 <= right <= accepted <= queries, got {counts}")
+
     @property
     def sentence(self) -> str:
         """What is promised, or why nothing is and what it would take."""

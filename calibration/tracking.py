@@ -1,15 +1,14 @@
-"""One run of a job, written to MLflow: the only file that imports mlflow.
+"""One run of a job, written to MLflow, with its folder as a model that MLflow can load.
 
-A record in, ids out. It knows nothing of what the numbers mean. It leaves no global state: no
-active run, no tracking URI, no logging level.
+A record in, ids out. It knows nothing of what the numbers mean, nor of what the model does: the
+code that runs it is handed in. It leaves no global state and no active run.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,16 +19,42 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.utils.time import get_current_time_millis
 
+from calibration.mlflow_store import IMPATIENCE, environment, named_store, store
+
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
-VARIABLE = "MLFLOW_TRACKING_URI"
 LONGEST_PARAM = 6000
 """Characters of a parameter that MLflow takes; a longer one is cut, and whole in `params.json`."""
 
 FOLDER = "model"
 """Where the folder of a record lies among the run's artefacts."""
+
+ARTIFACT = "folder"
+"""What the code of a flavour knows the folder as: `context.artifacts[ARTIFACT]`."""
+
+INNER = f"artifacts/{ARTIFACT}"
+"""Where the folder lies in the MLflow model that a flavour makes of it."""
+
+KEY = "record_key"
+"""The tag that holds a record's key."""
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """How MLflow runs a folder, by its own rules of models from code.
+
+    code: a Python file that calls `mlflow.models.set_model`; the folder is its
+        `context.artifacts["folder"]`.
+    inputs, outputs: data frames such as it takes and gives, from which the signature is made; a
+        column that misses a value is optional.
+    requirements: lines for pip.
+    """
+
+    code: Path
+    inputs: pd.DataFrame
+    outputs: pd.DataFrame
+    requirements: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -37,29 +62,39 @@ class RunRecord:
     """What a run leaves: everything is optional.
 
     curves: metrics by step.
-    figures and tables: artefact name, with or without its ending, to figure (PNG) or data frame
-        (JSON, as MLflow shows it). folder: a folder of files, logged as "model" and, where
-        `registered_name` is given, registered under that name.
+    files: logged under their own names. tables: artefact name, with or without its ending, to data
+        frame (JSON, as MLflow shows it). folder: a folder of files, logged as "model" and, where
+        `registered_name` is given, registered under that name; with a `flavour` it is a model that
+        MLflow loads.
+    key: names what is logged: where the experiment has a finished run of this key, no other is
+        made.
     """
 
     params: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    files: Sequence[Path] = ()
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     folder: Path | None = None
     registered_name: str | None = None
+    flavour: Flavour | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """Where a run was written. `model_version` is the registered version, or None."""
+    """Where a run was written.
+
+    `model_version` is the registered version, or None. `found`: the store had a run of this key
+    already, and nothing was written.
+    """
 
     run_id: str
     experiment_id: str
     tracking_uri: str
     model_version: str | None
+    found: bool = False
 
 
 def log_run(
@@ -74,78 +109,51 @@ def log_run(
 
     The environment's MLFLOW_TRACKING_URI wins over `tracking_uri` (such as `sqlite:///runs.db`).
     `artifact_location` is where a new experiment keeps its files; an existing one keeps its own,
-    and a server that was named by the environment decides for itself.
+    and a server that was named by the environment decides for itself. A server that does not
+    answer is given up after about a minute (see `calibration.mlflow_store.PATIENCE`).
 
     Raises:
         ValueError: `registered_name` without a folder, or a folder that does not exist.
-        mlflow.exceptions.MlflowException: the store refuses.
+        mlflow.exceptions.MlflowException: the store refuses, or cannot be reached.
     """
     if record.registered_name and record.folder is None:
         raise ValueError(f"to register {record.registered_name!r} a folder is needed, got none")
     if record.folder is not None and not Path(record.folder).is_dir():
         raise ValueError(f"{record.folder} is not a folder")
-    named = os.environ.get(VARIABLE)
-    uri = named or tracking_uri
-    with _quiet(), _tracking_uri(uri):
-        client = MlflowClient(tracking_uri=uri)
+    uri = named_store() or tracking_uri
+    with store(uri) as client:
         local = uri == tracking_uri or uri.startswith(("sqlite:", "file:"))
         place = artifact_location if local else None
         experiment_id = _experiment(client, experiment, place)
-        run = client.create_run(experiment_id, run_name=run_name)
+        known = _known(client, experiment_id, record)
+        if known is not None:
+            return TrackedRun(known[0], experiment_id, uri, known[1], found=True)
+        tags = {KEY: record.key} if record.key else {}
+        run = client.create_run(experiment_id, run_name=run_name, tags=tags)
         run_id = run.info.run_id
         try:
             version = _fill(client, run_id, record)
         except BaseException:
-            client.set_terminated(run_id, "FAILED")
+            with suppress(Exception), environment(IMPATIENCE):
+                client.set_terminated(run_id, "FAILED")
             raise
         client.set_terminated(run_id, "FINISHED")
     return TrackedRun(run_id, experiment_id, uri, version)
 
 
-CHAMPION = "champion"
-"""The alias of the registered version that production loads."""
-
-
-def champion(name: str, *, tracking_uri: str) -> tuple[str, Path] | None:
-    """Return the version that is the champion and its folder, or None where there is none.
-
-    The folder is a copy of the run's artefacts, in a temporary place.
-
-    Raises:
-        mlflow.exceptions.MlflowException: the store cannot be reached.
-    """
-    with _store(tracking_uri) as client:
-        try:
-            version = client.get_model_version_by_alias(name, CHAMPION)
-        except MlflowException as error:
-            if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-                return None
-            raise
-        place = mlflow.artifacts.download_artifacts(artifact_uri=version.source)
-    return str(version.version), Path(place)
-
-
-def crown(name: str, run_id: str, *, tracking_uri: str) -> str:
-    """Make the version that a run registered the champion, and return its number.
-
-    Raises:
-        ValueError: the run registered no version of that name.
-    """
-    with _store(tracking_uri) as client:
-        found = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
-        if not found:
-            raise ValueError(f"run {run_id} registered no version of {name!r}")
-        newest = max(found, key=lambda version: int(version.version))
-        client.set_registered_model_alias(name, CHAMPION, newest.version)
-    return str(newest.version)
-
-
-@contextmanager
-def _store(tracking_uri: str) -> Iterator[MlflowClient]:
-    """A client of the store that the environment names, else of `tracking_uri`."""
-    uri = os.environ.get(VARIABLE) or tracking_uri
-    with _quiet(), _tracking_uri(uri):
-        yield MlflowClient(tracking_uri=uri)
+def _known(
+    client: MlflowClient, experiment_id: str, record: RunRecord
+) -> tuple[str, str | None] | None:
+    """The finished run of the record's key, and the version it registered."""
+    if record.key is None:
+        return None
+    asked = f"tags.{KEY} = '{record.key}' and attributes.status = 'FINISHED'"
+    runs = client.search_runs([experiment_id], asked, max_results=1)
+    if not runs:
+        return None
+    run_id = runs[0].info.run_id
+    versions = client.search_model_versions(f"run_id = '{run_id}'")
+    return run_id, str(versions[0].version) if versions else None
 
 
 def _fill(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
@@ -168,13 +176,16 @@ def _fill(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
         client.log_batch(run_id, metrics=points[start : start + 1000])
     if any(len(value) > LONGEST_PARAM for value in params.values()):
         client.log_dict(run_id, params, "params.json")
-    for name, figure in record.figures.items():
-        client.log_figure(run_id, figure, _ending(name, ".png"), save_kwargs={"dpi": 150})
+    for file in record.files:
+        client.log_artifact(run_id, str(file))
     for name, table in record.tables.items():
         client.log_table(run_id, table, _ending(name, ".json"))
     if record.folder is None:
         return None
-    client.log_artifacts(run_id, str(record.folder), FOLDER)
+    if record.flavour is None:
+        client.log_artifacts(run_id, str(record.folder), FOLDER)
+    else:
+        _log_model(client, run_id, record.folder, record.flavour)
     if not record.registered_name:
         return None
     try:
@@ -185,6 +196,23 @@ def _fill(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
     source = f"{client.get_run(run_id).info.artifact_uri}/{FOLDER}"
     version = client.create_model_version(record.registered_name, source=source, run_id=run_id)
     return str(version.version)
+
+
+def _log_model(client: MlflowClient, run_id: str, folder: Path, flavour: Flavour) -> None:
+    """Log the folder inside an MLflow model; its files go from where they lie, and only once."""
+    with tempfile.TemporaryDirectory() as place:
+        made, stand_in = Path(place) / "model", Path(place) / ARTIFACT
+        stand_in.mkdir()
+        mlflow.pyfunc.save_model(
+            str(made),
+            python_model=str(flavour.code),
+            artifacts={ARTIFACT: str(stand_in)},
+            signature=mlflow.models.infer_signature(flavour.inputs, flavour.outputs),
+            input_example=flavour.inputs,
+            pip_requirements=list(flavour.requirements),
+        )
+        client.log_artifacts(run_id, str(made), FOLDER)
+    client.log_artifacts(run_id, str(folder), f"{FOLDER}/{INNER}")
 
 
 def _experiment(client: MlflowClient, name: str, place: str | None) -> str:
@@ -200,36 +228,3 @@ def _cut(value: str) -> str:
 
 def _ending(name: str, ending: str) -> str:
     return name if name.endswith(ending) else name + ending
-
-
-@contextmanager
-def _tracking_uri(uri: str) -> Iterator[None]:
-    """Point MLflow's global at uri for the while: some of its artefact code reads only that.
-
-    MLflow writes its global into the environment as well, which is put back too.
-    """
-    before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
-    named = os.environ.get(VARIABLE)
-    mlflow.set_tracking_uri(uri)
-    try:
-        yield
-    finally:
-        mlflow.set_tracking_uri(before)
-        if named is None:
-            os.environ.pop(VARIABLE, None)
-        else:
-            os.environ[VARIABLE] = named
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the chatter of a fresh database's migrations out of the terminal for the while."""
-    names = ("alembic", "alembic.runtime.migration", "mlflow", "mlflow.store.db.utils")
-    before = {name: logging.getLogger(name).level for name in names}
-    for name in names:
-        logging.getLogger(name).setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)

@@ -144,7 +144,7 @@ def _calibrate(p: argparse.ArgumentParser) -> None:
 
 
 def _evaluate(p: argparse.ArgumentParser) -> None:
-    p.add_argument("model", type=Path, help="model folder")
+    _add_model(p)
     p.add_argument("dataset", type=Path, help="BEIR folder")
     p.add_argument("--split", default="test", help="split to measure on (default: test)")
     p.add_argument("--json", action="store_true", help="print one JSON object")
@@ -153,7 +153,7 @@ def _evaluate(p: argparse.ArgumentParser) -> None:
 
 
 def _search(p: argparse.ArgumentParser) -> None:
-    p.add_argument("model", type=Path, help="model folder")
+    _add_model(p)
     p.add_argument("questions", nargs="+", metavar="QUESTION", help="in plain words")
     p.add_argument("--json", action="store_true", help="print one JSON object a question")
 
@@ -190,7 +190,7 @@ def _rescore(p: argparse.ArgumentParser) -> None:
 
 
 def _drift(p: argparse.ArgumentParser) -> None:
-    p.add_argument("model", type=Path, help="model folder")
+    _add_model(p)
     p.add_argument("queries", type=Path, help="JSONL file, or the BEIR folder of another corpus")
     p.add_argument("--split", default="test", help="split of a BEIR folder (default: test)")
     p.add_argument(
@@ -201,7 +201,7 @@ def _drift(p: argparse.ArgumentParser) -> None:
 
 
 def _recalibrate(p: argparse.ArgumentParser) -> None:
-    p.add_argument("model", type=Path, help="model folder")
+    _add_model(p)
     p.add_argument(
         "--labels",
         type=Path,
@@ -213,6 +213,11 @@ def _recalibrate(p: argparse.ArgumentParser) -> None:
     p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
     p.add_argument("--split", default="train", help="split of a BEIR folder (default: train)")
     p.add_argument("--max-labels", type=int, help="take only the first of them")
+    _add_work(p)
+
+
+def _track(p: argparse.ArgumentParser) -> None:
+    p.add_argument("model", type=Path, help="model folder")
     _add_work(p)
 
 
@@ -261,6 +266,19 @@ def _add_group_by(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="metadata of a query, such as its article, whose like values stay on one side of "
         "every split (default: its `group`, else its right passages)",
+    )
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model",
+        type=Path,
+        help="model folder, or MLflow's name for it: models:/calibrated-rerank@champion",
+    )
+    parser.add_argument(
+        "--download",
+        action="store_true",
+        help="fetch models of a hub that are not in its cache on this machine",
     )
 
 
@@ -331,6 +349,12 @@ COMMANDS = (
         "move a model's confidence by a few new labels",
         "recalibrate work/model --labels labels.jsonl --out work/moved",
         _recalibrate,
+    ),
+    Command(
+        "track",
+        "send a finished model to MLflow, where calibrate could not; once, however often it is run",
+        "track work/model",
+        _track,
     ),
     Command(
         "promote",

@@ -7,8 +7,8 @@ can execute. Loading needs no scikit-learn and no MLflow.
 
 from __future__ import annotations
 
-import hashlib
-import json
+import shutil
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,23 +19,28 @@ import numpy as np
 from calibration.by_kind import ByKind
 from calibration.drift import Sketch
 from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
-from calibration.store import StoreError, verify_folder
 from calibration.thresholds import Certificate
 from rerank import policy
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES, feature_matrix
-from rerank.models import ModelFiles, resolve
+from rerank.model_folder import (
+    CALIBRATORS,
+    FITTED_ON,
+    SKETCH,
+    ModelFolder,
+    bound_to,
+    models_of,
+    open_folder,
+)
 from rerank.pipeline import Pipeline, Reading, order
+from rerank.registry import fetch, is_uri
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.sufficiency import DEPTH, INPUTS, sufficiencies
 from rerank.types import Assessment, Floats, Given, InputError, Passage, Query, Ranking
 
-MODEL_KIND = "a calibrated model"
-SKETCH = "sketch.json"  # of the features that the confidence was fitted on
 DOORS = ("found", "given")  # in calibrators.json: by whom the passages come, the index or the asker
-FITTED_ON = "fitted_on.txt"  # a `query_hash` a line: the queries that the maps were fitted on
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,45 +173,87 @@ class CalibratedReranker:
         self.pipeline = pipeline
 
     @classmethod
-    def load(cls, folder: str | Path, *, cache: ScoreCache | None = None) -> CalibratedReranker:
+    def load(
+        cls,
+        path_or_uri: str | Path,
+        *,
+        cache: ScoreCache | None = None,
+        allow_download: bool = False,
+        tracking_uri: str | None = None,
+    ) -> CalibratedReranker:
         """Open a model folder, after checking every hash and fingerprint.
 
+        `models:/name@champion`, `models:/name/3` or `runs:/id/model` is fetched from MLflow, at
+        MLFLOW_TRACKING_URI, else `tracking_uri`, else the database in `work`; a copy of it is
+        removed with the model. A folder needs neither MLflow nor a network: a hub id of its
+        configuration is looked for on this machine, unless `allow_download`.
+
+        The model is safe to use from many threads; what it answers does not depend on them.
+
         Raises:
-            InputError: not a model folder, a changed file, or another encoder or reranker than
-                the one the model was calibrated with; the message says which part differs.
+            InputError: not a model folder, a changed file, or another encoder, reranker, tokenizer,
+                cut, precision or index than the one the model was calibrated with; the message
+                says which part differs. Or MLflow does not give the model.
         """
-        path = Path(folder)
+        if is_uri(path_or_uri):
+            place, temporary = fetch(path_or_uri, tracking_uri=tracking_uri)
+        else:
+            place, temporary = Path(path_or_uri), None
         try:
-            manifest = verify_folder(path)
-            kept = json.loads((path / "calibrators.json").read_text(encoding="utf-8"))
-        except (StoreError, OSError, ValueError) as error:
-            raise InputError(f"{path} is not a usable model folder: {error}") from None
-        if manifest.get("kind") != MODEL_KIND:
-            raise InputError(f"{path} is not a model folder; expected one that `calibrate` wrote")
-        missing = sorted({"config", "fingerprints", "dataset", "queries"} - set(manifest))
-        if missing or not isinstance(kept, dict):
-            raise InputError(f"{path}: the manifest lacks {missing}; calibrate again")
+            model = cls._open(place, cache=cache, allow_download=allow_download)
+        except BaseException:
+            if temporary is not None:
+                shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        if temporary is not None:
+            weakref.finalize(model, shutil.rmtree, temporary, ignore_errors=True)
+        return model
+
+    @classmethod
+    def _open(
+        cls, path: Path, *, cache: ScoreCache | None, allow_download: bool
+    ) -> CalibratedReranker:
+        folder = open_folder(path)
+        manifest, kept = folder.manifest, folder.json(CALIBRATORS)
         if kept.get("bound_to") != bound_to(manifest["config"], manifest["fingerprints"]):
             raise InputError(
                 f"{path}: its calibrators were fitted with another configuration or other models "
                 "than its manifest says; calibrate again"
             )
         config = Config.from_dict(manifest["config"])
-        here = fingerprints(resolve(config.encoder), resolve(config.reranker), config)
-        _compare(manifest["fingerprints"], here, path)
-        found, given = (Calibrators.from_dict(kept.get(door)) for door in DOORS)
-        pipeline = Pipeline(Index(path / "index"), config, cache=cache)
+        models = models_of(folder, config, download=allow_download)
+        found, given = both_doors(kept)
+        for learned in (found, given):
+            _refuse_overflow(learned, path)
+        try:
+            index = Index(path / "index")
+            index.check()
+            pipeline = Pipeline(index, config, cache=cache, models=models)
+        except Exception as error:  # a broken array shows in as many ways as there are formats
+            raise InputError(f"{path}: its index cannot be used: {error}") from None
         return cls(path, manifest, found, given, pipeline)
 
     @property
     def fitted_on(self) -> frozenset[str]:
-        """The `query_hash` of every query that the maps were fitted on."""
-        return frozenset((self.folder / FITTED_ON).read_text(encoding="utf-8").split())
+        """The `query_hash` of every query that the maps were fitted on.
+
+        Raises:
+            InputError: the folder does not hold them, or was changed since it was loaded.
+        """
+        return frozenset(ModelFolder(self.folder, self.manifest).text(FITTED_ON).split())
 
     @property
     def sketch(self) -> Sketch:
-        """How the features were spread where the confidence was fitted: see `calibration.drift`."""
-        return Sketch.from_dict(json.loads((self.folder / SKETCH).read_text(encoding="utf-8")))
+        """How the features were spread where the confidence was fitted: see `calibration.drift`.
+
+        Raises:
+            InputError: the folder does not hold it, or was changed since it was loaded.
+        """
+        kept = ModelFolder(self.folder, self.manifest).json(SKETCH)
+        try:
+            return Sketch.from_dict(kept)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{self.folder}: {SKETCH} cannot be read: {error}") from None
 
     def search(self, question: str) -> Assessment:
         """Rank the index for one question and say how sure to be.
@@ -271,14 +318,38 @@ class CalibratedReranker:
         return found
 
 
-def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
-    """What a calibration is bound to: the weights and the cuts of both models."""
-    return {
-        "encoder": encoder.fingerprint,
-        "encoder_max_length": config.encoder_max_length,
-        "reranker": reranker.fingerprint,
-        "max_length": config.max_length,
+def _refuse_overflow(calibrators: Calibrators, path: Path) -> None:
+    """Refuse maps of numbers so large that a probability would be none."""
+    maps: dict[str, LogisticMap | TwoStageMap] = {
+        "prior": calibrators.reading.prior,
+        "relevance": calibrators.relevance,
+        "confidence": calibrators.confidence,
+        "hazard": calibrators.hazard,
+        **{f"update of {kind!r}": one for kind, one in calibrators.kinds.updates.items()},
     }
+    for name, learned in maps.items():
+        first = learned.first if isinstance(learned, TwoStageMap) else learned
+        coef, mean = np.array(first.coef), np.array(first.mean)
+        low, high = (np.array(b or first.mean) for b in (first.low, first.high))
+        most = np.where(coef > 0, high, low)  # the inputs that move the log odds furthest
+        try:
+            with np.errstate(all="ignore"):
+                rows = np.array([mean, most, np.where(coef > 0, low, high)])
+                values = np.append(learned.contributions(rows), learned.predict(rows))
+        except ValueError:
+            values = np.array([np.nan])
+        if not np.isfinite(values).all():
+            raise InputError(f"{path}: the numbers of its {name} map are too large")
+
+
+def both_doors(kept: Mapping[str, Any]) -> tuple[Calibrators, Calibrators]:
+    """The maps that `calibrators.json` holds: for passages that are found, and for given ones.
+
+    Raises:
+        InputError: they are not maps that this version can use.
+    """
+    found, given = (Calibrators.from_dict(kept.get(door)) for door in DOORS)
+    return found, given
 
 
 def learned_dict(
@@ -287,21 +358,6 @@ def learned_dict(
     """What `calibrators.json` holds: the maps of both doors, and what they are bound to."""
     doors = {name: maps.to_dict() for name, maps in zip(DOORS, (found, given), strict=True)}
     return {"bound_to": bound_to(config, prints), **doors}
-
-
-def bound_to(config: Mapping[str, Any], prints: Mapping[str, Any]) -> str:
-    """What the calibrators' file holds of the configuration and the models: a sha256 of both."""
-    whole = json.dumps([config, prints], sort_keys=True)
-    return hashlib.sha256(whole.encode()).hexdigest()
-
-
-def _compare(kept: dict[str, Any], here: dict[str, Any], path: Path) -> None:
-    for part, found in here.items():
-        if kept.get(part) != found:
-            raise InputError(
-                f"{path}: its {part} was {str(kept.get(part))[:16]} when it was calibrated and is "
-                f"{str(found)[:16]} here; use the same one, or calibrate again"
-            )
 
 
 def _checked(question: str) -> str:

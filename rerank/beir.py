@@ -14,41 +14,46 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from calibration.files import regular
 from rerank.labelled_set import LabelledSet, passage_row, query_row, to_json
 from rerank.types import InputError, Passage, Query
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 SHOWN_PROBLEMS = 20
+LONGEST_PROBLEM = 300  # characters
 
 
 @dataclass(slots=True)
 class _Problems:
-    """Collects every bad line, to be told in one error."""
+    """Counts every bad line, and keeps the first ones, to be told in one error."""
 
     found: list[str] = field(default_factory=list)
+    count: int = 0
 
     def add(self, where: str, what: str) -> None:
-        self.found.append(f"{where}: {what}")
+        self.count += 1
+        if len(self.found) < SHOWN_PROBLEMS:
+            told = what if len(what) <= LONGEST_PROBLEM else what[: LONGEST_PROBLEM - 1] + "…"
+            self.found.append(f"{where}: {told}")
 
     def stop(self, what: str) -> None:
         """Raise one error that lists the problems, if there are any."""
         if not self.found:
             return
-        shown = "\n  ".join(self.found[:SHOWN_PROBLEMS])
-        more = len(self.found) - SHOWN_PROBLEMS
+        shown = "\n  ".join(self.found)
+        more = self.count - SHOWN_PROBLEMS
         rest = f"\n  ... and {more} more" if more > 0 else ""
-        lines = (
-            "1 bad line; mend it"
-            if len(self.found) == 1
-            else f"{len(self.found)} bad lines; mend them"
-        )
+        lines = "1 bad line; mend it" if self.count == 1 else f"{self.count} bad lines; mend them"
         raise InputError(f"{what}: {lines}:\n  {shown}{rest}")
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """(file and number, line) of each line that is not blank, or an `InputError`."""
     try:
-        with path.open(encoding="utf-8-sig", newline="\n") as file:
+        with (
+            regular(path) as handle,
+            open(handle, encoding="utf-8-sig", newline="\n", closefd=False) as file,
+        ):
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield f"{path}:{number}", line.rstrip("\r\n")

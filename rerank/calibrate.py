@@ -8,35 +8,41 @@ logits flatter themselves.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibration.store import is_made_from, refuse_to_replace, write_folder, write_json
-from rerank.assessor import FITTED_ON, MODEL_KIND, SKETCH, fingerprints, learned_dict
+from rerank.assessor import learned_dict
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
 from rerank.fitting import Fitted, fit
 from rerank.heuristics import HEURISTICS
 from rerank.labelled_set import LabelledSet
-from rerank.measuring import Evaluation, evaluate
+from rerank.measuring import evaluate
+from rerank.model_folder import (
+    CALIBRATORS,
+    FITTED_ON,
+    MEASURED,
+    MODEL_KIND,
+    SKETCH,
+    fingerprints,
+)
 from rerank.models import lasting_name, resolve, trained_on
 from rerank.pipeline import forget
 from rerank.plan import plan
 from rerank.progress import progress
 from rerank.ranked import Ranked, rank_as_given, rank_planned
-from rerank.report import flat, make_report, report_text
+from rerank.record import track_model
+from rerank.report import make_report, report_text
 from rerank.report_page import report_figures, report_page, report_pictures
 from rerank.retrieval.index import LAYOUT
 from rerank.sufficiency import INPUTS
 from rerank.text import query_hash
-from rerank.workspace import NAME, open_pipeline, track
+from rerank.workspace import open_pipeline
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from calibration.tracking import TrackedRun
 
 REPORT = "report.txt"
@@ -44,11 +50,12 @@ REPORT = "report.txt"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where the model is and what was measured; `run` is None where nothing had to be done."""
+    """Where the model is, what was measured, and MLflow's run of it."""
 
     folder: Path
     report: str  # the text that the model folder keeps as report.txt
-    run: TrackedRun | None
+    run: TrackedRun
+    made: bool  # by this call; else it was there already
 
 
 def calibrate(
@@ -64,10 +71,12 @@ def calibrate(
 
     Indexes and cross-encoder scores are kept under `work`: the same call, after an interruption,
     goes on from them. Where `out` already is the model of this very data, configuration and
-    weights, nothing is done.
+    weights, it is not made again, but sent to MLflow if no run of it is known.
 
     Raises:
         InputError: too few queries, or a model that does not exist.
+        NotTrackedError: the model is written, and MLflow did not take its record; `track_model`
+            sends it later.
         StoreError: `out` exists, is another model, and `overwrite` is False.
     """
     config = replace(
@@ -87,7 +96,8 @@ def calibrate(
         },
     }
     if not overwrite and is_made_from(out, made_from):
-        return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), None)
+        run = track_model(out, work=work)
+        return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), run, made=False)
     refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
     out.parent.mkdir(parents=True, exist_ok=True)
     planned = plan(
@@ -126,9 +136,9 @@ def calibrate(
             shutil.copytree(pipeline.index.folder, folder / "index")
             made_with = made_from["config"], made_from["fingerprints"]
             learned = learned_dict(*made_with, fitted.calibrators, given.calibrators)
-            write_json(folder / "calibrators.json", learned)
+            write_json(folder / CALIBRATORS, learned)
             write_json(folder / SKETCH, fitted.sketch.to_dict())
-            write_json(folder / "reliability.json", report.to_dict())
+            write_json(folder / MEASURED, report.to_dict())
             (folder / REPORT).write_text(text, encoding="utf-8")
             page = report_page(report, pictures)
             (folder / "report.html").write_text(page, encoding="utf-8")
@@ -143,37 +153,14 @@ def calibrate(
                 "calibrator": {"name": fitted.taken, "reason": fitted.reason},
             }
 
-        manifest = write_folder(out, fill, overwrite=overwrite, kind=MODEL_KIND)
+        write_folder(out, fill, overwrite=overwrite, kind=MODEL_KIND)
         bar.update()
-        run = _track(out, manifest, fitted, evaluation, figures, work)
+        run = track_model(out, work=work)
         bar.update()
-    return Outcome(out, text, run)
+    return Outcome(out, text, run, made=True)
 
 
 def fit_ranked(ranked: Ranked, labelled: LabelledSet, config: Config) -> Fitted:
     """`fit` on what the model will read of the rankings."""
     read = [forget(r, ranked.reading.floor) for r in ranked.to_fit]
     return fit(read, labelled, ranked.reading, config)
-
-
-def _track(
-    out: Path,
-    manifest: Mapping[str, Any],
-    fitted: Fitted,
-    evaluation: Evaluation,
-    figures: Mapping[str, Figure],
-    work: Path,
-) -> TrackedRun:
-    from calibration.tracking import RunRecord
-
-    dataset = manifest["dataset"]["name"]
-    record = RunRecord(
-        params=flat({k: v for k, v in manifest.items() if k not in ("files", "kind")}),
-        metrics=evaluation.flat(),
-        tags={"dataset": dataset, "calibrator": fitted.taken},
-        figures=figures,
-        tables={"comparison": evaluation.frame(), "feature_weights": fitted.weights()},
-        folder=out,
-        registered_name=NAME,
-    )
-    return track(record, run_name=f"{dataset}-{fitted.taken}", work=work, written=out)

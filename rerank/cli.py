@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     The exit code is 0, 1 where the answer is no (an alarm, a gate that is not passed), 2 after a
-    message about bad input, or 3 where all is done but for rows that were rejected.
+    message about bad input, or 3 where all is done but for rows that were rejected, or but for
+    MLflow's record of it.
     """
     _prepare()
     options = parser(RUNS).parse_args(arguments)
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         answer = run(options)
     except (InputError, OSError) as error:
-        return _refuse(str(error))
+        return _refuse(str(error), _code(error))
     except ValueError as error:
         from calibration.store import StoreError
 
@@ -53,9 +54,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return answer
 
 
-def _refuse(message: str) -> int:
+def _refuse(message: str, code: int = 2) -> int:
     print(f"rerank: error: {message}", file=sys.stderr)
-    return 2
+    return code
+
+
+def _code(error: Exception) -> int:
+    if not isinstance(error, InputError):
+        return 2
+    from rerank.workspace import NotTrackedError
+
+    return 3 if isinstance(error, NotTrackedError) else 2
 
 
 def _prepare() -> None:
@@ -137,6 +146,7 @@ def _index(o: argparse.Namespace) -> None:
 def _finetune(o: argparse.Namespace) -> None:
     from rerank.finetune import finetune
     from rerank.reranking.mining import Source
+    from rerank.workspace import noted_run
 
     folders, limits = zip(*o.datasets, strict=True)
     sets = _read(folders, o.group_by)
@@ -144,7 +154,11 @@ def _finetune(o: argparse.Namespace) -> None:
     made = finetune(sources, o.out, finetune_config(o), work=o.work, overwrite=o.overwrite)
     examples, step = made.report["examples"], made.report["best_step"]
     print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")
-    _print_run(made.folder, made.run, o.work)
+    if made.run is None:
+        print("it was there already, made from the same sets, settings and weights")
+    run = made.run or noted_run(made.folder, o.work)
+    if run is not None:
+        _print_run(run)
     if o.pack:
         from rerank.models import resolve
         from rerank.packing import pack_finetuned
@@ -154,44 +168,55 @@ def _finetune(o: argparse.Namespace) -> None:
 
 
 def _calibrate(o: argparse.Namespace) -> None:
-    from rerank.calibrate import calibrate
+    from rerank.calibrate import REPORT, calibrate
+    from rerank.workspace import NotTrackedError
 
-    outcome = calibrate(
-        _read([o.dataset], o.group_by)[0],
-        o.out,
-        config(o),
-        work=o.work,
-        max_queries=o.max_queries,
-        overwrite=o.overwrite,
-    )
-    print(f"\n{outcome.report}")
-    print(f"{outcome.folder}: the model; open its report.html")
-    _print_run(outcome.folder, outcome.run, o.work)
-
-
-def _print_run(folder: Path, run: TrackedRun | None, work: Path) -> None:
-    """Where a job's run is; `run` is None where its folder was there already."""
-    from rerank.workspace import tracked_run
-
-    if run is None:
+    try:
+        outcome = calibrate(
+            _read([o.dataset], o.group_by)[0],
+            o.out,
+            config(o),
+            work=o.work,
+            max_queries=o.max_queries,
+            overwrite=o.overwrite,
+        )
+    except NotTrackedError:
+        _print_model(o.out, (o.out / REPORT).read_text(encoding="utf-8"))
+        raise
+    _print_model(outcome.folder, outcome.report)
+    if not outcome.made:
         print("it was there already, made from the same data, configuration and weights")
-        known = tracked_run(folder, work)
-        if known is None:
-            print(f"no run of it is known in {work}: give --overwrite to track it")
-            return
-        run_id, uri, version = known["run_id"], known["tracking_uri"], None
-    else:
-        run_id, uri, version = run.run_id, run.tracking_uri, run.model_version
-    print(f"tracked as run {run_id}{f', model version {version}' if version else ''}:")
-    served = uri.startswith("http")  # then there is a page to open; else a store to show
-    print(f"  {uri}" if served else f"  mlflow ui --backend-store-uri {uri}")
+    _print_run(outcome.run)
+
+
+def _print_model(folder: Path, report: str) -> None:
+    print(f"\n{report}")
+    print(f"{folder}: the model; open its report.html")
+
+
+def _print_run(run: TrackedRun) -> None:
+    """Where a job's run is, and by which name MLflow gives the model back."""
+    from rerank.registry import NAME
+
+    version = run.model_version
+    named = f", model version {version} (models:/{NAME}/{version})" if version else ""
+    print(f"{'already ' if run.found else ''}tracked as run {run.run_id}{named}:")
+    served = run.tracking_uri.startswith("http")  # then there is a page to open; else a store
+    shown = run.tracking_uri
+    print(f"  {shown}" if served else f"  mlflow ui --backend-store-uri {shown}")
+
+
+def _track(o: argparse.Namespace) -> None:
+    from rerank.record import track_model
+
+    _print_run(track_model(o.model, work=o.work))
 
 
 def _evaluate(o: argparse.Namespace) -> None:
     from rerank.evaluate import evaluate_model
 
     labelled = _read([o.dataset], o.group_by)[0]
-    evaluation, notes = evaluate_model(_load(o.model, o.work), labelled, o.split, work=o.work)
+    evaluation, notes = evaluate_model(_load(o), labelled, o.split, work=o.work)
     for note in notes:
         print(f"rerank: {note}", file=sys.stderr)
     if o.json:
@@ -203,12 +228,19 @@ def _evaluate(o: argparse.Namespace) -> None:
     )
 
 
-def _load(folder: Path, work: Path) -> CalibratedReranker:
-    """A model whose cross-encoder scores are kept under `work`."""
+def _load(o: argparse.Namespace) -> CalibratedReranker:
+    """The model asked for; its cross-encoder scores are kept under `work`, where that is given."""
     from rerank.assessor import CalibratedReranker
+    from rerank.registry import store_of
     from rerank.workspace import score_cache
 
-    return CalibratedReranker.load(folder, cache=score_cache(work))
+    work = getattr(o, "work", None)
+    return CalibratedReranker.load(
+        o.model,
+        cache=score_cache(work) if work else None,
+        allow_download=getattr(o, "download", False),
+        tracking_uri=store_of(work) if work else None,
+    )
 
 
 def _drift(o: argparse.Namespace) -> bool:
@@ -216,7 +248,7 @@ def _drift(o: argparse.Namespace) -> bool:
     from rerank.drift import drift
     from rerank.workspace import pipeline_over
 
-    model = _load(o.model, o.work)
+    model = _load(o)
     if o.queries.is_dir():
         labelled = read_labelled_set(o.queries)
         queries, groups = labelled.asked(o.split)
@@ -238,7 +270,7 @@ def _recalibrate(o: argparse.Namespace) -> None:
     from rerank.recalibration_page import recalibration_text
     from rerank.workspace import pipeline_over
 
-    model = _load(o.model, o.work)
+    model = _load(o)
     pipeline, corpus = model.pipeline, {}
     if o.labels.is_dir():
         labelled = read_labelled_set(o.labels)
@@ -273,9 +305,7 @@ def _promote(o: argparse.Namespace) -> bool:
 
 
 def _search(o: argparse.Namespace) -> None:
-    from rerank.assessor import CalibratedReranker
-
-    model = CalibratedReranker.load(o.model)
+    model = _load(o)
     for question in o.questions:
         found = model.search(question)
         if o.json:
@@ -303,7 +333,7 @@ def _rescore(o: argparse.Namespace) -> int:
     from rerank.batch import rescore
 
     done = rescore(
-        _load(o.model, o.work),
+        _load(o),
         o.queries,
         o.out,
         strict=o.strict,
@@ -328,6 +358,7 @@ RUNS = {
     "evaluate": _evaluate,
     "drift": _drift,
     "recalibrate": _recalibrate,
+    "track": _track,
     "promote": _promote,
     "search": _search,
     "rescore": _rescore,

@@ -48,11 +48,16 @@ TRAINING_LEAST = {
 }
 
 
+LARGEST = 2**31 - 1  # of any whole number
+
+
 def _check_least(values: object, least: Mapping[str, int]) -> None:
     for name, smallest in least.items():
         value = getattr(values, name)
-        if not isinstance(value, int) or value < smallest:
+        if type(value) is not int or value < smallest:
             raise InputError(f"{name} should be a whole number from {smallest} up, got {value!r}")
+        if value > LARGEST:
+            raise InputError(f"{name} should be {LARGEST} at most, got {value}")
 
 
 def _check_choices(values: object) -> None:

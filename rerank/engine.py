@@ -81,7 +81,7 @@ def _fast_tokenizer(folder: Path) -> Any:
         return Fast.from_file(str(folder / "tokenizer.json"))
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(str(folder)).backend_tokenizer
+    return AutoTokenizer.from_pretrained(str(folder), local_files_only=True).backend_tokenizer
 
 
 def _positions(folder: Path) -> int:

@@ -6,6 +6,7 @@ tokens' keys and values and nothing else of them. Importing this file imports to
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,12 +76,27 @@ def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
     return out
 
 
+def _refuse_code(folder: Path) -> None:
+    """Refuse a model that names modules beyond sentence-transformers, which would be imported."""
+    path = folder / "modules.json"
+    if not path.is_file():
+        return
+    modules = json.loads(path.read_text(encoding="utf-8"))
+    strange = [m["type"] for m in modules if not m["type"].startswith("sentence_transformers.")]
+    if strange:
+        raise InputError(
+            f"{folder} asks for the code {strange[0]!r}; only modules of sentence-transformers are "
+            "run"
+        )
+
+
 def cross_encoder(folder: Path) -> Rows:
     """A pair's logits, without any activation.
 
     Raises:
-        InputError: the folder holds no trained classification head.
+        InputError: the folder holds no trained classification head, or asks for code of its own.
     """
+    _refuse_code(folder)
     from sentence_transformers import CrossEncoder
     from transformers import AutoModelForSequenceClassification
 
@@ -97,7 +113,12 @@ def cross_encoder(folder: Path) -> Rows:
 
 
 def bi_encoder(folder: Path) -> Rows:
-    """A text's unit vector."""
+    """A text's unit vector.
+
+    Raises:
+        InputError: the folder asks for code of its own.
+    """
+    _refuse_code(folder)
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(folder), device="cpu", local_files_only=True, model_kwargs=FP32)

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from calibration.files import regular
+from rerank.beir import LONGEST_PROBLEM, SHOWN_PROBLEMS
 from rerank.labelled_set import LabelledSet
 from rerank.labels import Labels
 from rerank.types import InputError, Query, Ranking
@@ -61,21 +63,25 @@ def read_feedback(path: Path) -> list[Feedback]:
     Raises:
         InputError: no such file, no line, or bad lines (all are listed).
     """
-    found, wrong = [], []
+    found: list[Feedback] = []
+    wrong: list[str] = []
+    bad = 0
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with regular(path) as handle, open(handle, encoding="utf-8", closefd=False) as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                try:
+                    found.append(_feedback(json.loads(line), number))
+                except (ValueError, RecursionError) as error:
+                    bad += 1
+                    if len(wrong) < SHOWN_PROBLEMS:
+                        wrong.append(f"{path}:{number}: {str(error)[:LONGEST_PROBLEM]}")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as text ({error})") from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            found.append(_feedback(json.loads(line), number))
-        except (ValueError, RecursionError) as error:
-            wrong.append(f"{path}:{number}: {error}")
-    if wrong:
-        shown = "\n".join(wrong[:20])
-        raise InputError(f"{len(wrong)} lines are not labels:\n{shown}")
+    if bad:
+        shown = "\n".join(wrong)
+        raise InputError(f"{bad} lines are not labels:\n{shown}")
     if not found:
         raise InputError(f"{path} holds no label; expected a JSON object a line")
     return found

@@ -191,4 +191,6 @@ def _track(report: Mapping[str, Any], out: Path, work: Path) -> TrackedRun:
         tags={"job": "finetune"},
         folder=out,
     )
-    return track(record, run_name=f"finetune-{out.name}", work=work, written=out)
+    again = f"the same `rerank finetune` command, with --out {out} --work {work}"
+    name = f"finetune-{out.name}"
+    return track(lambda: record, run_name=name, work=work, written=out, again=again)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from calibration.selection import choose, enough_rows, grouped_folds, grouped_st
 from calibration.thresholds import certify
 from rerank.assessor import Calibrators, kinds_of
 from rerank.config import Config
-from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES, feature_matrix
 from rerank.heuristics import best_logit
 from rerank.labelled_set import LabelledSet
@@ -29,11 +27,8 @@ from rerank.labels import Labels, grades_of, groups_of, hits, passage_labels
 from rerank.pipeline import Reading, forget, order
 from rerank.progress import progress
 from rerank.ranking_metrics import order_quality
-from rerank.sufficiency import INPUTS, fit_hazard
+from rerank.sufficiency import fit_hazard
 from rerank.types import Floats, InputError, Ranking
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
 FLOORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the best prior relevance; see choose_floor
@@ -57,26 +52,6 @@ class Fitted:
     def scaled_logit(self, ranking: Ranking) -> float:
         """The baseline's confidence in a ranking, in [0, 1]."""
         return float(self.temperature.predict([best_logit(ranking)])[0])
-
-    def weights(self) -> pd.DataFrame:
-        """What each input weighs, standardised: the relevance map's and the confidence's."""
-        import pandas as pd
-
-        maps = (
-            ("prior", EVIDENCE, self.calibrators.reading.prior),
-            ("relevance", EVIDENCE, self.calibrators.relevance),
-            ("confidence", FEATURES, self.calibrators.confidence.first),
-            ("hazard", INPUTS, self.calibrators.hazard),
-        )
-        return pd.DataFrame(
-            [
-                {"map": name, "input": column, "weight": weight, "mean": mean, "scale": scale}
-                for name, columns, learned in maps
-                for column, weight, mean, scale in zip(
-                    columns, learned.coef, learned.mean, learned.scale, strict=True
-                )
-            ]
-        )
 
 
 def cross_ordered(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +21,6 @@ from rerank.pipeline import forget, order
 from rerank.ranking_metrics import order_quality, paired_bootstrap
 from rerank.sufficiency import DEPTH
 from rerank.types import Floats, Ranking
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 OURS = "calibrated"  # this model's own confidence among the ways of being confident
 SUFFICIENCY = "sufficiency: one of the first {}"
@@ -53,24 +49,6 @@ class Evaluation:
             "orders": _plain(self.orders),
             "passages_read": self.passages_read,
         }
-
-    def frame(self) -> pd.DataFrame:
-        """The comparison, one row a way."""
-        import pandas as pd
-
-        return pd.DataFrame([{"way": n, **r.to_dict()} for n, r in self.table.rows])
-
-    def flat(self) -> dict[str, float]:
-        """Numbers for tracking: of the calibrated confidence, of other events, of the orders."""
-        found: dict[str, float | None] = {"passages_read": self.passages_read}
-        for key, value in self.table[OURS].to_dict().items():
-            if isinstance(value, list):
-                found |= {f"{key}_low": value[0], f"{key}_high": value[1]}
-            else:
-                found[key] = value
-        for name, values in _plain(self.events | self.orders).items():
-            found |= {f"{name}_{key}": value for key, value in values.items()}
-        return {key: float(value) for key, value in found.items() if value is not None}
 
     def events_cells(self) -> list[tuple[str, ...]]:
         """The probabilities beside the confidence, each with its base rate's: a head, then rows."""

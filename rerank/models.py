@@ -27,13 +27,28 @@ OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders of the same weights, w
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 
 
+TOKENIZER = (  # files that say how a text becomes tokens
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A model on this machine: the name it was asked by, its folder, and its fingerprint."""
+    """A model on this machine: the name it was asked by, its folder, and its fingerprints."""
 
     name: str
     folder: Path
     fingerprint: str  # sha256 over weights, configuration and tokenizer
+    tokenizer: str  # sha256 over the tokenizer's files alone
 
 
 def cache_folder() -> Path:
@@ -45,10 +60,11 @@ def cache_folder() -> Path:
     return Path(base) / "calibrated-rerank"
 
 
-def resolve(name: str) -> ModelFiles:
+def resolve(name: str, *, download: bool = True) -> ModelFiles:
     """The local files of `name`: a bundled name, an existing folder, or `org/model[@revision]`.
 
-    Only a hub id touches the network, through huggingface_hub, which honours HF_HUB_OFFLINE.
+    Only a hub id touches the network, through huggingface_hub, which honours HF_HUB_OFFLINE. With
+    `download` False none does: the hub's cache on this machine has the model, or it is refused.
 
     Raises:
         InputError: there is no such model, or the bundled weights are not the expected ones.
@@ -61,7 +77,7 @@ def resolve(name: str) -> ModelFiles:
     if Path(name).is_dir():
         return _local(name, Path(name))
     if name.count("/") == 1 and not name.startswith((".", "/")):
-        return _local(name, _download(name))
+        return _local(name, _from_hub(name, download=download))
     bundled = ", ".join(["minilm", *sorted(p.parent.name for p in BUNDLED.glob("*/manifest.json"))])
     raise InputError(
         f"no model {name!r}; expected a bundled name ({bundled}), a local folder, "
@@ -102,17 +118,20 @@ def _minilm() -> ModelFiles:
 
 
 def _sha256(path: Path) -> str:
-    """The file's sha256, computed once a process for as long as the file is not touched."""
+    """The file's sha256, computed once a process for as long as the file is not touched.
+
+    A change that sets the clock of the file back is told by its inode's own.
+    """
     state = path.stat()
-    return _hashed(path, state.st_size, state.st_mtime_ns)
+    return _hashed(path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
 
 
 @lru_cache(maxsize=256)
-def _hashed(path: Path, _size: int, _modified: int) -> str:
+def _hashed(path: Path, *_state: int) -> str:
     return sha256_file(path)
 
 
-def _download(name: str) -> Path:
+def _from_hub(name: str, *, download: bool) -> Path:
     from huggingface_hub import snapshot_download
 
     repository, _, revision = name.partition("@")
@@ -121,11 +140,17 @@ def _download(name: str) -> Path:
             snapshot_download(
                 repository,
                 revision=revision or None,
+                local_files_only=not download,
                 allow_patterns=[f"*{suffix}" for suffix in sorted(FINGERPRINTED)],
                 ignore_patterns=[f"{name}/*" for name in OTHER_FORMATS],
             )
         )
     except Exception as error:
+        if not download:
+            raise InputError(
+                f"the model {name!r} is not in this machine's hub cache, and the network is not "
+                "touched unasked; allow the download, or fetch it beforehand"
+            ) from None
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"the hub gave no model {name!r}: {reason}") from None
 
@@ -133,12 +158,15 @@ def _download(name: str) -> Path:
 def _local(name: str, folder: Path) -> ModelFiles:
     if not any((folder / w).is_file() for w in WEIGHTS):
         raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
-    state = hashlib.sha256()
+    state, of_tokenizer = hashlib.sha256(), hashlib.sha256()
     parts = [
         path
         for path in folder.rglob("*")
         if path.suffix in FINGERPRINTED and path.relative_to(folder).parts[0] not in OTHER_FORMATS
     ]
     for path in sorted(parts):
-        state.update(f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode())
-    return ModelFiles(name, folder, state.hexdigest())
+        line = f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode()
+        state.update(line)
+        if path.parent == folder and path.name in TOKENIZER:
+            of_tokenizer.update(line)
+    return ModelFiles(name, folder, state.hexdigest(), of_tokenizer.hexdigest())

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from calibration.maps import CalibrationMap, LogisticMap
 from rerank.config import Config
 from rerank.evidence import as_read, evidence_matrix, view
-from rerank.models import resolve
+from rerank.models import ModelFiles, resolve
 from rerank.progress import progress
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.reranking.score_cache import ScoreCache
@@ -44,18 +44,36 @@ class Reading:
 
 
 class Pipeline:
-    """An open index with its two models: what turns queries into rankings."""
+    """An open index with its two models: what turns queries into rankings.
 
-    def __init__(self, index: Index, config: Config, *, cache: ScoreCache | None = None) -> None:
+    `models` are the encoder's files and the reranker's, where the caller has resolved them already.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        config: Config,
+        *,
+        cache: ScoreCache | None = None,
+        models: tuple[ModelFiles, ModelFiles] | None = None,
+    ) -> None:
         self.index = index
         self.config = config
-        self.encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+        encoder, reranker = models or (resolve(config.encoder), resolve(config.reranker))
+        self.encoder = Encoder(encoder, max_length=config.encoder_max_length)
         self.reranker = CrossEncoder(
-            resolve(config.reranker),
+            reranker,
             max_length=config.max_length,
             precision=config.precision,
             cache=cache,
         )
+        kinds = ("exact", "approximate")
+        found = (index.language, kinds[index.graph is not None])
+        if found != (config.language, config.dense):
+            raise InputError(
+                f"{index.folder}: the index is of language {found[0]} and {found[1]} dense search, "
+                f"the configuration says {config.language} and {config.dense}; build it again"
+            )
         made_by = index.manifest["encoder"]
         expected = (self.encoder.files.fingerprint, self.encoder.max_length)
         if (made_by["fingerprint"], made_by["max_length"]) != expected:

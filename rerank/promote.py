@@ -6,6 +6,7 @@ registry keeps its names is `calibration.tracking`'s.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,10 @@ from rerank.evaluate import evaluate_model
 from rerank.labelled_set import LabelledSet
 from rerank.measuring import OURS, Evaluation
 from rerank.ranking_metrics import paired_bootstrap
+from rerank.registry import NAME
 from rerank.text import query_hash
 from rerank.types import Floats, InputError
-from rerank.workspace import NAME, score_cache, tracked_run
+from rerank.workspace import score_cache, tracked_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +45,27 @@ def promote(
         InputError: not a model folder, a model that no run in `work` registered, no such split, or
             a champion that cannot be loaded here.
     """
-    from calibration.tracking import champion, crown
+    from calibration.registry import champion, crown
 
     run = tracked_run(folder, work)
     if run is None:
         raise InputError(
-            f"{folder}: no run of it is known in {work}; calibrate it with that --work"
+            f"{folder}: no run of it is known in {work}; send it to MLflow first: "
+            f"rerank track {folder} --work {work}"
         )
     candidate = CalibratedReranker.load(folder, cache=score_cache(work))
     measured, _ = evaluate_model(candidate, labelled, split, work=work)
     present = champion(NAME, tracking_uri=run["tracking_uri"])
     made = own_checks(candidate, measured, labelled, gate)
     if present is not None:
-        theirs, _ = evaluate_model(
-            CalibratedReranker.load(present[1], cache=score_cache(work)), labelled, split, work=work
-        )
-        made.append(champion_check(measured, theirs, labelled, version=present[0]))
+        version, place, temporary = present
+        try:
+            theirs = CalibratedReranker.load(place, cache=score_cache(work))
+            figures, _ = evaluate_model(theirs, labelled, split, work=work)
+        finally:
+            if temporary is not None:
+                shutil.rmtree(temporary, ignore_errors=True)
+        made.append(champion_check(measured, figures, labelled, version=version))
     if not all(check.holds for check in made):
         return made, None
     return made, crown(NAME, run["run_id"], tracking_uri=run["tracking_uri"])

@@ -16,17 +16,11 @@ from calibration.by_kind import ByKind
 from calibration.drift import sketch
 from calibration.recalibration import Recalibration, carried, fit_recalibration, then
 from calibration.store import MANIFEST, refuse_to_replace, sha256_file, write_folder, write_json
-from rerank.assessor import (
-    FITTED_ON,
-    MODEL_KIND,
-    SKETCH,
-    CalibratedReranker,
-    Calibrators,
-    learned_dict,
-)
+from rerank.assessor import CalibratedReranker, Calibrators, learned_dict
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
 from rerank.feedback import Feedback, says
+from rerank.model_folder import CALIBRATORS, FITTED_ON, MEASURED, MODEL_KIND, SKETCH
 from rerank.pipeline import Pipeline, order
 from rerank.ranked import as_given
 from rerank.recalibration_page import (
@@ -77,10 +71,10 @@ def recalibrate(
     def fill(folder: Path) -> dict[str, Any]:
         shutil.copytree(pipeline.index.folder, folder / "index")
         made_with = model.manifest["config"], model.manifest["fingerprints"]
-        write_json(folder / "calibrators.json", learned_dict(*made_with, new, moved))
+        write_json(folder / CALIBRATORS, learned_dict(*made_with, new, moved))
         write_json(folder / SKETCH, sketch(features, list(FEATURES), groups).to_dict())
         measured = {"report_split": "the labels given", "confidence": found.table.to_dict()}
-        write_json(folder / "reliability.json", measured)
+        write_json(folder / MEASURED, measured)
         (folder / "report.txt").write_text(recalibration_text(found), encoding="utf-8")
         pictures = recalibration_pictures(found)
         page = recalibration_page(found, pictures)
@@ -89,7 +83,8 @@ def recalibrate(
             (folder / f"{name}.png").write_bytes(picture.whole)
         asked = {query_hash(f.query.text) for f in feedback} | set(model.fitted_on)
         (folder / FITTED_ON).write_text("\n".join(sorted(asked)) + "\n", encoding="utf-8")
-        ours = ("format_version", "files", "kind", "inputs")  # `calibrate` knows its own by inputs
+        # the folder's own fields, and the one by which `calibrate` knows its own models
+        ours = ("format_version", "files", "digest", "kind", "inputs")
         kept = {key: value for key, value in model.manifest.items() if key not in ours}
         return {
             **kept,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calibration.store import MANIFEST, StoreError, sha256_file, verify_folder, write_file
 from rerank.assessor import CalibratedReranker
@@ -13,6 +14,7 @@ from rerank.config import Config
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve
 from rerank.pipeline import Pipeline
+from rerank.registry import NAME, store_of
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import LAYOUT, Index, build_index
@@ -20,8 +22,6 @@ from rerank.types import InputError
 
 if TYPE_CHECKING:
     from calibration.tracking import RunRecord, TrackedRun
-
-NAME = "calibrated-rerank"  # of the MLflow experiment and of the registered model
 
 
 def open_pipeline(labelled: LabelledSet, config: Config, work: Path) -> Pipeline:
@@ -74,46 +74,77 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
     return Index(home)
 
 
-def track(record: RunRecord, *, run_name: str, work: Path, written: Path) -> TrackedRun:
-    """Log a run to MLflow: to MLFLOW_TRACKING_URI, else to a database in `work`.
+class NotTrackedError(InputError):
+    """What a job wrote is whole and stays; MLflow did not take the record of it.
 
-    That it was taken is noted in `work`, for `tracked_run`.
+    The message says why, and which command sends it later. The command line exits with code 3.
+    """
+
+
+def track(
+    record: Callable[[], RunRecord], *, run_name: str, work: Path, written: Path, again: str
+) -> TrackedRun:
+    """Log a run to MLflow, once: to MLFLOW_TRACKING_URI, else to a database in `work`.
+
+    That it was taken is noted in `work`, for `tracked_run`. Where that note is there already, the
+    run it names is returned, and nothing is sent. `again` is the command that sends it later.
 
     Raises:
-        InputError: MLflow did not take it; what was `written` stays.
+        NotTrackedError: MLflow did not take it; what was `written` stays.
     """
-    from calibration.tracking import log_run
-
+    known = noted_run(written, work)
+    if known is not None:
+        return known
     try:
+        from calibration.tracking import log_run
+
+        work.mkdir(parents=True, exist_ok=True)
         run = log_run(
-            record,
+            record(),
             experiment=NAME,
             run_name=run_name,
-            tracking_uri=f"sqlite:///{(work / 'mlflow.db').resolve()}",
+            tracking_uri=store_of(work),
             artifact_location=(work / "mlartifacts").resolve().as_uri(),
         )
+        note = _note(written, work)
+        note.parent.mkdir(parents=True, exist_ok=True)
+        noted = {name: getattr(run, name) for name in NOTED}
+        write_file(note, json.dumps(noted))
     except Exception as error:  # the store is the user's: any client error can come back
-        raise InputError(
-            f"{written} is written, but MLflow did not take the run ({error}); check "
-            "MLFLOW_TRACKING_URI and give --overwrite to track it"
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise NotTrackedError(
+            f"{written} is written, but MLflow did not take the run ({reason[:300]}); check "
+            f"MLFLOW_TRACKING_URI, and send it later with: {again}"
         ) from error
-    note = _note(written, work)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    write_file(note, json.dumps({"run_id": run.run_id, "tracking_uri": run.tracking_uri}))
     return run
 
 
-def tracked_run(folder: Path, work: Path) -> dict[str, str] | None:
-    """`run_id` and `tracking_uri` of the run that logged this very folder, as noted in `work`.
+def noted_run(folder: Path, work: Path) -> TrackedRun | None:
+    """The run that `tracked_run` knows of, `found`."""
+    known = tracked_run(folder, work)
+    if known is None:
+        return None
+    from calibration.tracking import TrackedRun
+
+    return TrackedRun(**{"experiment_id": "", "model_version": None, **known}, found=True)
+
+
+NOTED = ("run_id", "tracking_uri", "experiment_id", "model_version")
+
+
+def tracked_run(folder: Path, work: Path) -> dict[str, Any] | None:
+    """`NOTED` of the run that logged this very folder, as noted in `work`.
 
     None where `work` knows of none: a job that is interrupted between writing its folder and
     MLflow's answer leaves none.
     """
     try:
-        found: dict[str, str] = json.loads(_note(folder, work).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(_note(folder, work).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found
+    if not isinstance(found, dict) or not {"run_id", "tracking_uri"} <= set(found):
+        return None
+    return {name: found[name] for name in NOTED if name in found}
 
 
 def _note(folder: Path, work: Path) -> Path:

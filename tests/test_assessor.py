@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibration.store import sha256_file
-from rerank.assessor import CalibratedReranker, Calibrators, bound_to
+from calibration.store import sealed, sha256_file
+from rerank.assessor import CalibratedReranker, Calibrators
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
 from rerank.labelled_set import LabelledSet
+from rerank.model_folder import bound_to
 from rerank.models import resolve
 from rerank.types import InputError, Ranking
 from rerank.workspace import score_cache
@@ -42,7 +43,7 @@ def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], None]) -> Non
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     change(manifest)
-    path.write_text(json.dumps(manifest))
+    path.write_text(json.dumps(sealed(manifest)))
 
 
 def reconfigure(folder: Path, **values: Any) -> None:

@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from calibration.maps import TILT, IsotonicMap, LogisticMap, map_from_dict
 from calibration.store import StoreError, verify_folder
+from calibration.tracking import FOLDER, INNER
 from rerank.assessor import Calibrators
 from rerank.calibrate import calibrate
 from rerank.config import Config
@@ -229,7 +230,8 @@ def test_the_same_call_again_does_nothing(run: Run, small: LabelledSet, config: 
     """A model of this very data and configuration is left as it is, and its report is given."""
     before = (run.folder / "manifest.json").stat().st_mtime_ns
     again = calibrate(small, run.folder, config, work=run.work)
-    assert again.run is None
+    assert not again.made
+    assert (again.run.run_id, again.run.found) == (run.outcome.run.run_id, True)
     assert again.report == run.outcome.report
     assert (run.folder / "manifest.json").stat().st_mtime_ns == before
 
@@ -330,9 +332,10 @@ def test_the_run_holds_figures_tables_and_the_folder(run: Run, tracked: Any) -> 
     names = {a.path for a in client.list_artifacts(kept.info.run_id)}
     assert {"reliability.png", "risk_coverage.png", "feature_weights.json", "model"} <= names
     assert {"histogram.png", "features.png", "labels.png"} <= names
-    files = {a.path for a in client.list_artifacts(kept.info.run_id, "model")}
-    assert {"model/manifest.json", "model/calibrators.json", "model/index"} <= files
-    assert "model/report.html" in files
+    inside = f"{FOLDER}/{INNER}"
+    files = {a.path for a in client.list_artifacts(kept.info.run_id, inside)}
+    names = ("manifest.json", "calibrators.json", "index", "report.html")
+    assert {f"{inside}/{name}" for name in names} <= files
     path = client.download_artifacts(kept.info.run_id, "feature_weights.json")
     table = json.loads(Path(path).read_text())
     inputs = {row[table["columns"].index("input")] for row in table["data"]}
@@ -344,4 +347,6 @@ def test_the_model_is_registered(run: Run, tracked: Any) -> None:
     client, kept = tracked
     version = client.get_model_version("calibrated-rerank", run.outcome.run.model_version)
     assert version.run_id == kept.info.run_id
-    verify_folder(client.download_artifacts(kept.info.run_id, "model"))
+    place = Path(client.download_artifacts(kept.info.run_id, FOLDER))
+    assert (place / "MLmodel").is_file()
+    assert verify_folder(place / INNER) == verify_folder(run.folder)

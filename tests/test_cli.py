@@ -362,29 +362,24 @@ def test_check_counts_what_is_there(
     assert small.digest() in out
 
 
-@pytest.mark.parametrize("tracked", [True, False])
 def test_calibrating_again_says_that_it_is_there(
     run: Run,
     config: Config,
     small_folder: Path,
-    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    tracked: bool,
 ) -> None:
     """The same command finds its model, prints the report, does nothing, and names its run."""
-    work = run.work if tracked else tmp_path  # as after an interruption before MLflow's answer
     kept = config.to_dict()
     options = [f"--{n.replace('_', '-')}={kept[n]}" for n in OPTIONS]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rerank.arguments.Config", lambda: config)  # `folds` is not an option
-        code = call("calibrate", small_folder, "--out", run.folder, "--work", work, *options)
+        code = call("calibrate", small_folder, "--out", run.folder, "--work", run.work, *options)
     assert code == 0
     out = capsys.readouterr().out
     assert run.outcome.report in out
     assert "already" in out
-    assert run.outcome.run is not None
-    assert (f"tracked as run {run.outcome.run.run_id}" in out) == tracked
-    assert (f"no run of it is known in {work}" in out) != tracked
+    assert f"already tracked as run {run.outcome.run.run_id}" in out
+    assert f"models:/calibrated-rerank/{run.outcome.run.model_version}" in out
 
 
 def test_search_prints_an_answer_a_question(

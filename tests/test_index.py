@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rank_bm25 import BM25Okapi
 
-from calibration.store import StoreError, verify_folder
+from calibration.store import StoreError, sealed, verify_folder
 from rerank.config import Config
 from rerank.labelled_set import LabelledSet
 from rerank.models import resolve
@@ -143,7 +143,7 @@ def test_an_index_of_another_layout_is_refused(made: Index, tmp_path: Path) -> N
     """Files that another version wrote are not read as if they were ours."""
     folder = shutil.copytree(made.folder, tmp_path / "index")
     manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"layout": 1}))
+    (folder / "manifest.json").write_text(json.dumps(sealed(manifest | {"layout": 1})))
     with pytest.raises(InputError, match=r"layout 1.*build it again"):
         Index(folder)
 

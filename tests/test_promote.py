@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibration.tracking import champion
+from calibration.registry import champion
 from rerank.assessor import CalibratedReranker
 from rerank.config import Gate
 from rerank.drift import drift
@@ -17,8 +17,9 @@ from rerank.evaluate import evaluate_model
 from rerank.labelled_set import LabelledSet
 from rerank.measuring import OURS, Evaluation
 from rerank.promote import champion_check, own_checks, promote, table
+from rerank.registry import NAME
 from rerank.types import InputError, Query
-from rerank.workspace import NAME, tracked_run
+from rerank.workspace import tracked_run
 
 Run = Any  # the session's run, see conftest
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,10 @@ Pair = tuple[str, str]
 
 
 class CrossEncoder:
-    """A cross-encoder; the model is loaded when the first pair must be read."""
+    """A cross-encoder; the model is loaded when the first pair must be read.
+
+    Safe to call from many threads, of which one loads the model.
+    """
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class CrossEncoder:
         self.precision = precision
         self.cache = cache
         self._loaded: tuple[Tokenizer, Engine] | None = None
+        self._loading = Lock()
 
     def score(self, pairs: Sequence[Pair]) -> tuple[Floats, NDArray[np.bool_]]:
         """Logits, shape (n,), and whether a pair was cut at `max_length` tokens.
@@ -79,10 +84,11 @@ class CrossEncoder:
         return np.array([t.cut for t in tokenizer(pairs)], dtype=np.bool_)
 
     def _open(self) -> tuple[Tokenizer, Engine]:
-        if self._loaded is None:
-            tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
-            self._loaded = tokenizer, open_cross_encoder(self.files, self.precision)
-        return self._loaded
+        with self._loading:
+            if self._loaded is None:
+                tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
+                self._loaded = tokenizer, open_cross_encoder(self.files, self.precision)
+            return self._loaded
 
     def _key(self, pair: Pair) -> bytes:
         """16 bytes that name the weights, their precision, the cut and the two texts."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.types import Floats, Ints
+from rerank.types import Floats, InputError, Ints
 
 K1, B = 1.5, 0.75  # BM25Okapi's own: how fast a repeated word tells less, how much length counts
 
@@ -83,6 +83,8 @@ class BM25:
             for name in ("rows", "weights")
         }
         with np.load(folder / "bm25.npz", allow_pickle=False) as kept:
+            if any(part.compress_type for part in kept.zip.infolist()):
+                raise InputError(f"{folder}: bm25.npz is compressed; expected plain arrays")
             return cls(
                 {w: i for i, w in enumerate(words)},
                 idf=kept["idf"],

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.types import Ints, Passage
+from rerank.types import InputError, Ints, Passage
 
 LINES, OFFSETS = "corpus.jsonl", "offsets.npy"
 KEPT = 8192  # passages in memory, because many queries bring back the same ones
@@ -28,6 +28,16 @@ class Corpus:
             self._bytes = mmap.mmap(lines.fileno(), 0, access=mmap.ACCESS_READ)
         self.passage = lru_cache(maxsize=KEPT)(self._read)
 
+    @property
+    def offsets(self) -> Ints:
+        """Where each passage begins, and the end of the last, shape (n + 1,)."""
+        return self._offsets
+
+    @property
+    def text_bytes(self) -> int:
+        """Size of the text."""
+        return len(self._bytes)
+
     def __len__(self) -> int:
         """Count of passages."""
         return len(self._offsets) - 1
@@ -38,8 +48,14 @@ class Corpus:
 
     def _read(self, row: int) -> Passage:
         """The passage at a row, read from disk; `passage` keeps the latest ones."""
-        kept = json.loads(self._bytes[self._offsets[row] : self._offsets[row + 1]])
-        return Passage(kept["_id"], kept["title"], kept["text"], kept["metadata"])
+        try:
+            kept = json.loads(self._bytes[self._offsets[row] : self._offsets[row + 1]])
+            found = Passage(kept["_id"], kept["title"], kept["text"], kept["metadata"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(f"row {row} of the index is no passage: {error!r}") from None
+        if not all(isinstance(t, str) for t in (found.doc_id, found.title, found.text)):
+            raise InputError(f"row {row} of the index is no passage: its id and text are no text")
+        return found
 
 
 def write_corpus(passages: Iterable[Passage], folder: Path) -> int:

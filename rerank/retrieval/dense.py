@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,22 +18,27 @@ CHUNK = 256  # texts between two moves of the progress bar
 
 
 class Encoder:
-    """A sentence-transformers bi-encoder; the model is loaded at the first call."""
+    """A sentence-transformers bi-encoder; the model is loaded at the first call.
+
+    Safe to call from many threads, of which one loads the model.
+    """
 
     def __init__(self, files: ModelFiles, *, max_length: int) -> None:
         self.files = files
         self.max_length = max_length
         self._loaded: tuple[Tokenizer, Engine] | None = None
+        self._loading = Lock()
 
     def encode(self, texts: Sequence[str], *, label: str | None = None) -> Vectors:
         """Unit vectors, shape (n, d), n >= 1, float32; with `label`, a progress bar of that name.
 
         Longer texts are cut at `max_length` tokens.
         """
-        if self._loaded is None:
-            tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
-            self._loaded = tokenizer, open_bi_encoder(self.files)
-        tokenizer, engine = self._loaded
+        with self._loading:
+            if self._loaded is None:
+                tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
+                self._loaded = tokenizer, open_bi_encoder(self.files)
+            tokenizer, engine = self._loaded
         rows: list[Vectors] = []
         with progress(len(texts), label, unit="text") as bar:
             for start in range(0, len(texts), CHUNK):

@@ -17,6 +17,7 @@ from calibration.store import read_manifest, write_folder
 from rerank.progress import progress
 from rerank.retrieval.approximate import Graph, library, write_graph
 from rerank.retrieval.bm25 import BM25
+from rerank.retrieval.checks import check_index
 from rerank.retrieval.corpus import Corpus, write_corpus
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors, cosines
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
@@ -54,6 +55,15 @@ class Index:
     def __len__(self) -> int:
         """Count of passages."""
         return len(self.corpus)
+
+    def check(self) -> None:
+        """Refuse arrays that do not fit together: for an index that others may have written.
+
+        Raises:
+            InputError: naming the array.
+        """
+        corpus = self.corpus
+        check_index(self.bm25, self.vectors, corpus.offsets, text_bytes=corpus.text_bytes)
 
     def candidates(
         self, query: Query, vector: Vectors, *, pool: int, count: int, rrf_k: int

@@ -1,0 +1,43 @@
+"""Models by MLflow's URIs: which store is meant, and the folder that it gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rerank.types import InputError
+
+NAME = "calibrated-rerank"  # of the MLflow experiment and of the registered model
+SCHEMES = ("models:/", "runs:/")
+
+
+def is_uri(place: str | Path) -> bool:
+    """Whether a model is asked for by MLflow's name for it and not by its folder."""
+    return str(place).startswith(SCHEMES)
+
+
+def store_of(work: Path) -> str:
+    """The tracking URI of the database that a working folder keeps."""
+    return f"sqlite:///{(work / 'mlflow.db').resolve()}"
+
+
+def fetch(uri: str | Path, *, tracking_uri: str | None = None) -> tuple[Path, Path | None]:
+    """The model folder at a URI; and the temporary folder that holds it, where it is a copy.
+
+    It is asked of MLFLOW_TRACKING_URI, else of `tracking_uri`, else of the database in `work`.
+
+    Raises:
+        InputError: MLflow is not installed, there is no store, or it does not give the model.
+    """
+    try:
+        from calibration import registry
+        from calibration.mlflow_store import named_store
+    except ImportError as error:
+        raise InputError(f"{uri} needs MLflow ({error}); give a folder, or install it") from None
+    place = named_store() or tracking_uri or store_of(Path("work"))
+    database = Path(place.removeprefix("sqlite:///"))
+    if place.startswith("sqlite:///") and not database.is_file():
+        raise InputError(f"{uri}: there is no {database}; set MLFLOW_TRACKING_URI")
+    try:
+        return registry.fetch(str(uri), tracking_uri=place)
+    except Exception as error:  # the store is the user's: any client error can come back
+        raise InputError(f"{place} does not give {uri}: {error}") from error

@@ -1,0 +1,65 @@
+"""Whether the arrays of an open index fit together, so that no search reads beyond one of them.
+
+Each array is gone through once, a part at a time: about as long as its hash takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rerank.retrieval.bm25 import BM25
+from rerank.retrieval.dense import Vectors
+from rerank.types import InputError, Ints
+
+PART = 2**22  # numbers looked at together
+
+
+def check_index(bm25: BM25, vectors: Vectors, offsets: Ints, *, text_bytes: int) -> None:
+    """Refuse arrays of another type, shape or range than `build_index` writes.
+
+    `offsets` say where each passage begins in a text of `text_bytes`.
+
+    Raises:
+        InputError: naming the array.
+    """
+    passages = len(offsets) - 1
+    _shaped("offsets", offsets, np.int64, (passages + 1,))
+    _rising("offsets", offsets, text_bytes)
+    if passages < 1:
+        raise InputError("its offsets hold no passage")
+    _shaped("vectors", vectors, np.float32, (passages, *vectors.shape[-1:]))
+    if bm25.size != passages:
+        raise InputError(f"its postings are of {bm25.size} passages, its text of {passages}")
+    terms = len(bm25.terms)
+    _shaped("idf", bm25.idf, np.float64, (terms,))
+    _shaped("starts", bm25.starts, np.int64, (terms + 1,))
+    _shaped("rows", bm25.rows, np.int32, (len(bm25.rows),))
+    _shaped("weights", bm25.weights, np.float64, (len(bm25.rows),))
+    _rising("starts", bm25.starts, len(bm25.rows))
+    for name, array in (("vectors", vectors), ("idf", bm25.idf), ("weights", bm25.weights)):
+        if not all(np.isfinite(part).all() for part in _parts(array)):
+            raise InputError(f"its {name} hold a number that is not finite")
+    if not all(part.min() >= 0 and part.max() < passages for part in _parts(bm25.rows)):
+        raise InputError("its rows name a passage that there is not")
+
+
+def _shaped(name: str, array: NDArray[Any], kind: Any, shape: tuple[int, ...]) -> None:
+    if array.dtype != kind or array.shape != shape or array.ndim != len(shape):
+        raise InputError(
+            f"its {name} are {array.dtype} of shape {array.shape}, expected {np.dtype(kind)} of "
+            f"shape {shape}"
+        )
+
+
+def _rising(name: str, ends: Ints, last: int) -> None:
+    if len(ends) < 1 or ends[0] != 0 or ends[-1] != last or (np.diff(ends) < 0).any():
+        raise InputError(f"its {name} do not rise from 0 to {last}")
+
+
+def _parts(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    flat = array.reshape(-1)
+    return (flat[i : i + PART] for i in range(0, len(flat), PART))

@@ -1,0 +1,108 @@
+"""`index` and `calibrate`, killed at random moments until they are done.
+
+After each kill nothing, or a whole folder, stands under the final name; the same command goes on;
+and what it makes in the end is, to the byte, what an uninterrupted run makes.
+
+    python tests/torture/jobs.py datasets/pydata --kills 200
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from calibration.store import MANIFEST, verify_folder
+
+CHEAP = ("--encoder-max-length", "32")
+CHEAPER = (
+    *CHEAP,
+    "--rerank-depth",
+    "3",
+    "--candidates",
+    "10",
+    "--pool",
+    "30",
+    "--max-length",
+    "64",
+)
+
+
+def command(job: str, labelled: Path, home: Path) -> list[str]:
+    """The command line of a job whose folder and working folder lie in `home`."""
+    given = [sys.executable, "-m", "rerank.cli", job, str(labelled), "--out", str(home / "out")]
+    if job == "index":
+        return [*given, *CHEAP]
+    return [*given, *CHEAPER, "--work", str(home / "work"), "--max-queries", "60"]
+
+
+def run(given: Sequence[str], *, after: float | None) -> int | None:
+    """The exit code; None where it was killed `after` that many seconds."""
+    with subprocess.Popen(
+        given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            _, error = process.communicate(timeout=after)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return None
+    if process.returncode:
+        raise SystemExit(f"{' '.join(given)} gave {process.returncode}: {error.decode()}")
+    return process.returncode
+
+
+def whole_or_not_there(out: Path) -> bool:
+    """Whether the folder stands there, whole; raises where it is half-written."""
+    if not out.exists():
+        return False
+    verify_folder(out)
+    return True
+
+
+def torture(job: str, labelled: Path, home: Path, *, kills: int, seed: int) -> None:
+    """Kill the job so many times, over as many runs as that takes."""
+    draw = random.Random(seed)
+    reference = home / "reference"
+    start = time.monotonic()
+    run(command(job, labelled, reference), after=None)
+    usual = time.monotonic() - start
+    expected = (reference / "out" / MANIFEST).read_bytes()
+    print(f"{job}: {usual:.0f} s undisturbed", flush=True)
+    killed, finished = 0, 0
+    while killed < kills:
+        place = home / f"run-{finished}"
+        while not whole_or_not_there(place / "out"):
+            if run(command(job, labelled, place), after=draw.uniform(0, usual)) is None:
+                killed += 1
+        run(command(job, labelled, place), after=None) if job == "calibrate" else None
+        if (place / "out" / MANIFEST).read_bytes() != expected:
+            raise SystemExit(f"{job}, seed {seed}: {place / 'out'} is not what it should be")
+        shutil.rmtree(place)
+        finished += 1
+        print(f"{job}: {killed} kills, {finished} finished, each as undisturbed", flush=True)
+
+
+def main() -> None:
+    """Torture both jobs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("dataset", type=Path)
+    parser.add_argument("--jobs", nargs="+", default=["index", "calibrate"])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    o = parser.parse_args()
+    for job in o.jobs:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+            torture(job, o.dataset, Path(home), kills=o.kills, seed=o.seed)
+
+
+if __name__ == "__main__":
+    main()
