@@ -25,7 +25,10 @@ retries of two minutes each, hold a finished job up for a quarter of an hour."""
 IMPATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 """While a failure is told to a server that may be the reason for it."""
 
-_SILENT = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
+_SILENT = {
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
 _CHATTY = ("alembic", "alembic.runtime.migration", "mlflow", "mlflow.store.db.utils")
 
 

@@ -328,7 +328,7 @@ COMMANDS = (
     ),
     Command(
         "calibrate",
-        "labelled set to calibrated model: index, rank, fit, evaluate, track",
+        "labelled set to calibrated model: index, rank, fit, measure, track; code 3: untracked",
         "calibrate datasets/pydata --out work/model",
         _calibrate,
     ),

@@ -101,7 +101,7 @@ def test_everything_comes_from_the_folder(run: Run) -> None:
     measured = json.loads((run.folder / "reliability.json").read_text())
     assert record.metrics["brier"] == measured["confidence"]["calibrated"]["brier"]
     assert record.metrics["relevance_ndcg10"] == measured["orders"]["relevance"]["ndcg10"]
-    kept = json.loads((run.folder / "calibrators.json").read_text())["certificate"]
+    kept = json.loads((run.folder / "calibrators.json").read_text())["found"]["certificate"]
     assert record.metrics["certificate_queries"] == kept["queries"]
     assert ("certificate_threshold" in record.metrics) == (kept["threshold"] is not None)
     assert (
