@@ -204,6 +204,7 @@ def _save(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
         ("vectors.npy", lambda a: a[:-1]),
         ("vectors.npy", lambda a: a.astype(np.float64)),
         ("vectors.npy", lambda a: a * np.nan),
+        ("bm25_weights.npy", lambda a: a * 1e300),
         ("vectors.npy", lambda a: a.astype(object)),
         ("bm25_rows.npy", lambda a: a + 10**6),
         ("bm25_rows.npy", lambda a: a - 1),

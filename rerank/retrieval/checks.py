@@ -16,6 +16,7 @@ from rerank.retrieval.dense import Vectors
 from rerank.types import InputError, Ints
 
 PART = 2**22  # numbers looked at together
+LARGEST = 1e6  # of a cosine, an idf or a BM25 weight, which are all below a hundred
 
 
 def check_index(bm25: BM25, vectors: Vectors, offsets: Ints, *, text_bytes: int) -> None:
@@ -41,8 +42,8 @@ def check_index(bm25: BM25, vectors: Vectors, offsets: Ints, *, text_bytes: int)
     _shaped("weights", bm25.weights, np.float64, (len(bm25.rows),))
     _rising("starts", bm25.starts, len(bm25.rows))
     for name, array in (("vectors", vectors), ("idf", bm25.idf), ("weights", bm25.weights)):
-        if not all(np.isfinite(part).all() for part in _parts(array)):
-            raise InputError(f"its {name} hold a number that is not finite")
+        if not all((np.abs(part) <= LARGEST).all() for part in _parts(array)):
+            raise InputError(f"its {name} hold a number that is not finite, or far too large")
     if not all(part.min() >= 0 and part.max() < passages for part in _parts(bm25.rows)):
         raise InputError("its rows name a passage that there is not")
 
