@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rerank.config import CHOICES, Config, FinetuneConfig, Gate, Thresholds
+from rerank.serving.settings import Settings
 
 Run = Callable[[argparse.Namespace], bool | int | None]
 
@@ -60,6 +61,22 @@ TRAINING = {
     "check_every": "steps between two checkpoints, each validated",
     "patience": "checks in a row without a better nDCG@10 before training stops",
     "seed": "seed of draws and weights",
+}
+SERVING = {
+    "host": "address to listen on; others than 127.0.0.1 need keys in RERANK_API_KEYS",
+    "port": "port to listen on; 0 takes a free one",
+    "queue": "requests in hand at once; the next one is answered 429",
+    "batch": "waiting requests that are ranked in one call",
+    "timeout": "seconds in which a request must be answered",
+    "patience": "seconds in which a client must have sent its request",
+    "max_body": "bytes of a request",
+    "max_documents": "documents of a request",
+    "max_document": "characters of a document",
+    "max_query": "characters of a query",
+    "max_depth": "nesting of a request's JSON",
+    "poll": "seconds between two looks whether MODEL has changed; 0: only at SIGHUP",
+    "drift_window": "searches that the drift alarm compares at a time",
+    "drift_level": "chance of a false alarm of one window",
 }
 
 
@@ -236,6 +253,17 @@ def _positive(given: str) -> int:
     return int(given)
 
 
+def _serve(p: argparse.ArgumentParser) -> None:
+    p.add_argument("model", type=Path, help="model folder")
+    _add_options(p, Settings(), SERVING)
+    p.add_argument("--log-text", action="store_true", help="let the logs hold the queries")
+
+
+def settings(o: argparse.Namespace) -> Settings:
+    """The settings that the options of `serve` give."""
+    return Settings(**{name: getattr(o, name) for name in SERVING}, log_text=o.log_text)
+
+
 def _source(given: str) -> tuple[Path, int | None]:
     """A folder, and how many examples to take of it."""
     folder, _, limit = given.partition(":")
@@ -374,5 +402,11 @@ COMMANDS = (
         "were rejected",
         "rescore work/model queries.jsonl --out predictions.jsonl",
         _rescore,
+    ),
+    Command(
+        "serve",
+        "answer questions over HTTP, and take over new models as they come",
+        "serve work/model --port 8000",
+        _serve,
     ),
 )

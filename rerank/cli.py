@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.arguments import Run, config, finetune_config, parser
+from rerank.arguments import Run, config, finetune_config, parser, settings
 from rerank.config import Config, Gate
 from rerank.types import InputError
 
@@ -349,6 +349,17 @@ def _rescore(o: argparse.Namespace) -> int:
     return REJECTED if done.rejected else 0
 
 
+def _serve(o: argparse.Namespace) -> None:
+    chosen = settings(o)
+    try:
+        from rerank.serving.server import serve
+    except ImportError as error:
+        raise InputError(
+            f"serving needs more ({error}): pip install 'calibrated-rerank[serve]'"
+        ) from None
+    serve(lambda: o.model, chosen)
+
+
 RUNS = {
     "dataset build": _dataset_build,
     "dataset check": _dataset_check,
@@ -362,6 +373,7 @@ RUNS = {
     "promote": _promote,
     "search": _search,
     "rescore": _rescore,
+    "serve": _serve,
 }
 
 

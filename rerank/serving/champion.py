@@ -1,0 +1,110 @@
+"""The model that answers, and how another takes its place without a request noticing.
+
+The place it came from is looked at now and then. What is found there is loaded beside the present
+one, and takes over only when it has answered; a broken one changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rerank.serving.logs import event
+from rerank.serving.metrics import Metrics
+from rerank.serving.served import Served, open_served
+from rerank.types import InputError
+
+State = tuple[tuple[str, int, int, int], ...]
+
+
+def state_of(folder: Path) -> State:
+    """What tells one content of a folder from another without reading it; () where it is gone."""
+    found = []
+    try:
+        for path in sorted(folder.rglob("*")):
+            kept = path.lstat()
+            name = path.relative_to(folder).as_posix()
+            found.append((name, kept.st_size, kept.st_mtime_ns, kept.st_ino))
+    except OSError:
+        return ()
+    return tuple(found)
+
+
+class Champion:
+    """Where the model comes from, and the one that answers now.
+
+    `current` is read by many threads; one thread at a time looks for another.
+
+    Raises:
+        InputError: the model cannot be served.
+    """
+
+    def __init__(self, where: Callable[[], Path], metrics: Metrics) -> None:
+        self._where = where
+        self._metrics = metrics
+        self._looking = threading.Lock()
+        folder = where()
+        self._known = self._latest = state_of(folder)
+        self.current = self._open(folder)
+        self._tell()
+
+    def look(self, *, now: bool = False) -> bool:
+        """Swap if another model is there and answers; whether it was swapped.
+
+        A folder that is being written is waited for: it must be the same at two looks, unless
+        `now`. What was refused once is not tried again until it changes, unless `now`.
+        """
+        with self._looking:
+            try:
+                folder = self._where()
+            except InputError as error:
+                return self._refuse((), error, now=now)
+            state = state_of(folder)
+            settled, self._latest = state == self._latest, state
+            if not now and (state == self._known or not settled):
+                return False
+            start = time.perf_counter()
+            try:
+                made = self._open(folder)
+            except InputError as error:
+                return self._refuse(state, error, now=now)
+            self._known = state
+            if made.version == self.current.version:
+                return False
+            self._metrics.model.remove(self.current.version)
+            self.current = made
+            self._tell()
+            self._metrics.swaps.labels("swapped").inc()
+            event("model swapped", model=made.version, seconds=time.perf_counter() - start)
+            return True
+
+    def _open(self, folder: Path) -> Served:
+        def observe(stage: str, seconds: float) -> None:
+            self._metrics.stages.labels(stage).observe(seconds)
+
+        try:
+            return open_served(folder, observe=observe)
+        except InputError:
+            raise
+        except Exception as error:  # a broken file shows in as many ways as there are libraries
+            event("model failed to load", level=logging.WARNING, exc_info=error)
+            raise InputError(f"{folder} cannot be served: {type(error).__name__}") from error
+
+    def _refuse(self, state: State, error: InputError, *, now: bool) -> bool:
+        if now or state != self._known:  # once a content
+            self._known = state
+            self._metrics.swaps.labels("refused").inc()
+            event(
+                "model refused, the present one stays",
+                level=logging.ERROR,
+                model=self.current.version,
+                why=str(error),
+            )
+        return False
+
+    def _tell(self) -> None:
+        self._metrics.model.labels(self.current.version).set(1)
+        self._metrics.loaded.set(self.current.loaded)

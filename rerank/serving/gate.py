@@ -1,0 +1,171 @@
+"""What every request passes before it is read: key, size, time, shape, and a place in the queue.
+
+Bytes in, bytes on; it knows nothing of what a request means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from email.message import Message as Header
+
+import numpy as np
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rerank.serving.errors import Refusal
+from rerank.serving.keys import Keys
+from rerank.serving.metrics import Metrics
+from rerank.serving.settings import Settings
+
+OPEN = ("/healthz", "/readyz", "/openapi.json")  # without a key: they tell nothing of any request
+LOCAL = ("localhost", "127.0.0.1", "::1")
+DRAINED = 16  # times the largest body: what is read and dropped so that a client hears the refusal
+
+_STRING = re.compile(rb'"(?>[^"\\]+|\\.)*+"?', re.DOTALL)
+_STEP = np.zeros(256, dtype=np.int8)
+_STEP[list(b"[{")] = 1
+_STEP[list(b"]}")] = -1
+
+
+def depth(content: bytes) -> int:
+    """How deeply a JSON text nests arrays and objects; of broken JSON, some number."""
+    bare = np.frombuffer(_STRING.sub(b"", content), dtype=np.uint8)
+    return int(np.cumsum(_STEP[bare], dtype=np.int32).max(initial=0))
+
+
+class Gate:
+    """The door in front of the app. `wait` says how long a refused client should wait."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        settings: Settings,
+        keys: Keys,
+        metrics: Metrics,
+        wait: Callable[[int], int],
+    ) -> None:
+        self._app = app
+        self._settings = settings
+        self._keys = keys
+        self._metrics = metrics
+        self._wait = wait
+        self._in_hand = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request through, or raise its Refusal."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._check_sender(scope["path"], headers)
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        self._check_form(headers)
+        if self._in_hand >= self._settings.queue:
+            seconds = self._wait(self._in_hand)
+            raise Refusal(
+                429,
+                f"{self._in_hand} requests are in hand; come again in {seconds} seconds",
+                reason="full",
+                headers={"Retry-After": str(seconds)},
+            )
+        self._count(1)
+        try:
+            content = await self._read(headers, receive)
+            await self._app(scope, _replayed(content, receive), send)
+        finally:
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self._in_hand += change
+        self._metrics.in_hand.set(self._in_hand)
+
+    def _check_sender(self, path: str, headers: dict[bytes, bytes]) -> None:
+        if path in OPEN:
+            return
+        if not self._keys.allow(headers.get(b"authorization")):
+            raise Refusal(
+                401,
+                "expected a key of this server: Authorization: Bearer KEY",
+                reason="key",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        if not self._keys and _host(headers) not in (*LOCAL, self._settings.host):
+            # a web page could have its own name resolve to this machine, and read the answers
+            raise Refusal(421, "without keys only localhost is served here", reason="host")
+
+    def _check_form(self, headers: dict[bytes, bytes]) -> None:
+        kind = Header()
+        kind["content-type"] = headers.get(b"content-type", b"").decode("latin-1")
+        charset = str(kind.get_param("charset", "utf-8")).lower()
+        if kind.get_content_type() != "application/json" or charset not in ("utf-8", "utf8"):
+            raise Refusal(415, "expected Content-Type: application/json, in UTF-8", reason="type")
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise Refusal(415, "expected a body that is not compressed", reason="type")
+
+    async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        """The body.
+
+        Raises:
+            Refusal: 413 too large, 408 too slow, 422 too deep.
+        """
+        most, parts, size = self._settings.max_body, [], 0
+        refused = Refusal(413, f"the body has more than {most} bytes", reason="size")
+        stated = headers.get(b"content-length", b"0")
+        if not stated.isdigit() or len(stated) > 18 or int(stated) > most * DRAINED:
+            raise refused
+        try:
+            async with asyncio.timeout(self._settings.patience):
+                more = True
+                while more and size <= most * DRAINED:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refusal(408, "the client went away", reason="gone")
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size <= most:
+                        parts.append(part)
+                    else:
+                        parts.clear()
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            if size <= most:
+                raise Refusal(
+                    408,
+                    f"the body did not come within {self._settings.patience:g} seconds",
+                    reason="slow",
+                    headers={"Connection": "close"},
+                ) from None
+        if size > most:
+            raise refused
+        content = b"".join(parts)
+        if depth(content) > self._settings.max_depth:
+            raise Refusal(
+                422,
+                f"the JSON is nested more than {self._settings.max_depth} deep",
+                reason="depth",
+            )
+        return content
+
+
+def _host(headers: dict[bytes, bytes]) -> str:
+    """The name in the Host header, without its port."""
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    return re.sub(r":\d*$", "", host).strip("[]")
+
+
+def _replayed(content: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body, once, and then what comes."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    return replay

@@ -1,0 +1,116 @@
+"""One loaded model, proved to answer: what the champion swaps."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from calibration.drift import Sketch
+from rerank.assessor import CalibratedReranker
+from rerank.types import InputError, Passage
+
+PROBE = "does this model answer"
+PROBED = (Passage("0", "", "A model that answers."), Passage("1", "", "Another text."))
+
+Observe = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model and what is told of it."""
+
+    model: CalibratedReranker
+    version: str  # 12 digits of the sha256 of its manifest
+    sketch: Sketch
+    reliability: Mapping[str, Any]
+    loaded: float  # Unix time
+
+    @property
+    def reranker(self) -> str:
+        """The fingerprint of its cross-encoder."""
+        return str(self.model.manifest["fingerprints"]["reranker"])
+
+    def described(self) -> dict[str, Any]:
+        """What `/v1/model` answers."""
+        manifest, config = self.model.manifest, self.model.pipeline.config
+        return {
+            "model": self.version,
+            "loaded": self.loaded,
+            "fingerprints": manifest["fingerprints"],
+            "encoder": config.encoder if "/" not in config.encoder else Path(config.encoder).name,
+            "reranker": (
+                config.reranker if "/" not in config.reranker else Path(config.reranker).name
+            ),
+            "precision": config.precision,
+            "passages": len(self.model.pipeline.index),
+            "queries": manifest["queries"],
+            "reliability": self.reliability,
+        }
+
+
+def open_served(folder: Path, *, observe: Observe | None = None) -> Served:
+    """Load the model folder from a copy of its own, check it, and let it answer once.
+
+    Nothing that happens to the folder later reaches the model: its large files are mapped into
+    memory from the copy, whose names are gone when this returns. `observe` gets the seconds of
+    each stage.
+
+    Raises:
+        InputError: the folder cannot be read or is refused, or the model answers with no
+            probability.
+    """
+    with ExitStack() as stack:
+        place = Path(tempfile.mkdtemp(prefix="rerank-serve-"))
+        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        copy = place / "model"
+        try:
+            shutil.copytree(folder, copy, symlinks=True)
+            manifest = (copy / "manifest.json").read_bytes()
+        except (OSError, shutil.Error) as error:
+            raise InputError(f"{folder} cannot be copied: {error}") from None
+        try:
+            model = CalibratedReranker.load(copy)
+            reliability = json.loads((copy / "reliability.json").read_text(encoding="utf-8"))
+            sketch = model.sketch
+        except (OSError, ValueError) as error:
+            raise InputError(str(error).replace(str(copy), str(folder))) from None
+        if observe is not None:
+            _watch(model, observe)
+        _prove(model)
+        version = hashlib.sha256(manifest).hexdigest()[:12]
+        return Served(model, version, sketch, reliability, time.time())
+
+
+def _prove(model: CalibratedReranker) -> None:
+    """Let the model answer through both doors: what is loaded at the first use is loaded now."""
+    for found in (model.search(PROBE), model.rerank(PROBE, PROBED)):
+        said = [found.confidence, found.sufficiency, *found.ranking.relevance.tolist()]
+        if not all(math.isfinite(p) and 0 <= p <= 1 for p in said):
+            raise InputError(f"{model.folder}: the model's answer is no probability: {said[:3]}")
+
+
+def _watch(model: CalibratedReranker, observe: Observe) -> None:
+    """Have the seconds of the two models' work observed."""
+
+    def timed(stage: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def timing(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return work(*args, **kwargs)
+            finally:
+                observe(stage, time.perf_counter() - start)
+
+        return timing
+
+    encoder, reranker = model.pipeline.encoder, model.pipeline.reranker
+    encoder.encode = timed("encode", encoder.encode)  # type: ignore[method-assign]
+    reranker.score = timed("read", reranker.score)  # type: ignore[method-assign]

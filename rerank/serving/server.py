@@ -1,0 +1,55 @@
+"""A model behind uvicorn, from the first request to the last."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from rerank.serving.app import create_app
+from rerank.serving.champion import Champion
+from rerank.serving.impatient import impatient
+from rerank.serving.keys import keys_for
+from rerank.serving.logs import event, log_to_stderr
+from rerank.serving.metrics import Metrics
+from rerank.serving.settings import Settings, listen
+
+CONNECTIONS = 1000  # open at once; uvicorn answers 503 to the next
+
+
+def serve(where: Callable[[], Path], settings: Settings) -> None:
+    """Serve the model in the folder that `where` names until SIGTERM or Ctrl-C.
+
+    Then nothing more is taken, and what was taken is answered. SIGHUP looks for another model.
+
+    Raises:
+        InputError: the model cannot be served, keys are needed, or the address cannot be used.
+    """
+    import uvicorn
+
+    keys = keys_for(settings.host)
+    metrics = Metrics()
+    champion = Champion(where, metrics)
+    listening = listen(settings)
+    config = uvicorn.Config(
+        create_app(champion, settings, keys, metrics),
+        http=impatient(settings.patience),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=max(5, round(settings.patience)),
+        timeout_graceful_shutdown=round(settings.timeout + settings.patience) + 5,
+    )
+    log_to_stderr()
+    port = listening.getsockname()[1]
+    event(
+        "serving",
+        address=f"http://{settings.host}:{port}",
+        model=champion.current.version,
+        keys=bool(keys),
+    )
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn has its own, and raises it again after
+    uvicorn.Server(config).run(sockets=[listening])
+    event("served")
