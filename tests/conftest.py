@@ -10,8 +10,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -402,3 +404,50 @@ def _relabelled(labelled: LabelledSet, rename: Callable[[str], str]) -> Labelled
         {split: tuple(rename(q) for q in ids) for split, ids in labelled.splits.items()},
         labelled.name,
     )
+
+
+# --- a running server -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A server on localhost: its address, and the champion that answers."""
+
+    url: str
+    champion: Any
+    server: Any
+    thread: threading.Thread
+
+    def stop(self) -> None:
+        """As SIGTERM does."""
+        self.server.should_exit = True
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def serving() -> Callable[..., AbstractContextManager[Serving]]:
+    """A maker of servers of a model folder, with settings; see `_serving`."""
+    return _serving
+
+
+@contextmanager
+def _serving(folder: Path, **settings: Any) -> Iterator[Serving]:
+    """A server of the folder in a thread of its own, stopped at the end."""
+    from rerank.serving.champion import Champion
+    from rerank.serving.metrics import Metrics
+    from rerank.serving.server import make_server
+    from rerank.serving.settings import Settings, listen
+
+    chosen = Settings(**{"port": 0, "poll": 0.0, **settings})
+    with listen(chosen) as listening:
+        champion = Champion(lambda: folder, Metrics())
+        server = make_server(champion, chosen)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        started = Serving(url, champion, server, thread)
+        thread.start()
+        try:
+            yield started
+        finally:
+            started.stop()

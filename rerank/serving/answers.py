@@ -21,7 +21,7 @@ from rerank.types import Assessment, Passage
 def passages(documents: Sequence[str | Document]) -> tuple[Passage, ...]:
     """The documents as passages, named by their places."""
     return tuple(
-        Passage(str(i), "", d) if isinstance(d, str) else Passage(str(i), d.title, d.text)
+        Passage(str(i), "", d) if isinstance(d, str) else Passage(str(i), d.title or "", d.text)
         for i, d in enumerate(documents)
     )
 

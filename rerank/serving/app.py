@@ -20,7 +20,6 @@ from rerank.serving.champion import Champion
 from rerank.serving.errors import Refusal, sentence_of
 from rerank.serving.gate import Gate
 from rerank.serving.keys import Keys
-from rerank.serving.metrics import Metrics
 from rerank.serving.observed import FIELDS, Observed
 from rerank.serving.schemas import (
     AssessRequest,
@@ -49,9 +48,10 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(champion: Champion, settings: Settings, keys: Keys, metrics: Metrics) -> FastAPI:
+def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
     """The application; it works from its start-up to its shutdown, which finishes what it took."""
-    batcher = Batcher(champion, settings, metrics)
+    metrics = champion.metrics
+    batcher = Batcher(champion, settings)
     look = asyncio.Event()
 
     @contextlib.asynccontextmanager
@@ -197,6 +197,8 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
 
 async def _http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
+    if error.status_code == 400:  # FastAPI's for all that breaks its parser
+        raise Refusal(422, "the body is no JSON that can be read", reason="input")
     raise Refusal(
         error.status_code, str(error.detail), reason="http", headers=dict(error.headers or {})
     )

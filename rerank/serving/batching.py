@@ -7,6 +7,7 @@ one was ranked, and answers are those of single calls, to the bit.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 import time
@@ -21,7 +22,6 @@ from rerank.serving.champion import Champion
 from rerank.serving.drift_window import DriftWindow
 from rerank.serving.errors import Refusal
 from rerank.serving.logs import event
-from rerank.serving.metrics import Metrics
 from rerank.serving.served import Served
 from rerank.serving.settings import Settings
 from rerank.types import Assessment, Given, InputError, Passage, Query
@@ -66,10 +66,10 @@ class Job:
 class Batcher:
     """A queue and the thread that empties it, from `start` to `finish`."""
 
-    def __init__(self, champion: Champion, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, champion: Champion, settings: Settings) -> None:
         self._champion = champion
         self._settings = settings
-        self._metrics = metrics
+        self._metrics = champion.metrics
         self._waiting: deque[Job] = deque()
         self._changed = threading.Condition()
         self._closing = False
@@ -145,7 +145,7 @@ class Batcher:
             try:
                 self._watch(served, jobs, answers)
             except Exception as error:  # a metric that fails must not end the answers
-                event("drift could not be looked for", exc_info=error)
+                event("drift could not be looked for", severity=logging.ERROR, exc_info=error)
 
     def _next(self) -> list[Job]:
         """The jobs of the next batch, at least one; none where all is worked off at the end."""

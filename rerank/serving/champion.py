@@ -44,7 +44,7 @@ class Champion:
 
     def __init__(self, where: Callable[[], Path], metrics: Metrics) -> None:
         self._where = where
-        self._metrics = metrics
+        self.metrics = metrics
         self._looking = threading.Lock()
         folder = where()
         self._known = self._latest = state_of(folder)
@@ -74,37 +74,37 @@ class Champion:
             self._known = state
             if made.version == self.current.version:
                 return False
-            self._metrics.model.remove(self.current.version)
+            self.metrics.model.remove(self.current.version)
             self.current = made
             self._tell()
-            self._metrics.swaps.labels("swapped").inc()
+            self.metrics.swaps.labels("swapped").inc()
             event("model swapped", model=made.version, seconds=time.perf_counter() - start)
             return True
 
     def _open(self, folder: Path) -> Served:
         def observe(stage: str, seconds: float) -> None:
-            self._metrics.stages.labels(stage).observe(seconds)
+            self.metrics.stages.labels(stage).observe(seconds)
 
         try:
             return open_served(folder, observe=observe)
         except InputError:
             raise
         except Exception as error:  # a broken file shows in as many ways as there are libraries
-            event("model failed to load", level=logging.WARNING, exc_info=error)
+            event("model failed to load", severity=logging.WARNING, exc_info=error)
             raise InputError(f"{folder} cannot be served: {type(error).__name__}") from error
 
     def _refuse(self, state: State, error: InputError, *, now: bool) -> bool:
         if now or state != self._known:  # once a content
             self._known = state
-            self._metrics.swaps.labels("refused").inc()
+            self.metrics.swaps.labels("refused").inc()
             event(
                 "model refused, the present one stays",
-                level=logging.ERROR,
+                severity=logging.ERROR,
                 model=self.current.version,
                 why=str(error),
             )
         return False
 
     def _tell(self) -> None:
-        self._metrics.model.labels(self.current.version).set(1)
-        self._metrics.loaded.set(self.current.loaded)
+        self.metrics.model.labels(self.current.version).set(1)
+        self.metrics.loaded.set(self.current.loaded)

@@ -13,14 +13,14 @@ logger = logging.getLogger("rerank.serving")
 
 
 class JsonLines(logging.Formatter):
-    """A record as one JSON object: time, level, event, and the fields that came with it."""
+    """A record as one JSON object: time, severity, event, and the fields that came with it."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line. Of an exception it holds type and places; its message may quote a request."""
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "severity": record.levelname.lower(),
+            "event": record.getMessage().strip(),
         }
         fields |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[1] is not None:
@@ -31,9 +31,9 @@ class JsonLines(logging.Formatter):
         return json.dumps(fields, default=str)
 
 
-def event(name: str, *, level: int = logging.INFO, exc_info: Any = None, **fields: Any) -> None:
+def event(name: str, *, severity: int = logging.INFO, exc_info: Any = None, **fields: Any) -> None:
     """Log one event with its fields."""
-    logger.log(level, name, extra={"fields": fields}, exc_info=exc_info)
+    logger.log(severity, name, extra={"fields": fields}, exc_info=exc_info)
 
 
 def log_to_stderr() -> None:

@@ -70,7 +70,7 @@ class Observed:
 
 
 def _failed(error: Exception, request_id: str) -> Refusal:
-    event("request failed", level=logging.ERROR, exc_info=error, id=request_id)
+    event("request failed", severity=logging.ERROR, exc_info=error, id=request_id)
     return Refusal(500, f"the server failed; its log has more under {request_id}", reason="failure")
 
 

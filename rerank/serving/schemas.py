@@ -20,7 +20,7 @@ class Document(BaseModel):
     """A document as an object. What else it holds is passed over."""
 
     text: str
-    title: str = ""
+    title: str | None = None
 
 
 class SearchRequest(BaseModel):

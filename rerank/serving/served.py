@@ -83,9 +83,9 @@ def open_served(folder: Path, *, observe: Observe | None = None) -> Served:
             sketch = model.sketch
         except (OSError, ValueError) as error:
             raise InputError(str(error).replace(str(copy), str(folder))) from None
+        _prove(model)
         if observe is not None:
             _watch(model, observe)
-        _prove(model)
         version = hashlib.sha256(manifest).hexdigest()[:12]
         return Served(model, version, sketch, reliability, time.time())
 

@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import uvicorn
+
 from rerank.serving.app import create_app
 from rerank.serving.champion import Champion
 from rerank.serving.impatient import impatient
@@ -17,22 +19,14 @@ from rerank.serving.settings import Settings, listen
 CONNECTIONS = 1000  # open at once; uvicorn answers 503 to the next
 
 
-def serve(where: Callable[[], Path], settings: Settings) -> None:
-    """Serve the model in the folder that `where` names until SIGTERM or Ctrl-C.
-
-    Then nothing more is taken, and what was taken is answered. SIGHUP looks for another model.
+def make_server(champion: Champion, settings: Settings) -> uvicorn.Server:
+    """A server of the champion that listens nowhere yet: `run(sockets=[...])` does.
 
     Raises:
-        InputError: the model cannot be served, keys are needed, or the address cannot be used.
+        InputError: keys are needed, and the environment has none.
     """
-    import uvicorn
-
-    keys = keys_for(settings.host)
-    metrics = Metrics()
-    champion = Champion(where, metrics)
-    listening = listen(settings)
     config = uvicorn.Config(
-        create_app(champion, settings, keys, metrics),
+        create_app(champion, settings, keys_for(settings.host)),
         http=impatient(settings.patience),
         ws="none",
         log_config=None,
@@ -42,14 +36,24 @@ def serve(where: Callable[[], Path], settings: Settings) -> None:
         timeout_keep_alive=max(5, round(settings.patience)),
         timeout_graceful_shutdown=round(settings.timeout + settings.patience) + 5,
     )
-    log_to_stderr()
-    port = listening.getsockname()[1]
-    event(
-        "serving",
-        address=f"http://{settings.host}:{port}",
-        model=champion.current.version,
-        keys=bool(keys),
-    )
-    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn has its own, and raises it again after
-    uvicorn.Server(config).run(sockets=[listening])
-    event("served")
+    return uvicorn.Server(config)
+
+
+def serve(where: Callable[[], Path], settings: Settings) -> None:
+    """Serve the model in the folder that `where` names until SIGTERM or Ctrl-C.
+
+    Then nothing more is taken, and what was taken is answered. SIGHUP looks for another model.
+
+    Raises:
+        InputError: the model cannot be served, keys are needed, or the address cannot be used.
+    """
+    keys = keys_for(settings.host)  # refused before seconds are spent on the model
+    with listen(settings) as listening:
+        champion = Champion(where, Metrics())
+        server = make_server(champion, settings)
+        log_to_stderr()
+        address = f"http://{settings.host}:{listening.getsockname()[1]}"
+        event("serving", address=address, model=champion.current.version, keys=bool(keys))
+        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again when it has ended
+        server.run(sockets=[listening])
+        event("served")
