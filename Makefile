@@ -47,10 +47,12 @@ format: .venv/tested ## put the code into its standard form
 promise: .venv/tested ## worlds with known truth: does what is promised hold? (15 minutes)
 	$(BIN)/python tests/promise/promise.py
 
-torture: .venv/installed ## mutated model folders and killed jobs: does it survive? (hours)
+torture: .venv/tested ## mutate it, kill it, flood it, swap it: does it survive? (hours)
 	@test -f $(MODEL)/manifest.json || $(MAKE) demo
 	$(BIN)/python tests/torture/model_folder.py $(MODEL) --count 100000
 	$(BIN)/python tests/torture/jobs.py $(DATA) --kills 200
+	$(BIN)/python tests/torture/rescore.py $(MODEL) $(DATA)/queries.jsonl --kills 300
+	$(BIN)/python tests/torture/soak.py $(MODEL) --seconds 600 --clients 64
 
 # sentence-transformers' own ONNX and OpenVINO backends need older libraries: work/peers has them.
 bench: .venv/installed ## speed beside other libraries, to docs/performance.md (an hour or two)

@@ -168,6 +168,9 @@ def _check(question: Question, settings: Settings) -> None:
     """Refuse what is empty, or more than the settings allow."""
     if not question.text.strip():
         raise Refusal(422, "the question is empty; expected some words", reason="input")
+    texts = [question.text, *(p.full_text for p in question.passages)]
+    if not all(map(_is_text, texts)):
+        raise Refusal(422, "a text holds half a surrogate pair, which is no text", reason="input")
     if len(question.text) > settings.max_query:
         raise Refusal(
             422,
@@ -188,6 +191,15 @@ def _check(question: Question, settings: Settings) -> None:
                 f"{settings.max_document} are allowed",
                 reason="size",
             )
+
+
+def _is_text(given: str) -> bool:
+    """Whether it can be written as UTF-8."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:

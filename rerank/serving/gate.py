@@ -110,7 +110,7 @@ class Gate:
         """The body.
 
         Raises:
-            Refusal: 413 too large, 408 too slow, 422 too deep.
+            Refusal: 413 too large, 408 too slow, 422 too deep or no UTF-8.
         """
         most, parts, size = self._settings.max_body, [], 0
         refused = Refusal(413, f"the body has more than {most} bytes", reason="size")
@@ -142,6 +142,8 @@ class Gate:
         if size > most:
             raise refused
         content = b"".join(parts)
+        if not _is_text(content):
+            raise Refusal(422, "the body is no JSON in UTF-8", reason="input")
         if depth(content) > self._settings.max_depth:
             raise Refusal(
                 422,
@@ -149,6 +151,15 @@ class Gate:
                 reason="depth",
             )
         return content
+
+
+def _is_text(content: bytes) -> bool:
+    """Whether it is UTF-8; a NUL, which JSON escapes, tells of UTF-16 and UTF-32."""
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in content
 
 
 def _host(headers: dict[bytes, bytes]) -> str:

@@ -64,8 +64,10 @@ def addresses(host: str) -> list[str]:
     Raises:
         InputError: it stands for none.
     """
+    if not host:
+        return ["0.0.0.0"]  # what listening on no host in particular means
     try:
-        found = socket.getaddrinfo(host or None, None, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host, None)
     except (OSError, UnicodeError) as error:
         raise InputError(f"host {host!r} is not known here: {error}") from None
     return [str(info[4][0]) for info in found]

@@ -1,0 +1,161 @@
+"""Many clients against one server, for a long time: no error, flat memory, the same answers.
+
+    python tests/torture/soak.py work/model --seconds 600
+
+It starts `rerank serve`, asks it from `--clients` threads through both doors, compares every answer
+with that of one call in this process, swaps the model now and then for a copy that says the same,
+and reads the server's memory. The exit code is 1 where anything differed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+
+from rerank.assessor import CalibratedReranker
+from rerank.types import Passage
+
+ROOT = Path(__file__).parent.parent.parent
+QUESTIONS = [
+    *("median along an axis", "fill gaps in a time series", "train a network on a GPU"),
+    *("sort an array", "inverse of a matrix", "read a table from a file", "book a flight"),
+]
+GROWTH = 64 * 2**20  # bytes that the server may gain from a quarter of the time on
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Soak one server; prints what was seen."""
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("model", type=Path)
+    p.add_argument("--seconds", type=float, default=600.0)
+    p.add_argument("--clients", type=int, default=64)
+    p.add_argument("--swaps", type=int, default=5, help="times that the model is replaced")
+    o = p.parse_args(arguments)
+    expected = expected_answers(CalibratedReranker.load(o.model))
+    with tempfile.TemporaryDirectory(prefix="soak-") as kept:
+        place = Path(shutil.copytree(o.model, Path(kept) / "model"))
+        command = [sys.executable, "-m", "rerank.cli", "serve", str(place), "--port", "0"]
+        with (Path(kept) / "log").open("w+") as log:
+            server = subprocess.Popen(
+                [*command, "--poll", "0.5", "--timeout", "120"],
+                stderr=log,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+            )
+            try:
+                seen, memory = soak(_address(server, Path(log.name)), place, expected, o)
+            finally:
+                server.terminate()
+                server.wait(120)
+    grown = max(memory[len(memory) // 4 :]) - memory[len(memory) // 4]
+    print(
+        f"{o.clients} clients, {o.seconds:g} s: {dict(seen)}; memory "
+        f"{memory[len(memory) // 4] / 2**20:.0f} MiB after a quarter, then at most "
+        f"{grown / 2**20:+.0f} MiB; exit code {server.returncode}"
+    )
+    return 1 if set(seen) - {"same"} or not seen or grown > GROWTH or server.returncode else 0
+
+
+def expected_answers(model: CalibratedReranker) -> list[tuple[str, dict[str, object], object]]:
+    """Path, request and answer of every question at both doors, asked one at a time."""
+    found: list[tuple[str, dict[str, object], object]] = []
+    for i, question in enumerate(QUESTIONS):
+        search = model.search(question)
+        ranking = [[p.doc_id for p in search.ranking.passages[:10]], search.confidence]
+        found.append(("/v1/search", {"question": question}, ranking))
+        passages = [Passage(str(k), "", q) for k, q in enumerate(QUESTIONS) if k != i]
+        given = model.rerank(question, passages)
+        ranked = [given.ranking.candidates.rows.tolist(), given.confidence]
+        asked = {"query": question, "documents": [p.text for p in passages]}
+        found.append(("/v1/rerank", asked, ranked))
+    return found
+
+
+def soak(
+    url: str,
+    place: Path,
+    expected: list[tuple[str, dict[str, object], object]],
+    o: argparse.Namespace,
+) -> tuple[Counter[str], list[float]]:
+    """What the clients saw, counted, and the server's resident bytes, a value a second."""
+    end = time.monotonic() + o.seconds
+    seen: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def ask(number: int) -> None:
+        with httpx.Client(base_url=url, timeout=180) as client:
+            while time.monotonic() < end:
+                path, request, answer = expected[number % len(expected)]
+                number += 7
+                said = _said(client, path, request, answer)
+                with lock:
+                    seen[said] += 1
+
+    clients = [threading.Thread(target=ask, args=(i,)) for i in range(o.clients)]
+    for client in clients:
+        client.start()
+    memory, swapped = [_resident(url)], 0
+    while time.monotonic() < end:
+        time.sleep(min(1.0, max(0.0, end - time.monotonic())))
+        memory.append(_resident(url))
+        due = o.swaps * (1 - (end - time.monotonic()) / o.seconds)
+        if swapped < int(due):
+            swapped += 1
+            _replace(place, f"soaked {swapped} times")
+    for client in clients:
+        client.join()
+    memory.append(_resident(url))
+    return seen, memory
+
+
+def _said(client: httpx.Client, path: str, request: dict[str, object], expected: object) -> str:
+    """`same`, or what was wrong."""
+    try:
+        answer = client.post(path, json=request)
+    except httpx.HTTPError as error:
+        return type(error).__name__
+    if answer.status_code != 200:
+        return f"status {answer.status_code}"
+    told = answer.json()
+    order = "ranking" if path == "/v1/search" else "results"
+    key = "doc_id" if path == "/v1/search" else "index"
+    return "same" if [[r[key] for r in told[order]], told["confidence"]] == expected else "differs"
+
+
+def _resident(url: str) -> float:
+    lines = httpx.get(f"{url}/metrics", timeout=180).text.splitlines()
+    return next(float(s.split()[1]) for s in lines if s.startswith("process_resident_memory"))
+
+
+def _address(server: subprocess.Popen[bytes], log: Path) -> str:
+    """The address that the server writes when it listens."""
+    while server.poll() is None:
+        for line in log.read_text().splitlines():
+            if '"event": "serving"' in line:
+                return str(json.loads(line)["address"])
+        time.sleep(0.1)
+    raise SystemExit(f"the server did not start:\n{log.read_text()}")
+
+
+def _replace(place: Path, note: str) -> None:
+    """Put another model folder there that says the same: only a note in its manifest differs."""
+    new = Path(shutil.copytree(place, place.with_name("new")))
+    manifest = json.loads((new / "manifest.json").read_text())
+    (new / "manifest.json").write_text(json.dumps({**manifest, "note": note}))
+    place.rename(place.with_name("old"))
+    new.rename(place)
+    shutil.rmtree(place.with_name("old"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
