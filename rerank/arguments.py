@@ -74,6 +74,7 @@ SERVING = {
     "max_document": "characters of a document",
     "max_query": "characters of a query",
     "max_depth": "nesting of a request's JSON",
+    "max_values": "values in a request's JSON",
     "poll": "seconds between two looks whether MODEL has changed; 0: only at SIGHUP",
     "drift_window": "searches that the drift alarm compares at a time",
     "drift_level": "chance of a false alarm of one window",

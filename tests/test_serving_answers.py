@@ -158,6 +158,9 @@ def test_assess_takes_the_callers_scores(
     assert [r["index"] for r in answer.json()["results"]] == found.ranking.candidates.rows.tolist()
     other = client.post("/v1/assess", json={**asked, "reranker": "another"})
     assert (other.status_code, "another" in other.json()["message"]) == (409, True)
+    for score in (1e7, -1e7):
+        huge = client.post("/v1/assess", json={**asked, "scores": [score] * len(brought)})
+        assert (huge.status_code, "scores.0" in huge.json()["message"]) == (422, True)
     fewer = client.post("/v1/assess", json={**asked, "scores": [1.0]})
     assert (fewer.status_code, "expected one a document" in fewer.json()["message"]) == (422, True)
 

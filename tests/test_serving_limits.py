@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rerank.cli import main
-from rerank.serving.gate import depth
+from rerank.serving.gate import shape
 from rerank.serving.keys import Keys, keys_for
 from rerank.serving.settings import Settings, is_loopback
 from rerank.types import InputError
@@ -28,7 +28,7 @@ JSON = {"content-type": "application/json"}
 def started(run: Any, serving: Callable[..., Any]) -> Iterator[Any]:
     """A server with narrow bounds."""
     bounds = {"max_body": MOST, "max_documents": 3, "max_document": 500, "max_query": 100}
-    with serving(run.folder, patience=1.0, max_depth=6, **bounds) as made:
+    with serving(run.folder, patience=1.0, max_depth=6, max_values=1000, **bounds) as made:
         yield made
 
 
@@ -55,8 +55,8 @@ def rerank(**changed: Any) -> bytes:
 
 HOSTILE = {
     "nothing": (b"", 422, "Field required"),
-    "not JSON": (b"{query", 422, "JSON decode error"),
-    "half a JSON": (rerank()[:-4], 422, "JSON decode error"),
+    "not JSON": (b"{query", 422, "no JSON: it breaks"),
+    "half a JSON": (rerank()[:-4], 422, "no JSON: it breaks"),
     "no object": (b"[]", 422, "valid dictionary"),
     "a number": (b"7", 422, "valid dictionary"),
     "null": (b"null", 422, "valid dictionary"),
@@ -68,6 +68,8 @@ HOSTILE = {
     "deep objects": (b'{"a":' * 3000 + b"1" + b"}" * 3000, 422, "nested more than 6"),
     "a long number": (rerank().replace(b'"a"', b"9" * 5000), 422, "no JSON that can be read"),
     "a large number": (rerank(top_n=10**30), 200, ""),
+    "many values": (rerank(x=[0] * 1000), 422, "more than 1000 values"),
+    "many bad documents": (rerank(documents=[7] * 900), 422, "documents.0"),
     "no number": (rerank(top_n=float("nan")), 422, "top_n"),
     "infinity": (rerank(top_n=float("inf")), 422, "top_n"),
     "a negative top_n": (rerank(top_n=-1), 422, "top_n"),
@@ -140,16 +142,21 @@ def test_any_body_is_answered(client: httpx.Client, path: str, content: bytes) -
 
 
 @given(st.recursive(st.text() | st.floats(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
-def test_depth(value: Any) -> None:
-    """The depth of a JSON text is that of its value, whatever brackets its strings hold."""
+def test_shape(value: Any) -> None:
+    """Depth and commas of a JSON text are those of its value, whatever its strings hold."""
 
     def nested(v: Any) -> int:
         if isinstance(v, dict):
             return 1 + max(map(nested, v.values()), default=0)
         return 1 + max(map(nested, v), default=0) if isinstance(v, list) else 0
 
-    assert depth(json.dumps(value).encode()) == nested(value)
-    assert depth(json.dumps(value, ensure_ascii=False).encode()) == nested(value)
+    def parted(v: Any) -> int:
+        inner = list(v.values()) if isinstance(v, dict) else v if isinstance(v, list) else []
+        return max(0, len(inner) - 1) + sum(map(parted, inner))
+
+    for ascii_only in (True, False):
+        text = json.dumps(value, ensure_ascii=ascii_only).encode()
+        assert shape(text) == (nested(value), parted(value))
 
 
 def test_form(client: httpx.Client) -> None:

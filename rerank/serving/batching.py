@@ -129,23 +129,27 @@ class Batcher:
 
     def _work(self) -> None:
         while jobs := self._next():
-            start = time.perf_counter()
-            served = self._champion.current
-            for job in jobs:
-                job.begun = True
-                self._metrics.stages.labels("queue").observe(start - job.came)
-            answers = answer(served, [job.question for job in jobs])
-            taken = time.perf_counter() - start
-            self._metrics.stages.labels("answer").observe(taken)
-            self._metrics.batch.observe(len(jobs))
-            self._pace += 0.2 * (taken / len(jobs) - self._pace)
-            for job, found in zip(jobs, answers, strict=True):
-                done = found if isinstance(found, Exception) else (found, served)
-                job.future.get_loop().call_soon_threadsafe(job.settle, done)
-            try:
-                self._watch(served, jobs, answers)
-            except Exception as error:  # a metric that fails must not end the answers
-                event("drift could not be looked for", severity=logging.ERROR, exc_info=error)
+            self._rank(jobs)
+            del jobs  # while it waits it holds no model, nor any text
+
+    def _rank(self, jobs: Sequence[Job]) -> None:
+        start = time.perf_counter()
+        served = self._champion.current
+        for job in jobs:
+            job.begun = True
+            self._metrics.stages.labels("queue").observe(start - job.came)
+        answers = answer(served, [job.question for job in jobs])
+        taken = time.perf_counter() - start
+        self._metrics.stages.labels("answer").observe(taken)
+        self._metrics.batch.observe(len(jobs))
+        self._pace += 0.2 * (taken / len(jobs) - self._pace)
+        try:
+            self._watch(served, jobs, answers)
+        except Exception as error:  # a metric that fails must not end the answers
+            event("drift could not be looked for", severity=logging.ERROR, exc_info=error)
+        for job, found in zip(jobs, answers, strict=True):
+            done = found if isinstance(found, Exception) else (found, served)
+            job.future.get_loop().call_soon_threadsafe(job.settle, done)
 
     def _next(self) -> list[Job]:
         """The jobs of the next batch, at least one; none where all is worked off at the end."""

@@ -6,6 +6,7 @@ one, and takes over only when it has answered; a broken one changes nothing.
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -77,6 +78,7 @@ class Champion:
             self.metrics.model.remove(self.current.version)
             self.current = made
             self._tell()
+            gc.collect()  # the old one has cycles, and much memory
             self.metrics.swaps.labels("swapped").inc()
             event("model swapped", model=made.version, seconds=time.perf_counter() - start)
             return True

@@ -29,6 +29,8 @@ def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
     """What a validator found, as one sentence without any of the values given."""
     said = []
     for error in errors[:3]:
+        if error["type"] == "json_invalid":
+            return f"the body is no JSON: it breaks at character {error['loc'][-1]}"
         place = ".".join(str(part) for part in error["loc"] if part not in ("body", "str"))
         said.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
     if len(errors) > 3:

@@ -28,10 +28,14 @@ _STEP[list(b"[{")] = 1
 _STEP[list(b"]}")] = -1
 
 
-def depth(content: bytes) -> int:
-    """How deeply a JSON text nests arrays and objects; of broken JSON, some number."""
-    bare = np.frombuffer(_STRING.sub(b"", content), dtype=np.uint8)
-    return int(np.cumsum(_STEP[bare], dtype=np.int32).max(initial=0))
+def shape(content: bytes) -> tuple[int, int]:
+    """How deeply a JSON text nests arrays and objects, and how many commas part its values.
+
+    Of broken JSON, some numbers. It costs a fraction of parsing.
+    """
+    bare = _STRING.sub(b"", content)
+    steps = _STEP[np.frombuffer(bare, dtype=np.uint8)]
+    return int(np.cumsum(steps, dtype=np.int32).max(initial=0)), bare.count(b",")
 
 
 class Gate:
@@ -110,7 +114,7 @@ class Gate:
         """The body.
 
         Raises:
-            Refusal: 413 too large, 408 too slow, 422 too deep or no UTF-8.
+            Refusal: 413 too large, 408 too slow, 422 too deep, too many values, or no UTF-8.
         """
         most, parts, size = self._settings.max_body, [], 0
         refused = Refusal(413, f"the body has more than {most} bytes", reason="size")
@@ -144,11 +148,16 @@ class Gate:
         content = b"".join(parts)
         if not _is_text(content):
             raise Refusal(422, "the body is no JSON in UTF-8", reason="input")
-        if depth(content) > self._settings.max_depth:
+        deep, commas = shape(content)
+        if deep > self._settings.max_depth:
             raise Refusal(
                 422,
                 f"the JSON is nested more than {self._settings.max_depth} deep",
                 reason="depth",
+            )
+        if commas >= self._settings.max_values:
+            raise Refusal(
+                422, f"the JSON has more than {self._settings.max_values} values", reason="size"
             )
         return content
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, FailFast, Field, FiniteFloat, PositiveInt
 
+LARGEST = 1e6  # size of a logit; those of cross-encoders stay below a hundred
 TEXTS = [
     "The median is the middle value of a sorted sample.",
     "numpy.nanmedian computes the median along an axis, ignoring NaNs.",
@@ -36,7 +37,7 @@ class Passages(BaseModel):
     """A query and documents: what the two doors for callers' own passages have in common."""
 
     query: str
-    documents: list[str | Document]
+    documents: Annotated[list[str | Document], FailFast()]
     top_n: PositiveInt | None = Field(None, description="results to return; all where left out")
     return_documents: bool | None = Field(None, description="whether to return their texts")
     rank_fields: list[str] | None = Field(None, description="text and title are what is read")
@@ -57,7 +58,9 @@ class AssessRequest(Passages):
         scores=[-3.2, 4.1],
         reranker="fingerprints.reranker of /v1/model",
     )
-    scores: list[FiniteFloat] = Field(description="raw logits, one a document, without a sigmoid")
+    scores: Annotated[list[Annotated[FiniteFloat, Field(ge=-LARGEST, le=LARGEST)]], FailFast()] = (
+        Field(description="raw logits, one a document, without a sigmoid")
+    )
     reranker: str = Field(description="fingerprint of the cross-encoder that gave the scores")
 
 

@@ -18,6 +18,7 @@ LEAST = {  # the smallest value that makes sense
     "max_document": 1,
     "max_query": 1,
     "max_depth": 3,
+    "max_values": 10,
     "drift_window": 10,
 }
 
@@ -37,6 +38,7 @@ class Settings:
     max_document: int = 100_000  # characters of a document
     max_query: int = 8_000  # characters of a query
     max_depth: int = 16  # of nested JSON
+    max_values: int = 50_000  # in the JSON of a request
     poll: float = 5.0  # seconds between two looks at the model; 0: look only at SIGHUP
     drift_window: int = 200  # searches that the drift alarm compares at a time
     drift_level: float = 0.001  # chance of a false alarm of one window
