@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -200,6 +201,30 @@ def test_slow_clients(started: Any, client: httpx.Client) -> None:
     assert answer.startswith(b"HTTP/1.1 408")
     for made in (silent, halting, late):
         made.close()
+
+
+def test_a_client_that_does_not_read(run: Any, serving: Callable[..., Any]) -> None:
+    """Who asks and does not read the answer is cut off, and its place is free again."""
+    asked = {"query": "a", "documents": ["b" * 99_000] * 40, "return_documents": True}
+    content = json.dumps(asked).encode()
+    with (
+        serving(run.folder, patience=3.0) as started,
+        httpx.Client(base_url=started.url, timeout=60) as client,
+        socket.socket() as deaf,
+    ):
+        host, port = started.url.removeprefix("http://").split(":")
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect((host, int(port)))
+        deaf.sendall(HEAD.replace(b"Length: 50", b"Length: %d" % len(content)) + content)
+        while 'rerank_confidence_count{door="rerank"} 1.0' not in client.get("/metrics").text:
+            pass
+        while "rerank_requests_in_hand 0.0" not in client.get("/metrics").text:
+            pass
+        heard = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := deaf.recv(65536):
+                heard += part
+        assert len(heard) < len(content)
 
 
 def test_bounded_queue(run: Any, serving: Callable[..., Any]) -> None:

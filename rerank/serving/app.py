@@ -8,9 +8,10 @@ import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
@@ -73,6 +74,7 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
         docs_url=None,  # their pages load scripts from the network
         redoc_url=None,
         responses=REFUSALS,
+        dependencies=[Security(HTTPBearer(auto_error=False))],  # told here, checked by the gate
     )
     app.add_middleware(Gate, settings=settings, keys=keys, metrics=metrics, wait=batcher.wait)
     app.add_middleware(Observed, metrics=metrics)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 with a bound on how long a client may take to say what it wants."""
+"""HTTP/1.1 with a bound on how long a client may take to ask, and to hear."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 def impatient(seconds: float) -> type[H11Protocol]:
-    """Uvicorn's protocol, which closes a connection whose request line and headers do not come.
+    """The protocol of uvicorn, but it leaves clients that do not send their headers or do not read.
 
-    `seconds` run from the connection's start, and for a later request from its first byte.
+    `seconds` run from the connection's start, for a later request from its first byte, and for an
+    answer from when the client has stopped to read it.
     """
 
     class Impatient(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -28,8 +30,20 @@ def impatient(seconds: float) -> type[H11Protocol]:
             elif self._timer is None:
                 self._timer = self.loop.call_later(seconds, self._give_up)
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unread = self.loop.call_later(seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = None
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop()
+            if self._unread is not None:
+                self._unread.cancel()
             super().connection_lost(exc)
 
         def _stop(self) -> None:

@@ -54,6 +54,10 @@ def serve(where: Callable[[], Path], settings: Settings) -> None:
         log_to_stderr()
         address = f"http://{settings.host}:{listening.getsockname()[1]}"
         event("serving", address=address, model=champion.current.version, keys=bool(keys))
-        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again when it has ended
+
+        def end(*_: object) -> None:
+            server.should_exit = True
+
+        signal.signal(signal.SIGTERM, end)  # until uvicorn has its own, and after
         server.run(sockets=[listening])
         event("served")
