@@ -142,7 +142,14 @@ def test_any_body_is_answered(client: httpx.Client, path: str, content: bytes) -
         assert len(answer.json()["message"]) > 5
 
 
-@given(st.recursive(st.text() | st.floats(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+@settings(max_examples=60, deadline=None)
+@given(
+    st.recursive(
+        st.text() | st.floats(),
+        lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(), x, max_size=3),
+        max_leaves=10,
+    )
+)
 def test_shape(value: Any) -> None:
     """Depth and commas of a JSON text are those of its value, whatever its strings hold."""
 
