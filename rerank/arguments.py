@@ -255,7 +255,11 @@ def _positive(given: str) -> int:
 
 
 def _serve(p: argparse.ArgumentParser) -> None:
-    p.add_argument("model", type=Path, help="model folder; a copy of it in TMPDIR answers")
+    p.add_argument(
+        "model",
+        help="model folder (a copy of it in TMPDIR answers) or models:/calibrated-rerank@champion",
+    )
+    _add_work(p)
     _add_options(p, Settings(), SERVING)
     p.add_argument("--log-text", action="store_true", help="let the logs hold the queries")
 

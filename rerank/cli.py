@@ -352,12 +352,13 @@ def _rescore(o: argparse.Namespace) -> int:
 def _serve(o: argparse.Namespace) -> None:
     chosen = settings(o)
     try:
+        from rerank.serving.registered import where
         from rerank.serving.server import serve
     except ImportError as error:
         raise InputError(
             f"serving needs more ({error}): pip install 'calibrated-rerank[serve]'"
         ) from None
-    serve(lambda: o.model, chosen)
+    serve(where(o.model, o.work), chosen)
 
 
 RUNS = {

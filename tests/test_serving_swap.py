@@ -20,6 +20,9 @@ import pytest
 from rerank.assessor import CalibratedReranker
 from rerank.feedback import Feedback
 from rerank.recalibrate import recalibrate
+from rerank.serving.champion import Champion
+from rerank.serving.metrics import Metrics
+from rerank.serving.registered import where
 from rerank.types import InputError, Query
 
 QUESTION = "median along an axis"
@@ -141,6 +144,38 @@ def test_a_broken_model_is_refused(
         shutil.copytree(other, place)
         assert champion.look(now=True)
         assert ask_once(started) != before
+
+
+def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """Served by its alias, the model is the one that the alias names; a lost store changes nothing."""
+    from mlflow import MlflowClient
+
+    store = f"sqlite:///{run.work / 'mlflow.db'}"
+    client = MlflowClient(tracking_uri=store, registry_uri=store)
+    first = client.search_model_versions("name = 'calibrated-rerank'")[0]
+    client.set_registered_model_alias("calibrated-rerank", "tried", first.version)
+    source = Path(shutil.copytree(run.folder, tmp_path / "second"))
+    manifest = json.loads((source / "manifest.json").read_text())
+    (source / "manifest.json").write_text(json.dumps({**manifest, "note": "second"}))
+    named = where("models:/calibrated-rerank@tried", run.work)
+    champion = Champion(named, Metrics())
+    before = champion.current
+    assert before.model.manifest == CalibratedReranker.load(run.folder).manifest
+    assert not champion.look()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'nothing.db'}")
+    assert not champion.look()
+    assert champion.current is before
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    second = client.create_model_version(
+        "calibrated-rerank", source=str(source), run_id=first.run_id
+    )
+    client.set_registered_model_alias("calibrated-rerank", "tried", second.version)
+    assert champion.look(now=True)
+    assert champion.current.model.manifest["note"] == "second"
+    client.delete_model_version("calibrated-rerank", second.version)
+    client.delete_registered_model_alias("calibrated-rerank", "tried")
+    assert not champion.look(now=True)
+    assert champion.current.model.manifest["note"] == "second"
 
 
 def test_a_broken_model_is_not_started(place: Path, serving: Callable[..., Any]) -> None:
