@@ -147,7 +147,7 @@ def test_a_broken_model_is_refused(
 
 
 def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    """Served by its alias, the model is the one that the alias names; a lost store changes nothing."""
+    """By an alias the model is the one that it names; a store that is lost changes nothing."""
     from mlflow import MlflowClient
 
     store = f"sqlite:///{run.work / 'mlflow.db'}"

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from rerank.serving import answers
 from rerank.serving.batching import Answer, Batcher, Question
-from rerank.serving.champion import Champion
+from rerank.serving.champion import Champion, Watch
 from rerank.serving.errors import Refusal, sentence_of
 from rerank.serving.gate import Gate
 from rerank.serving.keys import Keys
@@ -53,17 +53,17 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
     """The application; it works from its start-up to its shutdown, which finishes what it took."""
     metrics = champion.metrics
     batcher = Batcher(champion, settings)
-    look = asyncio.Event()
+    watch = Watch(champion, settings.poll)
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         batcher.start()
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
             # not on every system, and only in a main thread
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, look.set)
-        watch = asyncio.create_task(_watch(champion, look, settings.poll))
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, watch.look_now)
+        watch.start()
         yield
-        watch.cancel()
+        watch.end()
         await asyncio.to_thread(batcher.finish)
 
     app = FastAPI(
@@ -144,17 +144,6 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
-
-
-async def _watch(champion: Champion, look: asyncio.Event, poll: float) -> None:
-    """Look for another model every `poll` seconds, and at once when `look` is set."""
-    while True:
-        asked = False
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(look.wait(), poll or None)
-            asked = True
-        look.clear()
-        await asyncio.to_thread(champion.look, now=asked)
 
 
 def _passages(asked: Passages) -> tuple[Any, ...]:

@@ -110,3 +110,41 @@ class Champion:
     def _tell(self) -> None:
         self.metrics.model.labels(self.current.version).set(1)
         self.metrics.loaded.set(self.current.loaded)
+
+
+class Watch:
+    """Looks for another model every `poll` seconds (0: never) and when told to, until the end.
+
+    Its thread is a daemon's: a store that hangs holds up neither the answers nor the end.
+    """
+
+    def __init__(self, champion: Champion, poll: float) -> None:
+        self._champion = champion
+        self._poll = poll
+        self._told = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._work, name="watching", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def look_now(self) -> None:
+        """Look at once."""
+        self._told.set()
+
+    def end(self) -> None:
+        """Look no more; what is being loaded is not waited for."""
+        self._ended = True
+        self._told.set()
+
+    def _work(self) -> None:
+        while True:
+            told = self._told.wait(self._poll or None)
+            if self._ended:
+                return
+            self._told.clear()
+            try:
+                self._champion.look(now=told)
+            except Exception as error:  # whatever it is, the present model answers
+                event("looking for a model failed", severity=logging.ERROR, exc_info=error)
