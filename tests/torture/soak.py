@@ -58,7 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
             finally:
                 server.terminate()
                 server.wait(120)
-    second, last = (np.array_split(memory, 4)[i] for i in (1, 3))
+    quarter = len(memory) // 4 or 1
+    second, last = memory[quarter : 2 * quarter] or memory, memory[-quarter:]
     grown = float(np.median(last) - np.median(second))
     print(
         f"{o.clients} clients, {o.seconds:g} s: {dict(seen)}; median memory of the last quarter "
