@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from rerank.serving.champion import Champion
+from rerank.serving.champion import Champion, give_back
 from rerank.serving.drift_window import DriftWindow
 from rerank.serving.errors import Refusal
 from rerank.serving.logs import event
@@ -128,11 +128,16 @@ class Batcher:
             raise Refusal(422, str(error), reason="input") from None
 
     def _work(self) -> None:
+        last = self._champion.current.version
         while jobs := self._next():
-            self._rank(jobs)
+            version = self._rank(jobs)
             del jobs  # while it waits it holds no model, nor any text
+            if version != last:  # by now nothing is told any more of the model before
+                give_back()
+                last = version
 
-    def _rank(self, jobs: Sequence[Job]) -> None:
+    def _rank(self, jobs: Sequence[Job]) -> str:
+        """Answer the jobs; the version of the model that did."""
         start = time.perf_counter()
         served = self._champion.current
         for job in jobs:
@@ -150,6 +155,7 @@ class Batcher:
         for job, found in zip(jobs, answers, strict=True):
             done = found if isinstance(found, Exception) else (found, served)
             job.future.get_loop().call_soon_threadsafe(job.settle, done)
+        return served.version
 
     def _next(self) -> list[Job]:
         """The jobs of the next batch, at least one; none where all is worked off at the end."""

@@ -36,7 +36,7 @@ def state_of(folder: Path) -> State:
     return tuple(found)
 
 
-def _give_back() -> None:
+def give_back() -> None:
     """Free what the old model held: it has cycles, and glibc keeps freed memory to itself."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # another C library
@@ -87,7 +87,7 @@ class Champion:
             self.metrics.model.remove(self.current.version)
             self.current = made
             self._tell()
-            _give_back()
+            give_back()
             self.metrics.swaps.labels("swapped").inc()
             event("model swapped", model=made.version, seconds=time.perf_counter() - start)
             return True
