@@ -69,18 +69,32 @@ def fetch(uri: str, *, tracking_uri: str) -> tuple[Path, Path | None]:
         ValueError: another form of URI, or nothing there.
         mlflow.exceptions.MlflowException: the store cannot be reached, or has no such thing.
     """
+    return folder_at(locate(uri, tracking_uri=tracking_uri), tracking_uri=tracking_uri)
+
+
+def locate(uri: str, *, tracking_uri: str) -> str:
+    """Return where the files are that a URI stands for now: another place for another version.
+
+    Raises:
+        As `fetch`.
+    """
     asked = _URI.fullmatch(uri)
     if asked is None:
         raise ValueError(f"{uri!r}: expected models:/name@alias, models:/name/3 or runs:/id/path")
     with store(named_store() or tracking_uri) as client:
         if asked["run"]:
-            home = client.get_run(asked["run"]).info.artifact_uri
-            return _folder(f"{home}/{asked['path']}")
+            return f"{client.get_run(asked['run']).info.artifact_uri}/{asked['path']}"
         if asked["alias"]:
             version = client.get_model_version_by_alias(asked["name"], asked["alias"])
         else:
             version = client.get_model_version(asked["name"], asked["version"])
-        return _folder(_source(client, version))
+        return _source(client, version)
+
+
+def folder_at(source: str, *, tracking_uri: str) -> tuple[Path, Path | None]:
+    """Return the folder at a place that `locate` gave, as `fetch` does."""
+    with store(named_store() or tracking_uri):
+        return _folder(source)
 
 
 def _source(client: MlflowClient, version: mlflow.entities.model_registry.ModelVersion) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rerank.types import InputError
 
@@ -28,16 +29,41 @@ def fetch(uri: str | Path, *, tracking_uri: str | None = None) -> tuple[Path, Pa
     Raises:
         InputError: MLflow is not installed, there is no store, or it does not give the model.
     """
+    return folder_at(locate(uri, tracking_uri=tracking_uri), tracking_uri=tracking_uri)
+
+
+def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
+    """Where the files are that a URI stands for now: another place for another version.
+
+    Raises:
+        InputError: as `fetch`.
+    """
+    found: str = _ask("locate", str(uri), tracking_uri)
+    return found
+
+
+def folder_at(source: str, *, tracking_uri: str | None = None) -> tuple[Path, Path | None]:
+    """The model folder at a place that `locate` gave, as `fetch` does.
+
+    Raises:
+        InputError: as `fetch`.
+    """
+    found: tuple[Path, Path | None] = _ask("folder_at", source, tracking_uri)
+    return found
+
+
+def _ask(question: str, what: str, tracking_uri: str | None) -> Any:
+    """The answer of a function of `calibration.registry`."""
     try:
         from calibration import registry
         from calibration.mlflow_store import named_store
     except ImportError as error:
-        raise InputError(f"{uri} needs MLflow ({error}); give a folder, or install it") from None
+        raise InputError(f"{what} needs MLflow ({error}); give a folder, or install it") from None
     place = named_store() or tracking_uri or store_of(Path("work"))
     database = Path(place.removeprefix("sqlite:///"))
     if place.startswith("sqlite:///") and not database.is_file():
-        raise InputError(f"{uri}: there is no {database}; set MLFLOW_TRACKING_URI")
+        raise InputError(f"{what}: there is no {database}; set MLFLOW_TRACKING_URI")
     try:
-        return registry.fetch(str(uri), tracking_uri=place)
+        return getattr(registry, question)(what, tracking_uri=place)
     except Exception as error:  # the store is the user's: any client error can come back
-        raise InputError(f"{place} does not give {uri}: {error}") from error
+        raise InputError(f"{place} does not give {what}: {error}") from error

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from calibration.store import sealed
 from rerank.assessor import CalibratedReranker
 from rerank.feedback import Feedback
 from rerank.recalibrate import recalibrate
@@ -123,7 +124,7 @@ def _gone(place: Path) -> None:
 def _foreign(place: Path) -> None:
     manifest = json.loads((place / "manifest.json").read_text())
     manifest["fingerprints"]["reranker"] = "0" * 64
-    (place / "manifest.json").write_text(json.dumps(manifest))
+    (place / "manifest.json").write_text(json.dumps(sealed(manifest)))
 
 
 @pytest.mark.parametrize("broken", [_changed_byte, _cut_in_place, _gone, _foreign])
@@ -156,7 +157,7 @@ def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -
     client.set_registered_model_alias("calibrated-rerank", "tried", first.version)
     source = Path(shutil.copytree(run.folder, tmp_path / "second"))
     manifest = json.loads((source / "manifest.json").read_text())
-    (source / "manifest.json").write_text(json.dumps({**manifest, "note": "second"}))
+    (source / "manifest.json").write_text(json.dumps(sealed({**manifest, "note": "second"})))
     named = where("models:/calibrated-rerank@tried", run.work)
     champion = Champion(named, Metrics())
     before = champion.current
