@@ -91,3 +91,33 @@ def check_rising(name: str, values: tuple[float, ...], *, strictly: bool = False
             raise ValueError(f"the knots {name} must rise strictly")
     elif (steps < 0).any() or values[0] < 0 or values[-1] > 1:
         raise ValueError(f"the knots {name} must never fall and must lie in [0, 1]")
+
+
+def probabilities(p: ArrayLike) -> Floats:
+    """Return p as (n,) floats.
+
+    Raises:
+        ValueError: another shape, no row, or a number outside [0, 1].
+    """
+    values = np.asarray(p, dtype=np.float64)
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"expected probabilities of shape (n,), n >= 1, got {values.shape}")
+    if not (values.min() >= 0 and values.max() <= 1):
+        wrong = values[~((values >= 0) & (values <= 1))]
+        raise ValueError(f"probabilities must lie in [0, 1], got {wrong[0]} ({len(wrong)} in all)")
+    return values
+
+
+def checked(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
+    """Return (y, p) as floats of shape (n,).
+
+    Raises:
+        ValueError: as `probabilities`; y of another length; a label other than 0 and 1.
+    """
+    values, labels = probabilities(p), np.asarray(y, dtype=np.float64)
+    if labels.shape != values.shape:
+        raise ValueError(f"y has shape {labels.shape} and p has shape {values.shape}")
+    other = labels[(labels != 0) & (labels != 1)]
+    if len(other):
+        raise ValueError(f"labels must be 0 or 1, got {other[0]}")
+    return labels, values

@@ -14,10 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from calibration import metrics
 from calibration.arrays import Floats
+from calibration.binned import bins
+from calibration.exact import Groups, exact_labels
 from calibration.plots_style import (
     AMBER,
     BAND,
@@ -45,13 +47,15 @@ def reliability_diagram(
     *,
     title: str = "Reliability",
     threshold: float = 0.7,
+    groups: Groups = None,
     draws: int = 500,
     random_state: int = 0,
 ) -> Figure:
     """Return the reliability diagram of confidences p (n,) against labels y (n,) of 0 and 1.
 
-    Dots are bins of about as many rows, ties kept together, with exact 95 % binomial bars. The band
-    is where 95 % of the dots fall when p is exactly calibrated, from `draws` samples of labels.
+    Dots are bins of about as many rows, ties kept together, with 95 % binomial bars, exact for
+    independent rows. The band is where 95 % of the dots fall when p is exactly calibrated, from
+    `draws` samples of labels; those of a group (n,) go together as far as y does.
 
     Raises:
         ValueError: as `metrics.checked`.
@@ -63,7 +67,10 @@ def reliability_diagram(
     hits = np.bincount(number, labels)
     rng = np.random.default_rng(random_state)
     null = np.array(
-        [np.bincount(number, rng.random(len(values)) < values) / count for _ in range(draws)]
+        [
+            np.bincount(number, drawn) / count
+            for drawn in exact_labels(values, draws, rng, groups=groups, y=labels)
+        ]
     )
     low, high = np.quantile(null, [0.025, 0.975], axis=0)
 
@@ -273,14 +280,6 @@ def confidence_histogram(y: ArrayLike, p: ArrayLike, *, threshold: float = 0.7) 
         "accepted: of the right ones as many as possible should be there, of the wrong ones few.",
     )
     return figure
-
-
-def bins(values: Floats) -> NDArray[np.int64]:
-    """Return (n,) bin numbers: 4 to 15 bins of about as many rows, equal values kept together."""
-    wanted = int(np.clip(len(values) // 40, 4, 15))
-    edges = np.unique(np.quantile(values, np.linspace(0, 1, wanted + 1)[1:-1], method="lower"))
-    found = np.searchsorted(edges, values, side="left")
-    return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 
 def _summary(labels: Floats, values: Floats) -> str:

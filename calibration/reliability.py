@@ -7,17 +7,17 @@ made, of files and of pictures.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from calibration import metrics
+from calibration.exact import Groups
 from calibration.thresholds import lower_bound
 
-Groups = Sequence[Hashable] | NDArray[Any] | None
 Interval = tuple[float, float]
 
 DASH = "-"
@@ -28,9 +28,10 @@ WIDTH = 100
 class Reliability:
     """What n labelled queries say of a confidence. Every field is a measurement of the same rows.
 
-    Intervals are 95 % bootstrap intervals by query group. `*_of_base_rate` is what the constant
-    `base_accuracy` would score. `smece_floor` and `smece_floor95` are the mean and the 95 % point
-    of smECE where these confidences are exactly calibrated. `accuracy_accepted` and its exact
+    Intervals are of 95 %, by query group (`metrics.bootstrap_interval`). `*_of_base_rate` is what
+    the constant `base_accuracy` would score. `smece_floor` and `smece_floor95` are the mean and the
+    95 % point of smECE where these confidences are exactly calibrated and the rows of a group go
+    together as far as these labels do. `accuracy_accepted` and its exact
     lower bound are None where no row reaches the threshold; a number without a value (AUROC of
     one class) is NaN here and null in JSON. `miscalibration` and `discrimination` are the Brier
     score's (`metrics.corp`), `naurc` and `nauc` 0 for chance and 1 for the oracle; `band_*` are of
@@ -171,8 +172,8 @@ def measure(
 ) -> Reliability:
     """Return every measurement of confidences p (n,) in [0, 1] against labels y (n,) of 0 and 1.
 
-    `groups` (n,) are resampled whole; None: every row by itself. `draws` is the number of bootstrap
-    resamples; the floors take 200 draws of labels.
+    `groups` (n,) are independent, their rows need not be; None: every row by itself. `draws` is the
+    number of random draws in the interval of smECE; the floors take 200 draws of labels.
 
     Raises:
         ValueError: as `metrics.checked`.
@@ -181,14 +182,13 @@ def measure(
     accepted = values >= threshold
     right, n = int(labels[accepted].sum()), int(accepted.sum())
     base = np.full(len(labels), labels.mean())
-    floor, floor95 = metrics.smece_floor(values, random_state=random_state)
+    floor, floor95 = metrics.smece_floor(values, groups=groups, y=labels, random_state=random_state)
 
     def interval(metric: Any) -> Interval:
         return metrics.bootstrap_interval(
             metric, labels, values, groups, draws=draws, random_state=random_state
         )
 
-    low, high = interval(metrics.smece)
     miscalibration, discrimination, _ = metrics.corp(labels, values)
     near, promised, kept = metrics.band(labels, values, threshold)
     return Reliability(
@@ -204,10 +204,10 @@ def measure(
         log_loss=metrics.log_loss(labels, values),
         log_loss_of_base_rate=metrics.log_loss(labels, base),
         smece=metrics.smece(labels, values),
-        smece_interval=(np.maximum(low, 0.0).item(), high),
+        smece_interval=interval(metrics.smece),
         smece_floor=floor,
         smece_floor95=floor95,
-        ece_debiased=metrics.ece_debiased(labels, values, random_state=random_state),
+        ece_debiased=metrics.ece_debiased(labels, values),
         aurc=metrics.aurc(labels, values),
         augrc=metrics.augrc(labels, values),
         naurc=metrics.naurc(labels, values),

@@ -1,0 +1,83 @@
+"""What leaving out the least confident rows gains: risk and coverage, in one number each.
+
+y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.checked`. numpy only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.arrays import Floats, checked
+
+
+def tie_blocks(ordered: Floats, labels: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Return where each run of equal values ends (exclusive), and the labels' sum within it."""
+    ends = np.append(np.flatnonzero(np.diff(ordered)) + 1, len(ordered))
+    return ends, np.add.reduceat(labels, np.append(0, ends[:-1]))
+
+
+def expected_errors(y: ArrayLike, p: ArrayLike) -> Floats:
+    """Return (n,): errors among the 1, 2, ..., n most confident rows, averaged over breaks of ties.
+
+    Within a run of equal p every order is as likely, so the expected count grows in a straight
+    line; no random numbers are needed.
+    """
+    labels, values = checked(y, p)
+    order = np.argsort(-values, kind="stable")
+    ends, wrong = tie_blocks(-values[order], 1 - labels[order])
+    known = np.append(0.0, np.cumsum(wrong))
+    return np.asarray(
+        np.interp(np.arange(1, len(order) + 1), np.append(0, ends), known), dtype=np.float64
+    )
+
+
+def aurc(y: ArrayLike, p: ArrayLike) -> float:
+    """Return the area under the risk-coverage curve: mean error rate of the k most confident.
+
+    In [0, 1], lower is better (Geifman and El-Yaniv 2017); ties are averaged over.
+    """
+    errors = expected_errors(y, p)
+    return float(np.mean(errors / np.arange(1, len(errors) + 1)))
+
+
+def augrc(y: ArrayLike, p: ArrayLike) -> float:
+    """Return the area under the generalised risk-coverage curve (Traub et al. 2024), in [0, 1/2].
+
+    The mean over k of the share of *all* rows that is both accepted and wrong; unlike `aurc` it
+    does not weigh the few most confident rows above all others.
+    """
+    errors = expected_errors(y, p)
+    return float(np.mean(errors / len(errors)))
+
+
+def naurc(y: ArrayLike, p: ArrayLike) -> float:
+    """Return how far `aurc` has come from chance (0) to the oracle (1); NaN where y has one class.
+
+    Below 0 the confidence is worse than none.
+    """
+    labels, values = checked(y, p)
+    chance, oracle = 1 - labels.mean(), aurc(labels, labels)
+    if not 0 < chance < 1:
+        return float("nan")
+    return float((chance - aurc(labels, values)) / (chance - oracle))
+
+
+def nauc(y: ArrayLike, p: ArrayLike) -> float:
+    """Return MTEB's nAUC of abstention: 1 for the oracle, 0 for chance; NaN where y has one class.
+
+    Accuracy where the least confident 0, 10, ..., 90 % are left out, by the trapezoidal rule, from
+    the flat curve's area to the oracle's (Gisserot-Boukhlef et al. 2024); ties are averaged over.
+    """
+    errors, n = expected_errors(y, p), len(np.asarray(y))
+    rates = np.linspace(0, 1, 11)[:-1]  # to the last digit: MTEB rounds a half up or down by it
+    kept = np.array([n - min(round(rate * n), n - 1) for rate in rates.tolist()])
+    hits = n - errors[-1]
+    if not 0 < hits < n:
+        return float("nan")
+
+    def area(accuracy: Floats) -> float:
+        return float((accuracy[1:] + accuracy[:-1]).sum() / 20)
+
+    flat, oracle = 0.9 * hits / n, area(np.minimum(1.0, hits / kept))
+    return float((area(1 - errors[kept - 1] / kept) - flat) / (oracle - flat))
