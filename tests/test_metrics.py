@@ -6,13 +6,25 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.special import expit
+from scipy.stats import foldnorm as folded_normal
+from scipy.stats import norm
 from sklearn import metrics as theirs
 from sklearn.isotonic import IsotonicRegression
 
 from calibration import metrics
+from calibration.exact import dependence
 
 Y = np.array([1, 0, 1, 1, 0, 0, 1, 0])
 JUDGED = (0.304113432295, 0.189063111111, 0.605160082411)
+MTEB_OF_FEW = (
+    0.09090909090909091,
+    0.5736010336944638,
+    0.3053933308243558,
+    0.5226506237471242,
+    0.3342819244369086,
+    0.35100716062126114,
+)
 P = np.array([0.9, 0.8, 0.7, 0.7, 0.7, 0.4, 0.3, 0.1])
 
 
@@ -81,20 +93,63 @@ def test_auroc_of_one_class_is_nan() -> None:
     assert np.isnan(metrics.naurc([1, 1], [0.2, 0.3]))
 
 
+def test_the_floor_knows_groups() -> None:
+    """Sixty groups of five copies, exactly calibrated: rarely above the 95 % point by groups.
+
+    By rows it is above in most draws; labels that do not go together need no such room.
+    """
+    group, above, by_rows = np.repeat(np.arange(60), 5), 0, 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        p = rng.beta(2, 2, 60)[group]
+        y = rng.random(60)[group] < p
+        found = metrics.smece(y, p)
+        above += found > metrics.smece_floor(p, groups=group, y=y, draws=60)[1]
+        by_rows += found > metrics.smece_floor(p, draws=60)[1]
+    assert above <= 5
+    assert by_rows >= 15
+    alone = rng.random(300) < p
+    loose = metrics.smece_floor(p, groups=group, y=alone)[1]
+    assert loose == pytest.approx(metrics.smece_floor(p)[1], rel=0.3)
+    assert metrics.smece_floor(p, groups=group)[1] > 1.5 * loose
+
+
+def test_dependence_by_hand() -> None:
+    """Pairs of a half that are alike go together wholly, and those that differ not at all."""
+    p, pairs = np.full(40, 0.5), np.repeat(np.arange(20), 2)
+    assert dependence([0, 1] * 10 + [1, 0] * 10, p, pairs) == 0
+    assert dependence(np.arange(20)[pairs] % 2, p, pairs) == pytest.approx(1)
+    assert dependence(np.arange(40) % 2, p, None) == 0
+
+
 def test_debiased_ece_by_hand() -> None:
-    """20 rows at 0.5, all right: a gap of 0.5 less a fair coin's mean |k/20 - 1/2|, 0.0881."""
-    found = metrics.ece_debiased(np.ones(20), np.full(20, 0.5), bins=1, draws=20000)
-    assert found == pytest.approx(0.5 - 0.0881, abs=2e-3)
+    """20 rows at 0.5: all right is a gap of 0.5; 12 right one that shows 0.1 on average.
+
+    The rate is 13 / 22 and its error 0.10994, and |N(0.0568, 0.10994)| has the mean 0.1.
+    """
+    assert metrics.ece_debiased(np.ones(20), np.full(20, 0.5)) == pytest.approx(0.5, abs=1e-6)
+    found = metrics.ece_debiased([1] * 12 + [0] * 8, np.full(20, 0.5))
+    error = np.sqrt(13 / 22 * 9 / 22 / 20)
+    assert folded_normal(found / error, scale=error).mean() == pytest.approx(0.1)
+    assert metrics.ece_debiased([1] * 11 + [0] * 9, np.full(20, 0.5)) == 0
 
 
-def test_debiased_ece_of_a_true_model_is_about_zero() -> None:
-    """The plain 15-bin ECE of a true model is about 0.086 at n = 200; debiased it is near 0."""
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(40):
-        p = rng.beta(2, 2, 200)
-        found.append(metrics.ece_debiased(rng.random(200) < p, p, draws=50))
-    assert np.mean(found) < 0.02
+def test_debiased_ece_does_not_depend_on_order() -> None:
+    """A hundred wrong and a hundred right at one half are right in half, in whatever order."""
+    assert metrics.ece_debiased(np.arange(200) >= 100, np.full(200, 0.5)) == 0
+    y, p = sample(4)
+    order = np.random.default_rng(0).permutation(len(y))
+    assert metrics.ece_debiased(y[order], p[order]) == pytest.approx(metrics.ece_debiased(y, p))
+
+
+@pytest.mark.parametrize(("gap", "n"), [(0.0, 1000), (0.05, 200), (0.05, 1000), (0.1, 200)])
+def test_debiased_ece_is_about_the_true_one(gap: float, n: int) -> None:
+    """A confidence that is short by a gap has that ECE, on average over 60 samples."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(60):
+        p = rng.uniform(0.1, 0.85, n)
+        found.append(metrics.ece_debiased(rng.random(n) < p + gap, p))
+    assert np.mean(found) == pytest.approx(gap, abs=0.02)
 
 
 def slow_curves(y: np.ndarray, p: np.ndarray) -> tuple[float, float]:
@@ -139,12 +194,17 @@ def test_naurc_ends() -> None:
 
 
 def test_nauc_is_mtebs() -> None:
-    """The numbers of mteb 2.26.24's `nauc` on 1,500 seeded rows, without ties and with."""
+    """The numbers of mteb 2.26.24's `nauc` on 1,500 seeded rows, without ties and with.
+
+    And on the first few of them, where a tenth of the rows is a half row.
+    """
     rng = np.random.default_rng(7)
     p = rng.beta(2, 2, 1500)
     y = rng.random(1500) < p
     assert metrics.nauc(y, p) == pytest.approx(0.5714640231382331, abs=1e-12)
     assert metrics.nauc(y, np.round(p, 1)) == pytest.approx(0.5585062748366059, abs=1e-12)
+    found = [metrics.nauc(y[:n], p[:n]) for n in (5, 15, 25, 35, 45, 55)]
+    assert found == pytest.approx(MTEB_OF_FEW, abs=1e-12)
     assert metrics.nauc(Y, Y.astype(float)) == pytest.approx(1)
     assert np.isnan(metrics.nauc([1, 1], [0.2, 0.3]))
 
@@ -224,10 +284,90 @@ def test_bootstrap_resamples_whole_groups() -> None:
 
 
 def test_bootstrap_leaves_out_what_has_no_value() -> None:
-    """Draws of one class have no AUROC and are left out; one class alone has no interval."""
+    """Draws of one class have no nAURC and are left out; one class alone has no interval."""
     y, p = [0] + [1] * 9, [0.1] + [0.5] * 9
-    assert metrics.bootstrap_interval(metrics.auroc, y, p, draws=50) == (1, 1)
-    assert np.isnan(metrics.bootstrap_interval(metrics.auroc, [1] * 10, p)).all()
+    assert metrics.bootstrap_interval(metrics.naurc, y, p, draws=50) == pytest.approx((1, 1))
+    for metric in (metrics.naurc, metrics.auroc):
+        assert np.isnan(metrics.bootstrap_interval(metric, [1] * 10, p)).all()
+
+
+def test_the_interval_of_auroc_is_newcombes() -> None:
+    """At its ends, the AUROC measured lies z errors away, in Hanley and McNeil's variance there."""
+    y, p = sample(1, 300)
+    area, hits = metrics.auroc(y, p), y.sum()
+    misses = 300 - hits
+    for end in metrics.auroc_interval(y, p):
+        spread = 1 + 149 * ((1 - end) / (2 - end) + end / (1 + end))
+        error = np.sqrt(end * (1 - end) * spread / hits / misses)
+        assert abs(area - end) / error == pytest.approx(1.968, rel=0.05)
+
+
+def test_separated_classes_are_not_surely_so() -> None:
+    """Twenty rows that are told apart do not prove an AUROC of 1; an end never leaves [0, 1]."""
+    y, p = np.arange(20) >= 10, np.linspace(0.1, 0.9, 20)
+    low, high = metrics.bootstrap_interval(metrics.auroc, y, p)
+    assert 0.7 < low < 0.9
+    assert high == 1
+    copies = metrics.auroc_interval(np.repeat(y, 5), np.repeat(p, 5), np.repeat(range(20), 5))
+    assert copies[0] < 0.9
+
+
+@pytest.mark.parametrize("steep", [1.0, 5.0])
+def test_intervals_hold_with_few_rows(steep: float) -> None:
+    """With 50 rows, AUROC 0.74 or 0.96, the intervals hold AUROC and Brier score in 92 % or so."""
+    z = norm.ppf((np.arange(100_000) + 0.5) / 100_000)
+    truth, told = expit(0.3 + steep * z), expit(0.6 + 1.5 * steep * z)
+    below = np.cumsum(1 - truth) - (1 - truth) / 2
+    area = (truth * below).sum() / truth.sum() / (1 - truth).sum()
+    score = (truth * (1 - told) ** 2 + (1 - truth) * told**2).mean()
+    held, rng = np.zeros(2), np.random.default_rng(0)
+    for _ in range(300):
+        row = rng.integers(100_000, size=50)
+        y, p = rng.random(50) < truth[row], told[row]
+        for i, (value, metric) in enumerate([(area, metrics.auroc), (score, metrics.brier)]):
+            low, high = metrics.bootstrap_interval(metric, y, p)
+            held[i] += low <= value <= high
+            assert 0 <= low <= high <= 1
+    assert (held / 300).min() > 0.91
+
+
+def test_scores_that_are_all_alike_leave_room() -> None:
+    """Thirty hits at 0.9 score 0.01 each; a miss, at 0.81, may yet be in every ninth row."""
+    low, high = metrics.brier_interval(np.ones(30), np.full(30, 0.9))
+    unseen = 1 - 0.025 ** (1 / 30)
+    assert (low, high) == pytest.approx((0.01 * (1 - unseen), 0.01 * (1 - unseen) + unseen))
+
+
+@pytest.mark.parametrize(("slope", "n"), [(1.0, 200), (0.9, 200), (0.9, 1000), (0.6, 1000)])
+def test_the_interval_of_smece_holds_it(slope: float, n: int) -> None:
+    """A confidence sigmoid(z) whose truth is sigmoid(slope z): exact, or a little too sure.
+
+    The true smECE is that of the truth itself in the place of labels, by relplot's formula.
+    """
+    true, held = {1.0: 0.0, 0.9: 0.0153, 0.6: 0.0663}[slope], 0
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(0.3, 1.2, n)
+        y, p = rng.random(n) < expit(slope * z), expit(z)
+        low, high = metrics.bootstrap_interval(metrics.smece, y, p, draws=100, random_state=seed)
+        held += low <= true <= high
+        assert low <= metrics.smece(y, p) <= high
+    assert held >= 23
+
+
+def test_the_interval_of_smece_narrows() -> None:
+    """With many rows both ends are near the estimate; copies of rows do not narrow it."""
+    rng = np.random.default_rng(0)
+    p = rng.beta(2, 2, 20000)
+    y = rng.random(20000) < 0.7 * p
+    low, high = metrics.smece_interval(y, p, draws=50)
+    assert metrics.smece(y, p) == pytest.approx(0.15, abs=0.015)
+    assert (low, high) == pytest.approx((0.15, 0.15), abs=0.02)
+    few = metrics.smece_interval(y[:100], p[:100], draws=50)
+    copies = metrics.smece_interval(
+        np.repeat(y[:100], 9), np.repeat(p[:100], 9), np.repeat(np.arange(100), 9), draws=50
+    )
+    assert copies == pytest.approx(few, abs=3e-3)
 
 
 def test_few_groups_have_no_interval() -> None:

@@ -13,8 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from calibration.arrays import logit, sigmoid
+from calibration.binned import bins
 from calibration.plots import (
-    bins,
     confidence_histogram,
     reliability_diagram,
     risk_coverage_curve,
