@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +27,8 @@ def logit(p: ArrayLike) -> Floats:
 
 def log_odds(p: ArrayLike) -> Floats:
     """Return the log odds of probabilities that are kept 1e-6 away from 0 and 1: always finite."""
-    return logit(np.clip(np.asarray(p, dtype=np.float64), 1e-6, 1 - 1e-6))
+    inner = np.minimum(np.maximum(np.asarray(p, dtype=np.float64), 1e-6), 1 - 1e-6)
+    return np.asarray(np.log(inner) - np.log1p(-inner), dtype=np.float64)
 
 
 def as_scores(scores: ArrayLike) -> Floats:
@@ -62,6 +64,8 @@ def as_features(X: ArrayLike, width: int) -> Floats:
 
 
 def _refuse_non_finite(x: Floats) -> None:
+    if math.isfinite(np.add.reduce(x, axis=None)):  # the sum of finite numbers, but for overflow
+        return
     if not np.isfinite(x).all():
         first = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
         count = int((~np.isfinite(x)).sum())
@@ -70,17 +74,26 @@ def _refuse_non_finite(x: Floats) -> None:
         )
 
 
-def finite_numbers(name: str, values: Sequence[float]) -> tuple[float, ...]:
-    """Return the values as a tuple of finite floats, or say which field is wrong."""
+def finite_number(name: str, value: object) -> float:
+    """Return the value as a finite float, or say that this field is wrong; text is no number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{name} must be a number, got {str(value)[:80]!r}")
     try:
-        result = tuple(float(v) for v in values)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a list of numbers, got {values!r}") from error
-    if not result:
-        raise ValueError(f"{name} must have at least one number, got none")
-    if not np.isfinite(result).all():
-        raise ValueError(f"{name} must have finite numbers only, got {result!r}")
+        result = float(value)
+    except OverflowError:
+        result = math.inf
+    if not math.isfinite(result):
+        raise ValueError(f"{name} must have finite numbers only, got {str(value)[:80]}")
     return result
+
+
+def finite_numbers(name: str, values: object) -> tuple[float, ...]:
+    """Return the values as a tuple of finite floats, or say which field is wrong."""
+    if not isinstance(values, (list, tuple, np.ndarray)):
+        raise ValueError(f"{name} must be a list of numbers, got {str(values)[:80]!r}")
+    if not len(values):
+        raise ValueError(f"{name} must have at least one number, got none")
+    return tuple(finite_number(name, value) for value in values)
 
 
 def check_rising(name: str, values: tuple[float, ...], *, strictly: bool = False) -> None:

@@ -159,7 +159,8 @@ def fit_isotonic(scores: ArrayLike, y: ArrayLike) -> IsotonicMap:
 
     Pool adjacent violators, by scikit-learn. A top block of m hits and no miss would say 1; it
     says (m + 1) / (m + 2) instead, or the value of the block below where that is more; the bottom
-    block likewise. So a single lucky case at the end does not claim certainty.
+    block likewise. So a single lucky case at the end does not claim certainty. The slight rise
+    within blocks is centred and scaled by the quartiles, which one score far out does not move.
 
     Raises:
         ValueError: shapes, numbers that are not finite, labels other than 0 and 1.
@@ -176,8 +177,9 @@ def fit_isotonic(scores: ArrayLike, y: ArrayLike) -> IsotonicMap:
         m = (fitted == 1).sum()
         high = max((m + 1) / (m + 2), inner.max(initial=0.0))
     knots = np.clip(model.y_thresholds_, low, max(low, high))
-    scale = 1.0 if _is_flat(s) else float(s.std())
-    return IsotonicMap(tuple(model.X_thresholds_), tuple(knots), float(s.mean()), scale)
+    low_quarter, middle, high_quarter = np.quantile(s, [0.25, 0.5, 0.75]).tolist()
+    scale = (high_quarter - low_quarter) / 1.349 or float(s.std()) or 1.0
+    return IsotonicMap(tuple(model.X_thresholds_), tuple(knots), middle, scale)
 
 
 def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:

@@ -5,6 +5,7 @@ y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.checked`. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -148,6 +149,7 @@ def smece_interval(
     z = student_point(level, many)
 
     def least(s: float) -> float:
-        return z * np.sqrt(max(0.0, squares / len(values) ** 2 - s * s / many))
+        return z * math.sqrt(max(0.0, squares / len(values) ** 2 - s * s / many))
 
-    return max(0.0, low), _fixed_point(lambda s: mesh.error(waves, s) + least(s))
+    high = _fixed_point(lambda s: float(mesh.error(waves, s)) + least(s))
+    return max(0.0, float(low)), high

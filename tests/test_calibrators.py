@@ -109,6 +109,20 @@ def test_json_keeps_every_bit(original: LogisticMap) -> None:
         ({**LOGISTIC, "coef": [1.0]}, "one number a feature each, got 1, 2 and 2"),
         ({**LOGISTIC, "intercept": float("nan")}, "finite"),
         ({**LOGISTIC, "mean": "ab"}, "mean must be a list of numbers"),
+        ({**LOGISTIC, "coef": "12"}, "coef must be a list of numbers, got '12'"),
+        ({**LOGISTIC, "coef": ["1", 2.0]}, "coef must be a number, got '1'"),
+        ({**LOGISTIC, "coef": {"1": 2, "3": 4}}, "coef must be a list of numbers"),
+        ({**LOGISTIC, "intercept": "0.5"}, "intercept must be a number, got '0.5'"),
+        ({**LOGISTIC, "intercept": True}, "intercept must be a number, got 'True'"),
+        ({**LOGISTIC, "intercept": None}, "intercept must be a number"),
+        ({**LOGISTIC, "intercept": 10**400}, "intercept must have finite numbers only"),
+        ({**LOGISTIC, "coef": [10**400, 1]}, "coef must have finite numbers only"),
+        ({**LOGISTIC, "low": 3}, "low must be a list of numbers"),
+        ({**LOGISTIC, "low": None}, "low must be a list of numbers"),
+        ({**LOGISTIC, "high": [1.0, 2.0]}, "low and high must have 2 numbers each, got 0 and 2"),
+        ({**LOGISTIC, "coef": [1e308, -1e308]}, "coef is too large for scale"),
+        ({**ISOTONIC, "mean": "0"}, "mean must be a number"),
+        ({"kind": "beta", "a": True, "b": 1.0, "c": 0.0}, "a must be a number"),
         ({**LOGISTIC, "scale": [1.0, 0.0]}, "scale must be positive"),
         ({**ISOTONIC, "y": [0.5]}, "as long"),
         ({**ISOTONIC, "x": [1, 0], "y": [0.1, 0.5]}, "rise strictly"),
@@ -231,14 +245,15 @@ def test_platt_stays_finite_where_classes_are_separated() -> None:
 def test_isotonic_is_scikit_learns_between_the_ends() -> None:
     """Away from exact 0 and 1 the knots give scikit-learn's fit, but for a tilt."""
     X, y, _ = world(600)
-    s, probe = X[:, 0], np.linspace(-5, 5, 999)
+    s, probe = X[:, 0], np.linspace(-3, 3, 999)
     theirs = IsotonicRegression(out_of_bounds="clip", y_min=0, y_max=1).fit(s, y)
     ours = IsotonicCalibrator().fit(s, y)
     inner = np.unique(theirs.predict(s)[(theirs.predict(s) > 0) & (theirs.predict(s) < 1)])
     steps = theirs.predict(probe)
     kept = (steps >= inner[0]) & (steps <= inner[-1])
     assert kept.sum() > 200
-    expected = (1 - TILT) * steps + TILT * expit((probe - s.mean()) / s.std())
+    low, middle, high = np.quantile(s, [0.25, 0.5, 0.75])
+    expected = (1 - TILT) * steps + TILT * expit(1.349 * (probe - middle) / (high - low))
     np.testing.assert_allclose(ours.predict_proba(probe)[kept, 1], expected[kept], rtol=1e-14)
     assert ours.predict_proba(probe)[:, 1].min() > 0
     assert ours.predict_proba(probe)[:, 1].max() < 1
@@ -260,6 +275,41 @@ def test_isotonic_keeps_the_order_of_the_scores() -> None:
     assert (np.diff(fitted.predict_proba(probe)[:, 1]) > 0).all()
     p = fitted.predict_proba(X[:, 0])[:, 1]
     assert auroc(y, p) == auroc(y, expit(X[:, 0]))
+
+
+def test_isotonic_is_never_sure() -> None:
+    """Knots of exact 0 and 1, and scores as far out as there are: never exactly 0 or 1."""
+    fitted = IsotonicMap((-1.0, 1.0), (0.0, 1.0))
+    far = np.array([1.0, 40.0, 800.0, 1e9, 1e18, 1e300])
+    p = fitted.predict(np.append(-far, far))
+    assert p.min() > 0
+    assert p.max() < 1
+
+
+def test_isotonic_tells_scores_apart_far_beyond_its_knots() -> None:
+    """A thousand scales out, where a sigmoid has long been 1, a higher score is still higher."""
+    fitted = IsotonicMap((-1.0, 1.0), (0.1, 0.9))
+    assert (np.diff(fitted.predict(np.arange(-1000.0, 1000.0, 0.25))) > 0).all()
+    assert (np.diff(fitted.predict(np.logspace(1, 6, 200))) > 0).all()
+    near = fitted.predict(np.array([4.999999, 5.0, 5.000001]))
+    np.testing.assert_allclose(near, near[1], rtol=1e-8)
+
+
+def test_one_outlier_ties_nothing() -> None:
+    """Beside one score of 1e18, the other 99 are still told apart."""
+    X, y, _ = world(100)
+    s = np.append(X[1:, 0], 1e18)
+    p = IsotonicCalibrator().fit(s, y).predict_proba(np.sort(s))[:, 1]
+    assert len(np.unique(p)) == 100
+
+
+def test_features_that_overflow_are_refused() -> None:
+    """Two huge features whose sum is no number give a sentence and not NaN."""
+    fitted = LogisticMap((1e200, -1e200), 0.0, (0.0, 0.0), (1.0, 1.0))
+    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(ValueError, match="too large"):
+        fitted.predict([[1e200, 1e200]])
+    clipped = LogisticMap((1e200, -1e200), 0.0, (0.0, 0.0), (1.0, 1.0), (-1, -1), (1, 1))
+    assert clipped.predict([[1e200, 1e200]]) == [0.5]
 
 
 def test_isotonic_end_never_undercuts_its_neighbour() -> None:

@@ -96,8 +96,8 @@ def experiments() -> list[Experiment]:
             400,
             partial(bootstrap, True, False),
             (
-                control("bootstrap interval of AUROC holds the truth", misses, 0),
-                control("bootstrap interval of the Brier score holds it", misses, 1),
+                control("interval of AUROC holds the truth", misses, 0),
+                control("interval of the Brier score holds it", misses, 1),
             ),
         ),
         Experiment(

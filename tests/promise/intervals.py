@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 from experiments import Experiment, Floats, Row
-from judges import about, covers, never_below
+from judges import about, covers, never_below, rare
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri
@@ -82,6 +82,44 @@ def bootstrap_smece(rng: Generator) -> tuple[float]:
     return (_holds("smECE", bootstrap_interval(smece, y, p, draws=200, random_state=seed)),)
 
 
+@lru_cache
+def smece_of(slope: float) -> float:
+    """The true smECE where sigmoid(z) is said and sigmoid(slope z) is true: 0 where slope is 1."""
+    if slope == 1:
+        return 0.0
+    z = 0.3 + 1.2 * ndtri(ranks(POPULATION))
+    return smece(np.random.default_rng(0).random(POPULATION) < expit(slope * z), expit(z))
+
+
+def nearly_exact(slope: float, rows: int, rng: Generator) -> tuple[float, float]:
+    """Whether the interval of smECE, and its upper end alone, hold the truth near 0."""
+    z, true = rng.normal(0.3, 1.2, rows), smece_of(slope)
+    y, seed = rng.random(rows) < expit(slope * z), int(rng.integers(2**31))
+    low, high = bootstrap_interval(smece, y, expit(z), draws=200, random_state=seed)
+    return float(low <= true <= high), float(high >= true)
+
+
+@lru_cache
+def sharp_values() -> tuple[float, float]:
+    """The AUROC and the Brier score of `sharp`, by summing over ranks."""
+    z = 5 * ndtri(ranks(POPULATION))
+    truth, told = expit(0.3 + z), expit(0.6 + 1.5 * z)
+    below = np.cumsum(1 - truth) - (1 - truth) / 2
+    return (
+        float((truth * below).sum() / truth.sum() / (1 - truth).sum()),
+        float((truth * (1 - told) ** 2 + (1 - truth) * told**2).mean()),
+    )
+
+
+def sharp(rng: Generator) -> tuple[float, float]:
+    """Whether the intervals of 50 rows with an AUROC of 0.96 hold it, and the Brier score."""
+    z = 5 * rng.normal(size=50)
+    y, p = rng.random(50) < expit(0.3 + z), expit(0.6 + 1.5 * z)
+    found = [bootstrap_interval(metric, y, p) for metric in (auroc, brier)]
+    area, score = (low <= t <= high for t, (low, high) in zip(sharp_values(), found, strict=True))
+    return float(area), float(score)
+
+
 def binomial(rng: Generator) -> tuple[float, float]:
     """The exact coverage of lower and upper bound, at the edge of one of them, where it is worst.
 
@@ -107,11 +145,23 @@ def floor(rng: Generator) -> tuple[float]:
     return (float(smece(y, p) > smece_floor(p, random_state=int(rng.integers(2**31)))[1]),)
 
 
+def floor_of_groups(rng: Generator) -> tuple[float]:
+    """Whether 60 groups of five copies, exactly calibrated, are above their floor's 95 % point."""
+    group = np.repeat(np.arange(60), 5)
+    p = expit(rng.normal(0.3, 1.2, 60))[group]
+    y, seed = rng.random(60)[group] < p, int(rng.integers(2**31))
+    return (float(smece(y, p) > smece_floor(p, groups=group, y=y, random_state=seed)[1]),)
+
+
 def experiments() -> list[Experiment]:
-    """Bootstrap, binomial, and the floor of smECE."""
+    """Intervals of metrics, binomial bounds, and the floor of smECE."""
+    near = (
+        Row("interval of smECE holds the truth", (0,), covers),
+        Row("upper end of smECE is above it", (1,), partial(covers, level=0.975, least=0.96)),
+    )
     both = (
-        Row("bootstrap interval of AUROC holds the truth", (0,), covers),
-        Row("bootstrap interval of the Brier score holds it", (1,), covers),
+        Row("interval of AUROC holds the truth", (0,), covers),
+        Row("interval of the Brier score holds it", (1,), covers),
     )
     exact = partial(never_below, least=LEVEL)
     return [
@@ -121,8 +171,13 @@ def experiments() -> list[Experiment]:
             "600 rows, too sure",
             300,
             bootstrap_smece,
-            (Row("bootstrap interval of smECE holds the truth", (0,), covers),),
+            (Row("interval of smECE holds the truth", (0,), covers),),
         ),
+        *(
+            Experiment(f"{n} rows, truth sigmoid({a} z)", 200, partial(nearly_exact, a, n), near)
+            for a, n in ((1.0, 200), (1.0, 1000), (0.9, 200), (0.9, 1000), (0.6, 1000))
+        ),
+        Experiment("50 rows, AUROC 0.96", 400, sharp, both),
         Experiment(
             "5 to 500 cases, the worst shares",
             400,
@@ -137,5 +192,11 @@ def experiments() -> list[Experiment]:
             300,
             floor,
             (Row("smECE is above its floor's 95 % point", (0,), partial(about, rate=1 - LEVEL)),),
+        ),
+        Experiment(
+            "60 groups of 5 copies, exactly calibrated",
+            150,
+            floor_of_groups,
+            (Row("smECE is above its floor's 95 % point", (0,), rare),),
         ),
     ]
