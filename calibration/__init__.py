@@ -1,9 +1,9 @@
 """The statistics: arrays in, probabilities and measurements out. It knows nothing of text.
 
-What stands here needs numpy only. The rest is imported from its module, because it is heavy:
-`calibrators`, `fitting` and `score_fitting` (scikit-learn), `plots` (matplotlib), `tracking`
-(MLflow).
-`thresholds` imports SciPy when first called.
+To import what stands here, and to apply a map, takes numpy only. `measure` and `comparison` import
+scikit-learn and SciPy when first called, `certify` and the bounds SciPy. The rest is imported from
+its module, because it is heavy: `calibrators`, `fitting` and `score_fitting` (scikit-learn),
+`plots` (matplotlib), `tracking` (MLflow).
 """
 
 from calibration.by_kind import ByKind

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, checked
+from calibration.exact import Groups, exact_labels
 
 
 def bins(values: Floats, wanted: int | None = None) -> NDArray[np.int64]:
@@ -22,6 +23,26 @@ def bins(values: Floats, wanted: int | None = None) -> NDArray[np.int64]:
     edges = np.unique(np.quantile(values, np.linspace(0, 1, wanted + 1)[1:-1], method="lower"))
     found = np.searchsorted(edges, values, side="left")
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
+
+
+def consistency_band(
+    labels: Floats,
+    values: Floats,
+    *,
+    groups: Groups = None,
+    draws: int = 500,
+    random_state: int = 0,
+) -> tuple[Floats, Floats]:
+    """Return (low, high), (bins,) each: where 95 % of a bin's shares lie when p is exact.
+
+    labels and values (n,) as `metrics.checked` returns them; bins as `bins`; labels are drawn as
+    `exact_labels`, those of a group (n,) together as far as the given ones are.
+    """
+    number, rng = bins(values), np.random.default_rng(random_state)
+    drawn = exact_labels(values, draws, rng, groups=groups, y=labels)
+    null = np.array([np.bincount(number, each) for each in drawn]) / np.bincount(number)
+    low, high = np.quantile(null, [0.025, 0.975], axis=0)
+    return low, high
 
 
 def ece_debiased(y: ArrayLike, p: ArrayLike, *, bins: int | None = None) -> float:

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 
 from calibration import metrics
 from calibration.arrays import Floats
-from calibration.binned import bins
-from calibration.exact import Groups, exact_labels
+from calibration.binned import bins, consistency_band
+from calibration.exact import Groups
 from calibration.plots_style import (
     AMBER,
     BAND,
@@ -61,19 +61,7 @@ def reliability_diagram(
         ValueError: as `metrics.checked`.
     """
     labels, values = metrics.checked(y, p)
-    number = bins(values)
-    count = np.bincount(number)
-    centre = np.bincount(number, values) / count
-    hits = np.bincount(number, labels)
-    rng = np.random.default_rng(random_state)
-    null = np.array(
-        [
-            np.bincount(number, drawn) / count
-            for drawn in exact_labels(values, draws, rng, groups=groups, y=labels)
-        ]
-    )
-    low, high = np.quantile(null, [0.025, 0.975], axis=0)
-
+    band = consistency_band(labels, values, groups=groups, draws=draws, random_state=random_state)
     figure = Figure(figsize=(6.4, 8.2), facecolor="white")
     main = figure.add_axes((LEFT, 0.315, WIDE, 0.555))
     strip = figure.add_axes((LEFT, 0.185, WIDE, 0.105), sharex=main)
@@ -82,17 +70,7 @@ def reliability_diagram(
         tidy(axes)
         axes.axvline(threshold, color=AMBER, lw=1.1, ls=DASHED, zorder=1)
     main.plot([0, 1], [0, 1], color=SOFT, lw=1.0, zorder=2)
-    if len(centre) > 1:
-        main.fill_between(centre, low, high, color=BAND, lw=0, zorder=1)
-    else:
-        main.plot([centre[0]] * 2, [low[0], high[0]], color=BAND, lw=14, solid_capstyle="butt")
-    rate = hits / count
-    bounds = [
-        (lower_bound(int(h), int(c), level=0.975), upper_bound(int(h), int(c), level=0.975))
-        for h, c in zip(hits, count, strict=True)
-    ]
-    main.vlines(centre, *zip(*bounds, strict=True), color=BLUE, lw=1.3, alpha=0.55, zorder=3)
-    main.plot(centre, rate, "o", color=BLUE, ms=6.5, mec="white", mew=0.9, zorder=4)
+    _dots(main, labels, values, band)
     main.set(xlim=(-0.015, 1.015), ylim=(-0.015, 1.015))
     main.set_ylabel("share that is right", color=INK)
     main.tick_params(labelbottom=False)
@@ -125,6 +103,23 @@ def reliability_diagram(
     return figure
 
 
+def _dots(axes: Axes, labels: Floats, values: Floats, band: tuple[Floats, Floats]) -> None:
+    """Draw the share that is right in each bin, with its exact bounds, over the band."""
+    number = bins(values)
+    count, hits = np.bincount(number), np.bincount(number, labels)
+    centre, (low, high) = np.bincount(number, values) / count, band
+    if len(centre) > 1:
+        axes.fill_between(centre, low, high, color=BAND, lw=0, zorder=1)
+    else:
+        axes.plot([centre[0]] * 2, [low[0], high[0]], color=BAND, lw=14, solid_capstyle="butt")
+    bounds = [
+        (lower_bound(int(h), int(c), level=0.975), upper_bound(int(h), int(c), level=0.975))
+        for h, c in zip(hits, count, strict=True)
+    ]
+    axes.vlines(centre, *zip(*bounds, strict=True), color=BLUE, lw=1.3, alpha=0.55, zorder=3)
+    axes.plot(centre, hits / count, "o", color=BLUE, ms=6.5, mec="white", mew=0.9, zorder=4)
+
+
 def risk_coverage_curve(
     y: ArrayLike,
     curves: Mapping[str, ArrayLike],
@@ -147,9 +142,6 @@ def risk_coverage_curve(
     promised = {n: t for n, t in (certified or {}).items() if (checked[n][1] >= t).any()}
     labels = next(iter(checked.values()))[0]
     n, base = len(labels), float(labels.mean())
-    start = 10 if n >= 20 else 1
-    share = np.arange(1, n + 1) / n
-
     rows = len(checked) + len(promised) + 3
     foot = 1.35 + 0.22 * ((rows + 1) // 2)
     height = 5.2 + foot
@@ -157,8 +149,11 @@ def risk_coverage_curve(
     axes = figure.add_axes((LEFT, foot / height, WIDE, (height - foot - 0.85) / height))
     heading(figure, "Accuracy against coverage", f"{n:,} queries · {base:.1%} right in all")
     tidy(axes)
-    oracle = np.minimum(1.0, labels.sum() / np.arange(1, n + 1))
-    handles = [*axes.plot(share, oracle, color=LINE, lw=2.2, label="oracle: knows every answer")]
+    taken = np.arange(1, n + 1)
+    oracle = np.minimum(1.0, labels.sum() / taken)
+    handles = [
+        *axes.plot(taken / n, oracle, color=LINE, lw=2.2, label="oracle: knows every answer")
+    ]
     handles += [axes.axhline(base, color=SOFT, lw=1.0, ls=":", label="base rate: no selection")]
     promise = f"threshold {threshold:g}: no dot should lie below"
     handles += [axes.axhline(threshold, color=AMBER, lw=1.1, ls=DASHED, label=promise)]
@@ -167,20 +162,7 @@ def risk_coverage_curve(
     for i, (name, (_, values)) in enumerate(checked.items()):
         colour = COLOURS[i % len(COLOURS)]
         style = STYLES[i // len(COLOURS) % len(STYLES)]
-        accuracy = (1 - metrics.expected_errors(labels, values) / np.arange(1, n + 1))[start - 1 :]
-        hidden = any(np.allclose(accuracy, other) for other in drawn)  # so it is a pale, wide line
-        width, alpha = (4.5, 0.45) if hidden else (1.2 if i else 2.6, 1.0)
-        above = 3 if hidden or i else 5
-        axes.plot(
-            share[start - 1 :],
-            accuracy,
-            color=colour,
-            ls=style,
-            lw=width,
-            alpha=alpha,
-            zorder=above,
-        )
-        drawn.append(accuracy)
+        accuracy = _curve(axes, labels, values, drawn, colour, style)
         short = name if len(name) <= 40 else name[:39].rstrip() + "…"
         dots = [_point(axes, labels, values, threshold, "o", colour)]
         label = short if dots[0] else f"{short} (never reaches {threshold:g})"
@@ -212,6 +194,21 @@ def risk_coverage_curve(
         + (" The diamond is where the certified threshold puts you." if promised else ""),
     )
     return figure
+
+
+def _curve(
+    axes: Axes, labels: Floats, values: Floats, drawn: list[Floats], colour: str, style: str
+) -> Floats:
+    """Draw one way's accuracy against coverage, add it to those drawn before it, and return it."""
+    n = len(labels)
+    taken = np.arange(10 if n >= 20 else 1, n + 1)
+    accuracy = 1 - metrics.expected_errors(labels, values)[taken - 1] / taken
+    hidden = any(np.allclose(accuracy, other) for other in drawn)  # so it is a pale, wide line
+    width, alpha = (4.5, 0.45) if hidden else (1.2 if drawn else 2.6, 1.0)
+    above = 3 if hidden or drawn else 5
+    axes.plot(taken / n, accuracy, color=colour, ls=style, lw=width, alpha=alpha, zorder=above)
+    drawn.append(accuracy)
+    return accuracy
 
 
 def _point(

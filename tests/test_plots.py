@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from calibration.arrays import logit, sigmoid
-from calibration.binned import bins
+from calibration.binned import bins, consistency_band
 from calibration.plots import (
     confidence_histogram,
     reliability_diagram,
@@ -235,3 +235,14 @@ def test_pyplot_is_never_imported() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "False"
+
+
+def test_the_band_knows_groups() -> None:
+    """Five copies of a row are one draw: the band is as wide as without them, not half as wide."""
+    rng = np.random.default_rng(0)
+    p = rng.beta(2, 2, 160)
+    y = (rng.random(160) < p).astype(float)
+    group = np.repeat(np.arange(160), 5)
+    wide = np.diff(consistency_band(y[group], p[group], groups=group), axis=0)
+    by_rows = np.diff(consistency_band(y[group], p[group]), axis=0)
+    assert wide.mean() > 1.9 * by_rows.mean()

@@ -116,6 +116,17 @@ def test_groups_widen_the_interval(drawn: tuple[np.ndarray, np.ndarray]) -> None
     assert np.ptp(wide) > np.ptp(narrow)
 
 
+def test_copies_raise_the_floor_of_smece(drawn: tuple[np.ndarray, np.ndarray]) -> None:
+    """Five copies of each row are worth no more: smECE, its interval and its floor hardly move."""
+    y, p = drawn[0][:120], drawn[1][:120]
+    group = np.repeat(np.arange(120), 5)
+    alone, copies = measure(y, p, draws=100), measure(y[group], p[group], groups=group, draws=100)
+    assert copies.smece == pytest.approx(alone.smece)
+    assert copies.smece_interval == pytest.approx(alone.smece_interval, abs=0.01)
+    assert copies.smece_floor95 == pytest.approx(alone.smece_floor95, rel=0.15)
+    assert measure(y[group], p[group], draws=100).smece_floor95 < 0.7 * copies.smece_floor95
+
+
 def test_an_error_names_the_way(drawn: tuple[np.ndarray, np.ndarray]) -> None:
     """Among several ways, the one that is no probability is named."""
     y, p = drawn
