@@ -21,6 +21,9 @@ from calibration.selection import cross_fit
 from calibration.sequential import Watch
 from calibration.thresholds import Certificate, certify
 
+ROUNDING = 1e-12
+"""Share by which a carried threshold is lower, so that rows at it are not lost to the last bit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recalibration:
@@ -81,7 +84,7 @@ def fit_recalibration(
     found = certify(right, before, groups=number, target=target)
     if found.threshold is not None:
         moved = float(update.predict(log_odds([found.threshold]))[0])
-        found = replace(found, threshold=moved)
+        found = replace(found, threshold=moved * (1 - ROUNDING))
     table = comparison(
         {"before": before, "after": after},
         right,

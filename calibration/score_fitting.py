@@ -51,25 +51,34 @@ def smoothed_targets(labels: NDArray[np.int64]) -> Floats:
     return np.where(labels == 1, (hits + 1) / (hits + 2), 1 / (len(labels) - hits + 2))
 
 
+LEAST_SLOPE = 0.05
+"""Of an update of log odds: what is less would turn the order around."""
+
+
 def maximum_likelihood(
-    design: Floats, target: Floats, start: Floats, *, precision: ArrayLike = 0.0
+    design: Floats,
+    target: Floats,
+    start: Floats,
+    *,
+    precision: ArrayLike = 0.0,
+    offset: ArrayLike = 0.0,
 ) -> Floats:
-    """Return the weights w (d,) of sigmoid(design @ w) that fit targets (n,) in [0, 1] best.
+    """Return the weights w (d,) of sigmoid(design @ w + offset) that fit targets (n,) best.
 
     The log likelihood less `precision` (d,) times (w - start)^2 / 2, a Gaussian prior around
     `start` (d,). Newton's method with backtracking (Lin, Lin and Weng 2007, "A note on Platt's
     probabilistic outputs for support vector machines", appendix 3).
     """
     prior = np.broadcast_to(np.asarray(precision, dtype=np.float64), start.shape)
-    weights = start.astype(np.float64)
+    weights, base = start.astype(np.float64), np.asarray(offset, dtype=np.float64)
 
     def loss(w: Floats) -> float:
-        z = design @ w
+        z = design @ w + base
         fit = float((np.logaddexp(0.0, z) - target * z).sum())
         return fit + float(prior @ (w - start) ** 2) / 2
 
     for _ in range(100):
-        p = sigmoid(design @ weights)
+        p = sigmoid(design @ weights + base)
         gradient = design.T @ (p - target) + prior * (weights - start)
         if np.abs(gradient).max() < 1e-9 * len(target):
             break
@@ -219,8 +228,8 @@ def fit_update(
     Maximum a posteriori with Gaussian priors around the old map, a = 1 and b = 0, of standard
     deviations `slope_spread` and `intercept_spread`: no label leaves it as it is, and the more
     labels there are the less the prior weighs. The defaults cost 0.006 nats in simulated worlds
-    where nothing has moved, and gain more wherever something has. A slope below 0.05 is raised to
-    that: the order of the scores is not the labels' to turn around.
+    where nothing has moved, and gain more wherever something has. A slope below `LEAST_SLOPE` is
+    raised to that: the order of the scores is not the labels' to turn around.
 
     Raises:
         ValueError: as `fit_platt`; a spread that is not positive.
@@ -229,13 +238,17 @@ def fit_update(
     labels = as_labels(y, len(s))
     if not (slope_spread > 0 and intercept_spread > 0):
         raise ValueError(f"spreads must be positive, got {slope_spread} and {intercept_spread}")
-    design = np.column_stack([s, np.ones(len(s))])
+    target = labels.astype(np.float64)
     precision = np.array([slope_spread**-2.0, intercept_spread**-2.0])
-    start = np.array([1.0, 0.0])
     slope, intercept = maximum_likelihood(
-        design, labels.astype(np.float64), start, precision=precision
+        np.column_stack([s, np.ones(len(s))]), target, np.array([1.0, 0.0]), precision=precision
     )
-    return LogisticMap((max(0.05, float(slope)),), float(intercept), (0.0,), (1.0,))
+    if slope < LEAST_SLOPE:  # then the intercept is that of the slope that is kept
+        slope = LEAST_SLOPE
+        intercept = maximum_likelihood(
+            np.ones((len(s), 1)), target, np.zeros(1), precision=precision[1:], offset=slope * s
+        )[0]
+    return LogisticMap((float(slope),), float(intercept), (0.0,), (1.0,))
 
 
 SCORE_FITS: Mapping[str, Callable[[ArrayLike, ArrayLike], ScoreMap]] = MappingProxyType(

@@ -39,6 +39,7 @@ BANDS = {
 GATE = {
     "most_smece": "the upper end of the 95 %% interval of smECE may be this at most",
     "least_certified": "share of the queries that the certified threshold must accept",
+    "margin": "of log loss, and of the share that is right, that may be lost to the champion",
 }
 TRAINING = {
     "base": "body to start from, or a cross-encoder to train further",
@@ -230,7 +231,7 @@ def _recalibrate(p: argparse.ArgumentParser) -> None:
     p.add_argument("--out", type=Path, required=True, help="model folder to write")
     p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
     p.add_argument("--split", default="train", help="split of a BEIR folder (default: train)")
-    p.add_argument("--max-labels", type=int, help="take only the first of them")
+    p.add_argument("--max-labels", type=_positive, help="take only the first of them")
     _add_work(p)
 
 

@@ -40,6 +40,7 @@ from rerank.report_page import report_figures, report_page, report_pictures
 from rerank.retrieval.index import LAYOUT
 from rerank.sufficiency import INPUTS
 from rerank.text import query_hash
+from rerank.types import InputError
 from rerank.workspace import open_pipeline
 
 if TYPE_CHECKING:
@@ -103,6 +104,12 @@ def calibrate(
     planned = plan(
         labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
     )
+    if config.correct_by and not any(
+        config.correct_by in labelled.queries[i].metadata for i in planned.fit
+    ):
+        raise InputError(
+            f"none of the queries has the metadata {config.correct_by!r} that --correct-by names"
+        )
     pipeline = open_pipeline(labelled, config, work)
     ranked = rank_planned(pipeline, labelled, planned)
     as_given = rank_as_given(pipeline, labelled, ranked)
@@ -163,4 +170,4 @@ def calibrate(
 def fit_ranked(ranked: Ranked, labelled: LabelledSet, config: Config) -> Fitted:
     """`fit` on what the model will read of the rankings."""
     read = [forget(r, ranked.reading.floor) for r in ranked.to_fit]
-    return fit(read, labelled, ranked.reading, config)
+    return fit(read, labelled, ranked.reading, config, whole=ranked.to_fit)

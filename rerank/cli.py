@@ -254,7 +254,8 @@ def _drift(o: argparse.Namespace) -> bool:
         queries, groups = labelled.asked(o.split)
         pipeline = pipeline_over(labelled, model, o.work)
     else:
-        queries, groups, pipeline = list(read_queries(o.queries).values()), None, model.pipeline
+        queries, pipeline = list(read_queries(o.queries).values()), model.pipeline
+        groups = [str(q.metadata.get("group", q.query_id)) for q in queries]
     found = drift(model, queries, pipeline=pipeline, groups=groups, level=o.level)
     if o.json:
         print(json.dumps(found.to_dict()))
@@ -265,8 +266,8 @@ def _drift(o: argparse.Namespace) -> bool:
 
 def _recalibrate(o: argparse.Namespace) -> None:
     from rerank.beir import read_labelled_set
-    from rerank.feedback import feedback_of, read_feedback
-    from rerank.recalibrate import recalibrate
+    from rerank.feedback import feedback_of, read_feedback, refuse_unknown
+    from rerank.recalibrate import fresh, recalibrate
     from rerank.recalibration_page import recalibration_text
     from rerank.workspace import pipeline_over
 
@@ -279,9 +280,18 @@ def _recalibrate(o: argparse.Namespace) -> None:
         corpus = {"dataset": labelled.described(), "corpus_digest": labelled.corpus_digest()}
     else:
         feedback = read_feedback(o.labels)
+        refuse_unknown(feedback, model.pipeline.index.corpus)
+    usable = fresh(model, feedback)
+    if len(usable) < len(feedback):
+        gone = len(feedback) - len(usable)
+        print(
+            f"rerank: left out: {gone} labels of queries that the model was fitted on or its "
+            "cross-encoder trained on.",
+            file=sys.stderr,
+        )
     made = recalibrate(
         model,
-        feedback[: o.max_labels],
+        usable[: o.max_labels],
         o.out,
         pipeline=pipeline,
         corpus=corpus,
@@ -294,7 +304,7 @@ def _promote(o: argparse.Namespace) -> bool:
     from rerank.promote import promote, table
 
     labelled = _read([o.dataset], o.group_by)[0]
-    gate = Gate(o.most_smece, o.least_certified)
+    gate = Gate(o.most_smece, o.least_certified, o.margin)
     made, version = promote(o.model, labelled, o.split, gate, work=o.work)
     print(table(made))
     if version is None:

@@ -188,9 +188,10 @@ class Gate:
 
     most_smece: float = 0.1  # the upper end of the 95 % interval of its smECE is this at most
     least_certified: float = 0.05  # share of the queries that its certified threshold accepts
+    margin: float = 0.05  # by which it may be worse than the present champion, at most
 
     def __post_init__(self) -> None:
         """Refuse shares out of range."""
-        for name in ("most_smece", "least_certified"):
+        for name in ("most_smece", "least_certified", "margin"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} should be in [0, 1], got {getattr(self, name)}")

@@ -26,8 +26,11 @@ def drift(
     corpus than the model's. Queries that bring nothing back have no features and are left out.
 
     Raises:
-        InputError: no query that brings back a passage, or features of another version.
+        InputError: no query that brings back a passage, features of another version, or a level
+            out of (0, 1).
     """
+    if not 0 < level < 1:
+        raise InputError(f"the level is a chance between 0 and 1, got {level:g}; 0.01 is usual")
     found = (pipeline or model.pipeline).rank(
         queries, model.calibrators.reading, label="reranking queries"
     )

@@ -8,7 +8,7 @@ the same and more, and has a corpus of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from calibration.files import regular
 from rerank.beir import LONGEST_PROBLEM, SHOWN_PROBLEMS
 from rerank.labelled_set import LabelledSet
 from rerank.labels import Labels
-from rerank.types import InputError, Query, Ranking
+from rerank.types import InputError, Passage, Query, Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +104,20 @@ def _feedback(value: Any, number: int) -> Feedback:
         raise ValueError(f"relevant should be a list of passage ids, got {str(relevant)[:80]}")
     group = " ".join(text.lower().split())
     return Feedback(Query(f"line-{number}", text), group, right, frozenset(relevant or ()))
+
+
+def refuse_unknown(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:
+    """Refuse labels that name passages which are not among these.
+
+    Raises:
+        InputError: the first such ids, and how many there are.
+    """
+    named = {i for f in feedback for i in f.relevant}
+    if not named:
+        return
+    unknown = sorted(named - {passage.doc_id for passage in passages})
+    if unknown:
+        raise InputError(
+            f"{len(unknown)} of the {len(named)} passages that the labels name are not in the "
+            f"index, such as {unknown[0]!r:.80}; expected the ids of its corpus"
+        )

@@ -101,13 +101,15 @@ def fit(
     labelled: LabelledSet,
     reading: Reading,
     config: Config,
+    *,
+    whole: Sequence[Ranking] | None = None,
 ) -> Fitted:
     """Fit relevance, confidence and hazard on labelled rankings, cross-fitted by query group.
 
     The features of a query are computed on the order that a relevance map gives which has not
     seen the query's group, and the certificate rests on confidences of maps that have not; the
     maps that are kept are refitted on everything. `reading` is how the passages to read were
-    chosen.
+    chosen; `whole` are the rankings read with no floor, which the baseline is given.
     """
     from calibration.fitting import cross_fit_two_stage, fit_two_stage
     from calibration.score_fitting import fit_temperature
@@ -149,7 +151,7 @@ def fit(
         ),
         choice.name,
         choice.reason if asked is AUTO else "As asked for.",
-        fit_temperature(np.array([best_logit(r) for r in ordered]), right),
+        fit_temperature(np.array([best_logit(r) for r in whole or rankings]), right),
         sketch(features, list(FEATURES), groups),
         features,
         right,

@@ -16,11 +16,13 @@ from calibration.by_kind import ByKind
 from calibration.drift import sketch
 from calibration.recalibration import Recalibration, carried, fit_recalibration, then
 from calibration.store import MANIFEST, refuse_to_replace, sha256_file, write_folder, write_json
+from calibration.thresholds import Certificate
 from rerank.assessor import CalibratedReranker, Calibrators, learned_dict
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
 from rerank.feedback import Feedback, says
 from rerank.model_folder import CALIBRATORS, FITTED_ON, MEASURED, MODEL_KIND, SKETCH
+from rerank.models import trained_on
 from rerank.pipeline import Pipeline, order
 from rerank.ranked import as_given
 from rerank.recalibration_page import (
@@ -49,30 +51,37 @@ def recalibrate(
     says of its passages: `dataset` and `corpus_digest`. Both are the model's own, or, where the
     labels are of another corpus, that corpus'.
 
+    Labels of queries that the model or its cross-encoder knows are left out: see `fresh`.
+
     Raises:
         InputError: fewer than `LEAST_LABELS` different queries.
         StoreError: `out` exists, is another model, and `overwrite` is False.
     """
     refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
+    given_labels = len(feedback)
+    feedback = fresh(model, feedback)
     groups = [f.group for f in feedback]
     if len(set(groups)) < LEAST_LABELS:
+        known = given_labels - len(feedback)
         raise InputError(
             f"expected labels of at least {LEAST_LABELS} different queries, got {len(set(groups))}"
+            + (f" and {known} that the model knows already" if known else "")
         )
     read = pipeline.rank(
         [f.query for f in feedback], model.calibrators.reading, label="reranking queries"
     )
     ordered = _ordered(read, model.calibrators, pipeline.config)
     found, new = _moved(model.calibrators, ordered, feedback, pipeline.config)
-    given, known = _as_given(model, read, ordered, feedback, pipeline)
-    moved = _moved(model.given, given, known, pipeline.config)[1] if known else model.given
+    moved = _moved_given(model, read, ordered, feedback, pipeline)
     features, right = feature_matrix(ordered), says(feedback, ordered)
 
     def fill(folder: Path) -> dict[str, Any]:
         shutil.copytree(pipeline.index.folder, folder / "index")
         made_with = model.manifest["config"], model.manifest["fingerprints"]
         write_json(folder / CALIBRATORS, learned_dict(*made_with, new, moved))
-        write_json(folder / SKETCH, sketch(features, list(FEATURES), groups).to_dict())
+        # the queries of another corpus are another distribution; those few of the same are not
+        seen = sketch(features, list(FEATURES), groups) if corpus else model.sketch
+        write_json(folder / SKETCH, seen.to_dict())
         measured = {"report_split": "the labels given", "confidence": found.table.to_dict()}
         write_json(folder / MEASURED, measured)
         (folder / "report.txt").write_text(recalibration_text(found), encoding="utf-8")
@@ -102,35 +111,50 @@ def recalibrate(
     return found
 
 
+def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
+    """The labels of queries that neither the maps were fitted on nor the cross-encoder trained on.
+
+    A group of which one query is known is known whole: on such queries the confidence flatters
+    itself.
+    """
+    known = model.fitted_on | trained_on(model.pipeline.reranker.files)
+    groups = {f.group for f in feedback if query_hash(f.query.text) in known}
+    return [f for f in feedback if f.group not in groups]
+
+
 def _ordered(rankings: Sequence[Ranking], learned: Calibrators, config: Config) -> list[Ranking]:
     return [order(r, learned.relevance, rank_by=config.rank_by) for r in rankings]
 
 
-def _as_given(
+def _moved_given(
     model: CalibratedReranker,
     read: Sequence[Ranking],
     ordered: Sequence[Ranking],
     feedback: Sequence[Feedback],
     pipeline: Pipeline,
-) -> tuple[list[Ranking], list[Feedback]]:
-    """The labelled queries as their askers might bring passages, as far as the labels tell of them.
+) -> Calibrators:
+    """The maps for passages that askers bring, moved as far as the labels tell of such lists.
 
-    A label without passage ids tells of another ranking where its top passage is the same. Nothing
-    where fewer than `LEAST_LABELS` tell.
+    The labelled queries are taken as if their askers had brought passages. A label without passage
+    ids tells of that ranking too where its top passage is the same: such a selection moves the
+    maps, and certifies nothing. Without ids no certificate is left, and with fewer than
+    `LEAST_LABELS` that tell, nothing moves.
     """
-    brought = as_given(pipeline, read)
-    likely = [order(r, model.given.reading.prior) for r in brought]
+    likely = [order(r, model.given.reading.prior) for r in as_given(pipeline, read)]
     scored = pipeline.read(likely, model.given.reading.floor, label="reranking given passages")
+    again = _ordered(scored, model.given, pipeline.config)
     told = [
-        (again, f)
-        for again, first, f in zip(
-            _ordered(scored, model.given, pipeline.config), ordered, feedback, strict=True
-        )
-        if f.right is None or again.doc_ids[:1] == first.doc_ids[:1]
+        (r, f)
+        for r, first, f in zip(again, ordered, feedback, strict=True)
+        if f.right is None or r.doc_ids[:1] == first.doc_ids[:1]
     ]
-    if len({f.group for _, f in told}) < LEAST_LABELS:
-        return [], []
-    return [r for r, _ in told], [f for _, f in told]
+    moved = model.given
+    if len({f.group for _, f in told}) >= LEAST_LABELS:
+        _, moved = _moved(model.given, [r for r, _ in told], [f for _, f in told], pipeline.config)
+        if all(f.right is None for f in feedback):
+            return moved
+    old = moved.certificate
+    return replace(moved, certificate=Certificate(None, old.target, old.level, 0, 0, 0, None))
 
 
 def _moved(

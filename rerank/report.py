@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from calibration.arrays import logit
+from calibration.arrays import log_odds, logit
 from calibration.maps import LogisticMap, TwoStageMap
 from rerank.ablation import Budgets, Examples, Step, by_features, by_labels, steps
+from rerank.assessor import kinds_of
 from rerank.config import Config
 from rerank.features import FEATURES, meaning
 from rerank.fitting import Fitted
@@ -39,7 +40,7 @@ class Explained:
     top: str  # the passage that was put first
     answer: str  # a passage that would be right, or that there is none; empty for a right one
     base: float  # log odds of a query whose features are all usual
-    moves: Floats  # (len(FEATURES),) log odds that each feature adds
+    moves: Floats  # log odds that each feature adds, and last the kind of query, if it counts
     names: tuple[str, ...]  # of the features, with this query's value and the usual one
     confidence: float
 
@@ -148,6 +149,17 @@ def _explained(
     known = next((labelled.corpus[i] for i in right if i in labelled.corpus), None)
     answer = "no passage: nothing here answers it" if known is None else _beginning(known)
     values, usual = evaluation.features[row], learned.confidence.first.mean
+    names = [
+        f"{meaning(name)}\n{value:.2f}, usually {mean:.2f}"
+        for name, value, mean in zip(FEATURES, values.tolist(), usual, strict=True)
+    ]
+    moves = learned.confidence.contributions(values[None, :])[0]
+    if learned.kinds.updates:
+        (kind,) = kinds_of([ranking], config.correct_by)
+        before = float(learned.confidence.predict(values[None, :])[0])
+        names.append(f"Kind of query ({config.correct_by})\n{textwrap.shorten(kind, 30)}")
+        after = float(evaluation.confidences[OURS][row])
+        moves = np.append(moves, log_odds(after) - log_odds(before))
     return Explained(
         file,
         title,
@@ -155,11 +167,8 @@ def _explained(
         _beginning(top),
         "" if evaluation.right[row] else answer,
         usual_log_odds(learned.confidence),
-        learned.confidence.contributions(values[None, :])[0],
-        tuple(
-            f"{meaning(name)}\n{value:.2f}, usually {mean:.2f}"
-            for name, value, mean in zip(FEATURES, values.tolist(), usual, strict=True)
-        ),
+        moves,
+        tuple(names),
         float(evaluation.confidences[OURS][row]),
     )
 
@@ -274,7 +283,7 @@ def given_sentence(report: Report) -> str:
     accepted = f"{ours.accepted} of {ours.n} are at >= {ours.threshold:g}"
     if ours.accuracy_accepted is not None:
         accepted += f", {ours.right_accepted} ({ours.accuracy_accepted:.1%}) of these right"
-    auroc = "-" if ours.auroc is None else f"{ours.auroc:.3f}"
+    auroc = "-" if math.isnan(ours.auroc) else f"{ours.auroc:.3f}"
     return (
         f"Where callers bring {LENGTHS[0]} to {LENGTHS[-1]} passages: AUROC {auroc}, smECE "
         f"{ours.smece:.3f} (exactly calibrated: up to {ours.smece_floor95:.3f}); {accepted}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from calibration.store import MANIFEST, StoreError, sha256_file
 from rerank.assessor import CalibratedReranker
 from rerank.calibrate import calibrate
 from rerank.config import Config
-from rerank.feedback import feedback_of, read_feedback, says
+from rerank.feedback import feedback_of, read_feedback, refuse_unknown, says
 from rerank.labelled_set import LabelledSet
 from rerank.labels import hits
-from rerank.recalibrate import recalibrate
+from rerank.recalibrate import fresh, recalibrate
 from rerank.text import query_hash
 from rerank.types import InputError, Ranking
 
@@ -124,3 +125,49 @@ def test_what_cannot_be_used_is_refused(run: Run, small: LabelledSet, moved: Pat
     with pytest.raises(InputError, match=r"at least 10 different queries, got \d"):
         recalibrate(model, labels[:3], few, pipeline=model.pipeline, corpus={})
     assert not few.exists()
+
+
+def test_labels_of_known_queries_are_left_out(run: Run, small: LabelledSet) -> None:
+    """The confidence flatters itself on queries that it was fitted on, and on their groups."""
+    model = CalibratedReranker.load(run.folder)
+    assert fresh(model, feedback_of(small, "train")) == []
+    new = feedback_of(small, "test")
+    assert fresh(model, new) == new
+    beside = replace(new[0], group=feedback_of(small, "train")[0].group)
+    assert fresh(model, [beside, *feedback_of(small, "train")]) == []
+    with pytest.raises(InputError, match=r"got 0 and \d+ that the model knows already"):
+        recalibrate(
+            model, feedback_of(small, "train"), run.work / "x", pipeline=model.pipeline, corpus={}
+        )
+
+
+def test_labels_must_name_passages_of_the_index(run: Run, small: LabelledSet) -> None:
+    """An id that is not there is a mistake, not a wrong answer."""
+    corpus = CalibratedReranker.load(run.folder).pipeline.index.corpus
+    known = feedback_of(small, "test")
+    refuse_unknown(known, corpus)
+    lost = replace(known[0], relevant=frozenset({"nowhere"}))
+    with pytest.raises(InputError, match="1 of the .* such as 'nowhere'"):
+        refuse_unknown([*known, lost], corpus)
+
+
+def test_the_second_door_follows(run: Run, moved: Path) -> None:
+    """Ids tell of other lists too: its maps move, and what they promise rests on these labels."""
+    old, new = CalibratedReranker.load(run.folder), CalibratedReranker.load(moved)
+    assert new.given.confidence.update is not None
+    assert new.given.confidence.first == old.given.confidence.first
+    assert new.given.certificate.queries == new.calibrators.certificate.queries
+
+
+def test_right_and_wrong_certify_no_other_lists(
+    run: Run, small: LabelledSet, tmp_path: Path
+) -> None:
+    """Without ids the labels tell of a selection of the lists that askers might bring."""
+    model = CalibratedReranker.load(run.folder)
+    labels = feedback_of(small, "test")
+    said = [replace(f, right=i % 2 == 0, relevant=frozenset()) for i, f in enumerate(labels)]
+    recalibrate(model, said, tmp_path / "moved", pipeline=model.pipeline, corpus={})
+    new = CalibratedReranker.load(tmp_path / "moved")
+    assert new.given.certificate.threshold is None
+    assert new.given.certificate.queries == 0
+    assert new.sketch == model.sketch

@@ -9,6 +9,7 @@ from scipy.special import expit
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
 from calibration.recalibration import Recalibration, carried, fit_recalibration, then
+from calibration.score_fitting import fit_update
 
 
 def learned(shift: float, n: int, seed: int = 0) -> Recalibration:
@@ -63,3 +64,13 @@ def test_a_kinds_update_is_carried_behind_another() -> None:
     expected = other.predict(log_odds(kind.predict(z)))
     found = carried(kind, other).predict(log_odds(other.predict(z)))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_slope_at_its_bound_keeps_the_mean() -> None:
+    """Where the truth falls with the confidence, more labels do not make the update worse."""
+    rng = np.random.default_rng(4)
+    z = 2 + 0.6 * rng.normal(size=3000)
+    y = (rng.random(3000) < expit(1 - 1.5 * (z - 2))).astype(np.int64)
+    update = fit_update(z, y)
+    assert update.coef[0] == pytest.approx(0.05)
+    assert update.predict(z).mean() == pytest.approx(y.mean(), abs=0.01)
