@@ -147,7 +147,7 @@ def test_labels_must_name_passages_of_the_index(run: Run, small: LabelledSet) ->
     known = feedback_of(small, "test")
     refuse_unknown(known, corpus)
     lost = replace(known[0], relevant=frozenset({"nowhere"}))
-    with pytest.raises(InputError, match="1 of the .* such as 'nowhere'"):
+    with pytest.raises(InputError, match=r"1 of the .* such as 'nowhere'"):
         refuse_unknown([*known, lost], corpus)
 
 
