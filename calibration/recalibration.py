@@ -34,7 +34,8 @@ class Recalibration:
     table: Comparison  # "before", and "after" by updates that had not seen the row's group
     watch: Watch  # the old confidences against the labels, one a group
     gain: float  # nats of log loss, before less after
-    # of each label, (n,): what was right, and the two confidences of the table
+    # of each label, (n,): its group, what was right, and the two confidences of the table
+    groups: Sequence[Hashable] | NDArray[Any] = field(compare=False, repr=False)
     right: Floats = field(compare=False, repr=False)
     before: Floats = field(compare=False, repr=False)
     after: Floats = field(compare=False, repr=False)
@@ -95,7 +96,7 @@ def fit_recalibration(
     first = np.sort(np.unique(number, return_index=True)[1])
     watch = Watch.start().update(right[first], before[first])
     gain = log_loss(right, before) - log_loss(right, after)
-    return Recalibration(update, found, table, watch, gain, right, before, after)
+    return Recalibration(update, found, table, watch, gain, number, right, before, after)
 
 
 def then(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:

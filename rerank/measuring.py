@@ -33,6 +33,7 @@ class Evaluation:
     """Labelled rankings seen every way: confidences compared, and orders compared."""
 
     query_ids: tuple[str, ...]
+    groups: tuple[str, ...]  # of the queries
     features: Floats  # (n, len(FEATURES))
     table: Comparison
     confidences: dict[str, Floats]  # name of the way -> (n,)
@@ -136,8 +137,17 @@ def evaluate(
     )
     passages_read = float(np.mean([r.read.sum() for r in read])) if read else 0.0
     ids = tuple(r.query.query_id for r in whole)
+    groups = tuple(labelled.group(i) for i in ids)
     return Evaluation(
-        ids, features, table, confidences, right, events, _orders(orders, labelled), passages_read
+        ids,
+        groups,
+        features,
+        table,
+        confidences,
+        right,
+        events,
+        _orders(orders, labelled),
+        passages_read,
     )
 
 

@@ -27,7 +27,11 @@ def recalibration_pictures(found: Recalibration) -> dict[str, Picture]:
     return {
         f"reliability_{name}": draw(
             reliability_diagram(
-                found.right, p, title=f"{name.capitalize()} the new labels", threshold=threshold
+                found.right,
+                p,
+                title=f"{name.capitalize()} the new labels",
+                threshold=threshold,
+                groups=found.groups,
             )
         )
         for name, p in shown.items()

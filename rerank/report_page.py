@@ -37,6 +37,7 @@ def report_figures(report: Report) -> dict[str, Figure]:
             ours,
             title=f"{name}, {report.planned.report_split}: {report.fitted.taken}",
             threshold=threshold,
+            groups=evaluation.groups,
         ),
         "risk_coverage": plots.risk_coverage_curve(
             evaluation.right,
