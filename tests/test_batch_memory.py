@@ -21,14 +21,13 @@ CODE = """
 from pathlib import Path
 from rerank.assessor import CalibratedReranker
 from rerank.batch import rescore
-from rerank.workspace import score_cache
 
 def memory(what):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
 
 folder = Path({folder!r})
-model = CalibratedReranker.load({model!r}, cache=score_cache(Path({work!r})))
+model = CalibratedReranker.load({model!r})
 rescore(model, folder / "few.jsonl", folder / "warm.{ending}")
 Path("/proc/self/clear_refs").write_text("5")  # the peak is measured from here on
 before = memory("VmRSS")
@@ -73,9 +72,7 @@ def test_an_input_ten_times_larger_than_may_be_held(
     assert (tmp_path / f"large.{ending}").stat().st_size > 10 * LIMIT
     few = '{"_id": "a", "text": "sort an array"}\n{"_id": "b", "text": "x", "passages": ["y"]}\n'
     (tmp_path / "few.jsonl").write_text(few)
-    code = CODE.format(
-        folder=str(tmp_path), model=str(run.folder), work=str(run.work), ending=ending
-    )
+    code = CODE.format(folder=str(tmp_path), model=str(run.folder), ending=ending)
     answered, rejected, grown = map(int, run_python(code).split()[-3:])
     assert (answered, rejected) == (ASKED, ROWS - ASKED)
     assert grown < LIMIT

@@ -87,6 +87,7 @@ def server(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
         address = f"http://127.0.0.1:{made.server_port}"
         mlflow.MlflowClient(tracking_uri=address).search_experiments()
         mlflow.set_tracking_uri(None)  # a server sets its own store's, for its whole process
+        mlflow.set_registry_uri(None)
         yield address, failing
         failing.mended.set()
         made.shutdown()
