@@ -231,7 +231,9 @@ def _recalibrate(p: argparse.ArgumentParser) -> None:
     p.add_argument("--out", type=Path, required=True, help="model folder to write")
     p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
     p.add_argument("--split", default="train", help="split of a BEIR folder (default: train)")
-    p.add_argument("--max-labels", type=_positive, help="take only the first of them")
+    p.add_argument(
+        "--max-labels", type=_positive, help="take only so many of them, drawn at random"
+    )
     _add_work(p)
 
 

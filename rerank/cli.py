@@ -267,7 +267,7 @@ def _drift(o: argparse.Namespace) -> bool:
 def _recalibrate(o: argparse.Namespace) -> None:
     from rerank.beir import read_labelled_set
     from rerank.feedback import feedback_of, read_feedback, refuse_unknown
-    from rerank.recalibrate import fresh, recalibrate
+    from rerank.recalibrate import drawn, fresh, recalibrate
     from rerank.recalibration_page import recalibration_text
     from rerank.workspace import pipeline_over
 
@@ -291,7 +291,7 @@ def _recalibrate(o: argparse.Namespace) -> None:
         )
     made = recalibrate(
         model,
-        usable[: o.max_labels],
+        drawn(usable, o.max_labels),
         o.out,
         pipeline=pipeline,
         corpus=corpus,

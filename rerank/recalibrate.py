@@ -6,6 +6,7 @@ new folder names its parent, and measures itself on the labels it was given, cro
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -120,6 +121,17 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
     known = model.fitted_on | trained_on(model.pipeline.reranker.files)
     groups = {f.group for f in feedback if query_hash(f.query.text) in known}
     return [f for f in feedback if f.group not in groups]
+
+
+def drawn(feedback: Sequence[Feedback], most: int | None, *, seed: int = 0) -> Sequence[Feedback]:
+    """At most so many of the labels, drawn at random, in their old order.
+
+    The first ones of a file are often of one subject, and tell of that alone.
+    """
+    if most is None or most >= len(feedback):
+        return feedback
+    kept = random.Random(seed).sample(range(len(feedback)), most)
+    return [feedback[i] for i in sorted(kept)]
 
 
 def _ordered(rankings: Sequence[Ranking], learned: Calibrators, config: Config) -> list[Ranking]:

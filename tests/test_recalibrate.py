@@ -18,7 +18,7 @@ from rerank.config import Config
 from rerank.feedback import feedback_of, read_feedback, refuse_unknown, says
 from rerank.labelled_set import LabelledSet
 from rerank.labels import hits
-from rerank.recalibrate import fresh, recalibrate
+from rerank.recalibrate import drawn, fresh, recalibrate
 from rerank.text import query_hash
 from rerank.types import InputError, Ranking
 
@@ -171,3 +171,13 @@ def test_right_and_wrong_certify_no_other_lists(
     assert new.given.certificate.threshold is None
     assert new.given.certificate.queries == 0
     assert new.sketch == model.sketch
+
+
+def test_a_limit_draws_labels_from_all_of_them(small: LabelledSet) -> None:
+    """In their order, the same each time, and not the first ones."""
+    labels = feedback_of(small, "train")
+    some = drawn(labels, 10)
+    assert len(some) == 10
+    assert some == [f for f in labels if f in some] == drawn(labels, 10)
+    assert some != labels[:10]
+    assert drawn(labels, None) == drawn(labels, len(labels)) == labels
