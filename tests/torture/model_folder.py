@@ -294,8 +294,8 @@ def attack(model: Path, *, count: int, seed: int) -> collections.Counter[str]:
             except BaseException as error:
                 watching.on = False
                 print(f"seed {seed}, number {number}: {what}, forged: {forged}", file=sys.stderr)
-                shutil.rmtree("broken", ignore_errors=True)
-                shutil.copytree(folder.place, "broken", symlinks=True)
+                shutil.rmtree("work/broken", ignore_errors=True)
+                shutil.copytree(folder.place, "work/broken", symlinks=True)
                 raise SystemExit("".join(traceback.format_exception(error))) from None
             finally:
                 faulthandler.cancel_dump_traceback_later()
