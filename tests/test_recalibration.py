@@ -74,3 +74,14 @@ def test_a_slope_at_its_bound_keeps_the_mean() -> None:
     update = fit_update(z, y)
     assert update.coef[0] == pytest.approx(0.05)
     assert update.predict(z).mean() == pytest.approx(y.mean(), abs=0.01)
+
+
+def test_the_prior_gives_way_to_strong_evidence_only() -> None:
+    """A truth far from the prior is reached by 100 labels; a near one moves as it did before."""
+    rng = np.random.default_rng(5)
+    z = 1.5 + 2 * rng.normal(size=100)
+    far = fit_update(z, rng.random(100) < expit(0.3 * z - 3.0))
+    assert far.intercept == pytest.approx(-3.0, abs=0.6)
+    near = rng.random(100) < expit(0.9 * z - 0.2)
+    wide = fit_update(z, near, slope_spread=1.0, intercept_spread=2.0)
+    assert abs(fit_update(z, near).coef[0] - 1) < abs(wide.coef[0] - 1)
