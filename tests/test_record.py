@@ -86,11 +86,12 @@ def server(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
         thread.start()
         address = f"http://127.0.0.1:{made.server_port}"
         mlflow.MlflowClient(tracking_uri=address).search_experiments()
-        mlflow.set_tracking_uri(None)  # a server sets its own store's, for its whole process
-        mlflow.set_registry_uri(None)
+        mlflow.set_tracking_uri(None)  # a server sets its own stores, for its whole process
         yield address, failing
         failing.mended.set()
         made.shutdown()
+        mlflow.set_registry_uri(None)
+        os.environ.pop("MLFLOW_REGISTRY_URI", None)
 
 
 # --- what is sent -----------------------------------------------------------------------------
