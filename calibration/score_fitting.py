@@ -271,8 +271,8 @@ def fit_update(
     gain = log_evidence(design, target, wide, none, precision=precision / WIDER**2)
     gain -= log_evidence(design, target, narrow, none, precision=precision)
     if gain > STRONG:
-        narrow, precision = wide, precision / WIDER**2
-    slope, intercept = narrow
+        precision = precision / WIDER**2
+    slope, intercept = wide if gain > STRONG else narrow
     if slope < LEAST_SLOPE:  # then the intercept is that of the slope that is kept
         slope = LEAST_SLOPE
         intercept = maximum_likelihood(

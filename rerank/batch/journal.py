@@ -24,7 +24,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from calibration.store import write_file
+from calibration.files import sync, write_file
 from rerank.batch.recovery import (
     CONVERTED,
     PREDICTIONS,
@@ -88,10 +88,10 @@ class Journal:
             if convert is not None:
                 convert(made, self.folder / CONVERTED)
                 made = self.folder / CONVERTED
-                _sync(made)
+                sync(made)
             if made.exists():
                 os.replace(made, out)
-            _sync(out.parent)
+            sync(out.parent)
             self._stage("installed", out.stat().st_size)
         self.close()
         for name in reversed(FILES):  # what tells that all is installed goes last
@@ -210,11 +210,3 @@ def _write(handle: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
