@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from calibration import metrics
 from calibration.exact import Groups
+from calibration.files import plain
 from calibration.thresholds import lower_bound
 
 Interval = tuple[float, float]
@@ -70,7 +71,8 @@ class Reliability:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: intervals as lists, NaN as None."""
-        return {key: _plain(value) for key, value in asdict(self).items()}
+        found: dict[str, Any] = plain(asdict(self))
+        return found
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Reliability:
@@ -88,12 +90,6 @@ class Reliability:
     def table(self, name: str = "confidence") -> str:
         """Return the plain text table of `Comparison.table` with one row."""
         return Comparison(((name, self),)).table()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _typed(kind: str, value: Any) -> Any:

@@ -5,12 +5,7 @@ and cannot check two things. Whether a label arrives must not hang on what it sa
 only report failures set off any alarm. And of several rephrasings of one question only one may
 count, because the second label is known from the first.
 
-The method is betting (Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables
-by betting"; for forecasts Henzi and Ziegel 2022, "Valid sequential inference on probability
-forecast performance"): wealth won at fair prices reaches 1 / level times the first stake, at any
-time ever, with a chance of at most `level` (Ville 1939). The confidence p is the price. A bet that
-the odds of a hit are e^b times those of p multiplies its stake by e^(b y) / (1 - p + p e^b), the
-likelihood ratio; its mean is 1 where y is 1 with probability p, at p = 0 and p = 1 too.
+The method is betting: see `betting`.
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats
+from calibration.betting import Wealth, log_factors, log_mean
 from calibration.metrics import checked
 
 SIZES = (0.25, 0.5, 1.0, 2.0)
@@ -41,83 +36,31 @@ FALLS = (-0.0625, -0.125, -0.25, -0.5, -1.0, -2.0)
 """The b of `AccuracyWatch`, which bets that the accuracy is below its target."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wealth:
-    """What one unit, spread evenly over several bets, has become after n labels.
+class _Bets:
+    """What every watch says of its wealth."""
 
-    Of each bet's share, 1 / ((k + 1) (k + 2)) is laid after k labels, k = 0, 1, ...: a half at
-    once, and 1 / (n + 2) is still in hand. So what a long good time loses, later bets have not
-    lost, and a change is seen soon after it.
+    __slots__ = ()
+    level: float
+    wealth: Wealth
 
-    stakes: one a bet, the logarithm of what is laid on it by now, the next label's part included.
-    peak: logarithm of the highest wealth so far, at least 0.
-
-    Raises:
-        ValueError: no stake, a number that is not finite, n or peak below 0.
-    """
-
-    stakes: tuple[float, ...]
-    n: int = 0
-    peak: float = 0.0
-
-    def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "stakes", tuple(float(v) for v in self.stakes))
-            sound = len(self.stakes) > 0 and bool(np.isfinite([*self.stakes, self.peak]).all())
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"stakes and peak must be numbers, got {self!r}") from error
-        if not sound or not isinstance(self.n, int) or self.n < 0 or self.peak < 0:
-            raise ValueError(
-                f"wealth needs finite stakes, a whole n and a peak, each at least 0; got {self!r}"
-            )
-
-    @classmethod
-    def start(cls, bets: int) -> Wealth:
-        """Return the wealth before the first label, evenly over this number of bets."""
-        return cls((math.log(0.5),) * bets)
+    @property
+    def n(self) -> int:
+        """Labels seen."""
+        return self.wealth.n
 
     @property
     def e_value(self) -> float:
-        """The wealth now, at most e^700; its mean is 1 where the prices are fair."""
-        now = np.logaddexp(_log_mean(np.array(self.stakes)), -math.log(self.n + 2))
-        return math.exp(min(float(now), 700.0))
+        """The evidence now: 1 at the start, and in the mean at most 1 where nothing is wrong."""
+        return self.wealth.e_value
 
     @property
-    def p_value(self) -> float:
-        """1 / the highest wealth so far: a p-value however often it has been looked at."""
-        return math.exp(-self.peak)
-
-    def after(self, factors: Floats) -> Wealth:
-        """Return the wealth after more labels; factors (bets, T) are logarithms, T >= 1."""
-        n = self.n + np.arange(1.0, factors.shape[1] + 1)
-        run = np.cumsum(factors, axis=1)
-        laid = -np.log((n + 1) * (n + 2)) - run
-        begun = np.column_stack([np.array(self.stakes), laid])
-        stakes = run + np.logaddexp.accumulate(begun, axis=1)[:, 1:]
-        wealth = np.logaddexp(_log_mean(stakes), -np.log(n + 2))
-        return Wealth(
-            tuple(stakes[:, -1].tolist()),
-            self.n + factors.shape[1],
-            max(self.peak, float(wealth.max())),
-        )
-
-
-def _log_mean(logs: Floats) -> Floats:
-    """Return the logarithm of the mean over the first axis of what these are logarithms of."""
-    return np.asarray(np.logaddexp.reduce(logs, axis=0) - np.log(len(logs)), dtype=np.float64)
-
-
-def log_factors(y: ArrayLike, p: ArrayLike, b: ArrayLike) -> Floats:
-    """Return b y - log(1 - p + p e^b): what bet b on label y at price p multiplies its stake by.
-
-    Arrays are broadcast; y is 0 or 1, p in [0, 1], b any finite number.
-    """
-    tilt, price = np.asarray(b, dtype=np.float64), np.asarray(p, dtype=np.float64)
-    return np.asarray(tilt * np.asarray(y) - np.log1p(price * np.expm1(tilt)), dtype=np.float64)
+    def alarmed(self) -> bool:
+        """Whether the evidence has ever reached 1 / level; it stays so."""
+        return self.wealth.p_value <= self.level
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(_Bets):
     """Are the confidences calibrated? A test of E[y | all before, p] = p, label by label.
 
     Bets in four directions at once: the confidences promise too much, too little, are too sure
@@ -169,25 +112,10 @@ class Watch:
         )
 
     @property
-    def n(self) -> int:
-        """Labels seen."""
-        return self.wealth.n
-
-    @property
-    def e_value(self) -> float:
-        """The evidence now: 1 at the start, and in the mean 1 for calibrated confidences."""
-        return self.wealth.e_value
-
-    @property
-    def alarmed(self) -> bool:
-        """Whether the evidence has ever reached 1 / level; it stays so."""
-        return self.wealth.p_value <= self.level
-
-    @property
     def direction(self) -> str:
         """The words of `DIRECTIONS` whose bets have won most."""
         stakes = np.array(self.wealth.stakes).reshape(len(DIRECTIONS), len(SIZES))
-        return DIRECTIONS[int(np.argmax(_log_mean(stakes.T)))][0]
+        return DIRECTIONS[int(np.argmax(log_mean(stakes.T)))][0]
 
     @property
     def sentence(self) -> str:
@@ -216,7 +144,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class AccuracyWatch:
+class AccuracyWatch(_Bets):
     """Are the accepted answers right as often as promised? Labels of accepted queries only.
 
     A test of E[y | all before] >= target at every label. A false alarm, ever, has a chance of at
@@ -253,21 +181,6 @@ class AccuracyWatch:
         factors = log_factors(labels, prices, np.array(FALLS)[:, None])
         hits = self.hits + int(labels.sum())
         return AccuracyWatch(self.level, self.target, hits, self.wealth.after(factors))
-
-    @property
-    def n(self) -> int:
-        """Labels seen."""
-        return self.wealth.n
-
-    @property
-    def e_value(self) -> float:
-        """The evidence now that the accuracy is below the target."""
-        return self.wealth.e_value
-
-    @property
-    def alarmed(self) -> bool:
-        """Whether the evidence has ever reached 1 / level; it stays so."""
-        return self.wealth.p_value <= self.level
 
     @property
     def upper(self) -> float:
@@ -321,7 +234,7 @@ def _upper(hits: int, n: int, level: float) -> float:
 
     def won(mean: float) -> bool:
         logs = hits * log_factors(1, mean, b) + (n - hits) * log_factors(0, mean, b)
-        return float(_log_mean(logs)) >= -math.log(level)
+        return float(log_mean(logs)) >= -math.log(level)
 
     low, high = 0.0, 1.0
     if not won(high):

@@ -1,12 +1,12 @@
 """calibrated-rerank: retrieval that knows when it is right.
 
-What is named here is the public surface. The training job is `rerank.calibrate.calibrate`.
+What is named here is the public surface. The training job is `rerank.jobs.calibrate.calibrate`.
 """
 
 from rerank.assessor import CalibratedReranker
-from rerank.beir import read_labelled_set, write_labelled_set
 from rerank.config import Config, Thresholds
-from rerank.labelled_set import LabelledSet
+from rerank.sets.beir import read_labelled_set, write_labelled_set
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import Assessment, Given, InputError, Passage, Query, Ranking
 
 __all__ = [

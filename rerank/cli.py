@@ -19,7 +19,7 @@ from rerank.types import InputError
 if TYPE_CHECKING:
     from calibration.tracking import TrackedRun
     from rerank.assessor import CalibratedReranker
-    from rerank.labelled_set import LabelledSet
+    from rerank.sets.labelled_set import LabelledSet
     from rerank.types import Assessment
 
 SHOWN = 3  # passages that `search` prints
@@ -62,7 +62,7 @@ def _refuse(message: str, code: int = 2) -> int:
 def _code(error: Exception) -> int:
     if not isinstance(error, InputError):
         return 2
-    from rerank.workspace import NotTrackedError
+    from rerank.jobs.workspace import NotTrackedError
 
     return 3 if isinstance(error, NotTrackedError) else 2
 
@@ -78,7 +78,7 @@ def _prepare() -> None:
 
 
 def _dataset_build(o: argparse.Namespace) -> None:
-    from rerank.pydata import build
+    from rerank.sets.pydata import build
 
     made = build(o.name, o.out, o.libraries)
     print(f"{o.out}: {made['counts']['passages']} passages, {made['counts']['queries']} queries")
@@ -96,7 +96,7 @@ _MATCH = {
 
 def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
     """The sets, grouped by a metadata of their queries that one of them at least must have."""
-    from rerank.beir import read_labelled_set
+    from rerank.sets.beir import read_labelled_set
 
     sets = [read_labelled_set(folder) for folder in folders]
     if group_by is None:
@@ -108,7 +108,7 @@ def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
 
 
 def _dataset_check(o: argparse.Namespace) -> None:
-    from rerank.beir import read_labelled_set
+    from rerank.sets.beir import read_labelled_set
 
     labelled = read_labelled_set(o.dataset)
     for name, count in labelled.counts().items():
@@ -118,10 +118,10 @@ def _dataset_check(o: argparse.Namespace) -> None:
 
 
 def _index(o: argparse.Namespace) -> None:
-    from rerank.beir import read_corpus
-    from rerank.models import resolve
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import build_index
+    from rerank.sets.beir import read_corpus
+    from rerank.transformer.models import resolve
 
     chosen = replace(
         Config(),
@@ -144,9 +144,9 @@ def _index(o: argparse.Namespace) -> None:
 
 
 def _finetune(o: argparse.Namespace) -> None:
-    from rerank.finetune import finetune
+    from rerank.jobs.finetune import finetune
+    from rerank.jobs.workspace import noted_run
     from rerank.reranking.mining import Source
-    from rerank.workspace import noted_run
 
     folders, limits = zip(*o.datasets, strict=True)
     sets = _read(folders, o.group_by)
@@ -160,16 +160,16 @@ def _finetune(o: argparse.Namespace) -> None:
     if run is not None:
         _print_run(run)
     if o.pack:
-        from rerank.models import resolve
-        from rerank.packing import pack_finetuned
+        from rerank.transformer.models import resolve
+        from rerank.transformer.packing import pack_finetuned
 
         pack_finetuned(o.out, o.pack, base=resolve("minilm").folder)
         print(f"{o.pack}: packed weights and manifest")
 
 
 def _calibrate(o: argparse.Namespace) -> None:
-    from rerank.calibrate import REPORT, calibrate
-    from rerank.workspace import NotTrackedError
+    from rerank.jobs.calibrate import REPORT, calibrate
+    from rerank.jobs.workspace import NotTrackedError
 
     try:
         outcome = calibrate(
@@ -207,13 +207,13 @@ def _print_run(run: TrackedRun) -> None:
 
 
 def _track(o: argparse.Namespace) -> None:
-    from rerank.record import track_model
+    from rerank.jobs.record import track_model
 
     _print_run(track_model(o.model, work=o.work))
 
 
 def _evaluate(o: argparse.Namespace) -> None:
-    from rerank.evaluate import evaluate_model
+    from rerank.jobs.evaluate import evaluate_model
 
     labelled = _read([o.dataset], o.group_by)[0]
     evaluation, notes = evaluate_model(_load(o), labelled, o.split, work=o.work)
@@ -231,8 +231,8 @@ def _evaluate(o: argparse.Namespace) -> None:
 def _load(o: argparse.Namespace) -> CalibratedReranker:
     """The model asked for; its cross-encoder scores are kept under `work`, where that is given."""
     from rerank.assessor import CalibratedReranker
+    from rerank.jobs.workspace import score_cache
     from rerank.registry import store_of
-    from rerank.workspace import score_cache
 
     work = getattr(o, "work", None)
     return CalibratedReranker.load(
@@ -244,9 +244,9 @@ def _load(o: argparse.Namespace) -> CalibratedReranker:
 
 
 def _drift(o: argparse.Namespace) -> bool:
-    from rerank.beir import read_labelled_set, read_queries
-    from rerank.drift import drift
-    from rerank.workspace import pipeline_over
+    from rerank.jobs.drift import drift
+    from rerank.jobs.workspace import pipeline_over
+    from rerank.sets.beir import read_labelled_set, read_queries
 
     model = _load(o)
     if o.queries.is_dir():
@@ -265,11 +265,11 @@ def _drift(o: argparse.Namespace) -> bool:
 
 
 def _recalibrate(o: argparse.Namespace) -> None:
-    from rerank.beir import read_labelled_set
-    from rerank.feedback import feedback_of, read_feedback, refuse_unknown
-    from rerank.recalibrate import drawn, fresh, recalibrate
-    from rerank.recalibration_page import recalibration_text
-    from rerank.workspace import pipeline_over
+    from rerank.jobs.recalibrate import drawn, fresh, recalibrate
+    from rerank.jobs.workspace import pipeline_over
+    from rerank.reporting.recalibration_page import recalibration_text
+    from rerank.sets.beir import read_labelled_set
+    from rerank.sets.feedback import feedback_of, read_feedback, refuse_unknown
 
     model = _load(o)
     pipeline, corpus = model.pipeline, {}
@@ -301,7 +301,7 @@ def _recalibrate(o: argparse.Namespace) -> None:
 
 
 def _promote(o: argparse.Namespace) -> bool:
-    from rerank.promote import promote, table
+    from rerank.jobs.promote import promote, table
 
     labelled = _read([o.dataset], o.group_by)[0]
     gate = Gate(o.most_smece, o.least_certified, o.margin)

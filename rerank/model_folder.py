@@ -15,7 +15,7 @@ from typing import Any
 from calibration.files import parse_json
 from calibration.store import StoreError, read_verified, verify_folder
 from rerank.config import Config
-from rerank.models import ModelFiles, resolve
+from rerank.transformer.models import ModelFiles, resolve
 from rerank.types import InputError
 
 MODEL_KIND = "a calibrated model"

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from calibration.maps import CalibrationMap, LogisticMap
 from rerank.config import Config
 from rerank.evidence import as_read, evidence_matrix, view
-from rerank.models import ModelFiles, resolve
 from rerank.progress import progress
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder, cosines
 from rerank.retrieval.given import given_candidates
 from rerank.retrieval.index import Index
+from rerank.transformer.models import ModelFiles, resolve
 from rerank.types import Candidates, Floats, Given, InputError, Passage, Query, Ranking
 
 CHUNK = 64  # queries between two checkpoints

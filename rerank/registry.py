@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rerank.types import InputError
 
@@ -38,8 +39,10 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
     Raises:
         InputError: as `fetch`.
     """
-    found: str = _ask("locate", str(uri), tracking_uri)
-    return found
+    with _store(uri, tracking_uri) as store:
+        from calibration import registry
+
+        return registry.locate(str(uri), tracking_uri=store)
 
 
 def folder_at(source: str, *, tracking_uri: str | None = None) -> tuple[Path, Path | None]:
@@ -48,14 +51,16 @@ def folder_at(source: str, *, tracking_uri: str | None = None) -> tuple[Path, Pa
     Raises:
         InputError: as `fetch`.
     """
-    found: tuple[Path, Path | None] = _ask("folder_at", source, tracking_uri)
-    return found
-
-
-def _ask(question: str, what: str, tracking_uri: str | None) -> Any:
-    """The answer of a function of `calibration.registry`."""
-    try:
+    with _store(source, tracking_uri) as store:
         from calibration import registry
+
+        return registry.folder_at(source, tracking_uri=store)
+
+
+@contextmanager
+def _store(what: str | Path, tracking_uri: str | None) -> Iterator[str]:
+    """The URI of the store that is meant; what fails while it is asked comes out in a sentence."""
+    try:
         from calibration.mlflow_store import named_store
     except ImportError as error:
         raise InputError(f"{what} needs MLflow ({error}); give a folder, or install it") from None
@@ -64,6 +69,6 @@ def _ask(question: str, what: str, tracking_uri: str | None) -> Any:
     if place.startswith("sqlite:///") and not database.is_file():
         raise InputError(f"{what}: there is no {database}; set MLFLOW_TRACKING_URI")
     try:
-        return getattr(registry, question)(what, tracking_uri=place)
+        yield place
     except Exception as error:  # the store is the user's: any client error can come back
         raise InputError(f"{place} does not give {what}: {error}") from error

@@ -13,8 +13,8 @@ import numpy as np
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
-from rerank.labelled_set import LabelledSet
-from rerank.labels import passage_labels
+from rerank.sets.labelled_set import LabelledSet
+from rerank.sets.labels import passage_labels
 from rerank.types import Floats, Ranking
 
 DEPTH = 10  # the largest k

@@ -1,4 +1,4 @@
-"""Words of a text as BM25 and the coverage features see them; nothing of models or scores."""
+"""Texts: checked as they come in, and their words as BM25 and the coverage features see them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from itertools import chain, islice
 
 import regex
 import Stemmer
+
+from rerank.types import InputError
 
 WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
 SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\uff01\uff1f\n]")  # with CJK's full-width stops
@@ -43,3 +45,29 @@ def _stems(found: list[str], language: str) -> list[str]:
 def query_hash(text: str) -> str:
     """16 hex digits of the sha256, case and spaces aside: names a query without showing it."""
     return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]
+
+
+def as_text(name: str, value: object, *, most: int | None = None, empty: bool = False) -> str:
+    """The value of a field, if it is a text that can be stored: one with words, where not `empty`.
+
+    Raises:
+        InputError: no text, one without words, with a lone surrogate, of more than `most`
+            characters. The sentence names the field.
+    """
+    if not isinstance(value, str):
+        raise InputError(f"{name!r} should be text, got {kind(value)}")
+    if most is not None and len(value) > most:
+        raise InputError(f"{name!r} has {len(value)} characters, at most {most} are taken")
+    if not empty and not value.strip():
+        raise InputError(f"{name!r} is empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{name!r} holds a lone surrogate, which is not text") from None
+    return value
+
+
+def kind(value: object) -> str:
+    """What a value is, in the words of JSON where it has some."""
+    names = {type(None): "null", dict: "an object", list: "a list", str: "text", bool: "a boolean"}
+    return names.get(type(value), type(value).__name__)

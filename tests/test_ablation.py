@@ -10,8 +10,16 @@ import pytest
 from calibration import metrics
 from calibration.arrays import sigmoid
 from calibration.fitting import fit_two_stage
-from rerank.ablation import BUDGETS, SUBSETS, Budgets, Examples, by_features, by_labels, steps
 from rerank.features import FEATURES, GROUPS
+from rerank.reporting.ablation import (
+    BUDGETS,
+    SUBSETS,
+    Budgets,
+    Examples,
+    by_features,
+    by_labels,
+    steps,
+)
 
 COLUMNS = {"noise": [0], "+ signal": [0, 1], "+ more noise": [0, 1, 2]}
 

@@ -18,11 +18,11 @@ from rerank.assessor import CalibratedReranker, Calibrators
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
-from rerank.labelled_set import LabelledSet
+from rerank.jobs.workspace import score_cache
 from rerank.model_folder import bound_to
-from rerank.models import resolve
+from rerank.sets.labelled_set import LabelledSet
+from rerank.transformer.models import resolve
 from rerank.types import InputError, Ranking
-from rerank.workspace import score_cache
 
 Run = Any  # the session's run, see conftest
 UNUSED = ("sklearn", "mlflow", "pandas", "matplotlib")

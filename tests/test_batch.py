@@ -15,9 +15,9 @@ import pytest
 from rerank.assessor import CalibratedReranker
 from rerank.batch import jsonl, rescore
 from rerank.config import Config
-from rerank.labelled_set import LabelledSet
+from rerank.jobs.workspace import score_cache
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import InputError, Query, Ranking
-from rerank.workspace import score_cache
 
 Run = Any  # the session's run, see conftest
 FIELDS = {  # "Prediction" in the design: the fields of a line, with their types

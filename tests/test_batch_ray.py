@@ -10,8 +10,8 @@ import pytest
 
 from rerank.assessor import CalibratedReranker
 from rerank.batch import rescore
-from rerank.labelled_set import LabelledSet
-from rerank.workspace import score_cache
+from rerank.jobs.workspace import score_cache
+from rerank.sets.labelled_set import LabelledSet
 
 ray = pytest.importorskip("ray")
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.beir import SHOWN_PROBLEMS, read_labelled_set, read_queries, write_labelled_set
-from rerank.labelled_set import LabelledSet
+from rerank.sets.beir import SHOWN_PROBLEMS, read_labelled_set, read_queries, write_labelled_set
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import InputError, Passage, Query
 
 CORPUS = [
@@ -113,9 +113,9 @@ BAD_LINES = [
     ("corpus", "[1, 2]", "expected a JSON object"),
     ("corpus", '{"_id": "d1", "text": "again"}', "stands twice"),
     ("corpus", '{"_id": "d3", "text": "  "}', "'text' is empty"),
-    ("corpus", '{"_id": "d3"}', "'text' should be text"),
+    ("corpus", '{"_id": "d3"}', "'text' is missing"),
     ("corpus", '{"_id": 3, "text": "a number"}', "'_id' should be text"),
-    ("corpus", '{"text": "no id"}', "'_id' should be text"),
+    ("corpus", '{"text": "no id"}', "'_id' is missing"),
     ("corpus", '{"_id": "d\\t3", "text": "tab"}', "holds a tab"),
     ("corpus", '{"_id": "d3", "text": "\\ud800"}', "lone surrogate"),
     ("corpus", '{"_id": "d3", "title": 3, "text": "title"}', "'title' should be text"),

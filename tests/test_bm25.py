@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from rerank.labelled_set import LabelledSet
 from rerank.retrieval.bm25 import BM25
+from rerank.sets.labelled_set import LabelledSet
 from rerank.text import words
 
 

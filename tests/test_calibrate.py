@@ -21,15 +21,15 @@ from calibration.maps import TILT, IsotonicMap, LogisticMap, map_from_dict
 from calibration.store import StoreError, verify_folder
 from calibration.tracking import FOLDER, INNER
 from rerank.assessor import Calibrators
-from rerank.calibrate import calibrate
 from rerank.config import Config
 from rerank.features import FEATURES, GROUPS, feature_matrix
-from rerank.fitting import Fitted, fit
+from rerank.fitting.fit import Fitted, fit
+from rerank.fitting.plan import LEAST_QUERIES
 from rerank.heuristics import HEURISTICS
-from rerank.labelled_set import LabelledSet
-from rerank.measuring import OURS, evaluate
+from rerank.jobs.calibrate import calibrate
 from rerank.pipeline import Pipeline, Reading, order
-from rerank.plan import LEAST_QUERIES
+from rerank.reporting.measuring import OURS, evaluate
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import Floats, Ranking
 
 Run = Any  # the session's run, see conftest

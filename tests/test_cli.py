@@ -16,7 +16,7 @@ import pytest
 from rerank.arguments import BANDS, OPTIONS, parser
 from rerank.cli import RUNS, main
 from rerank.config import Config
-from rerank.labelled_set import LabelledSet
+from rerank.sets.labelled_set import LabelledSet
 
 Run = Any  # the session's run, see conftest
 HEAVY = {"torch", "sklearn", "mlflow", "pandas", "matplotlib", "transformers", "onnxruntime"}

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank import engine, export
-from rerank.engine import Engine, Tokenizer, Tokens, open_bi_encoder, open_cross_encoder
-from rerank.labelled_set import LabelledSet
-from rerank.models import cache_folder, resolve
 from rerank.pipeline import Pipeline
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.reranking.score_cache import ScoreCache
+from rerank.sets.labelled_set import LabelledSet
+from rerank.transformer import engine, export
+from rerank.transformer.engine import Engine, Tokenizer, Tokens, open_bi_encoder, open_cross_encoder
+from rerank.transformer.models import cache_folder, resolve
 from rerank.types import InputError, Precision
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
@@ -120,7 +120,7 @@ def test_a_logit_is_the_same_in_another_process(
     asked = json.dumps([reranker.files.name, LENGTH, pairs[:3]])
     code = (
         "import json\n"
-        "from rerank.models import resolve\n"
+        "from rerank.transformer.models import resolve\n"
         "from rerank.reranking.cross_encoder import CrossEncoder\n"
         f"name, length, pairs = json.loads({asked!r})\n"
         "reader = CrossEncoder(resolve(name), max_length=length)\n"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rerank.assessor import CalibratedReranker
-from rerank.evaluate import evaluate_model
-from rerank.labelled_set import LabelledSet
+from rerank.jobs.evaluate import evaluate_model
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import InputError
 
 Run = Any  # the session's run, see conftest

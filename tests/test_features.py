@@ -15,9 +15,9 @@ from scipy.stats import rankdata, spearmanr
 
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES, GROUPS, feature_matrix, mean_ranks, meaning, spearman
-from rerank.fitting import fit_relevance
-from rerank.labelled_set import LabelledSet
+from rerank.fitting.fit import fit_relevance
 from rerank.pipeline import order
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import Ranking
 
 Make = Callable[..., Ranking]

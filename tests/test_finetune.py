@@ -13,16 +13,16 @@ import pytest
 
 from calibration.store import StoreError, verify_folder
 from rerank.config import FinetuneConfig
-from rerank.finetune import finetune, taught
-from rerank.labelled_set import LabelledSet
-from rerank.models import resolve, trained_on, training
-from rerank.packing import pack_finetuned
-from rerank.plan import plan
+from rerank.fitting.plan import plan
+from rerank.jobs.finetune import finetune, taught
+from rerank.jobs.workspace import score_cache, tracked_run
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.reranking.mining import Example, Source
+from rerank.sets.labelled_set import LabelledSet
 from rerank.text import query_hash
+from rerank.transformer.models import resolve, trained_on, training
+from rerank.transformer.packing import pack_finetuned
 from rerank.types import InputError
-from rerank.workspace import score_cache, tracked_run
 
 TEN = 10
 CHEAP = FinetuneConfig(steps=2, batch=2, max_length=48, warmup=0.0, check_every=1, validation=2)
@@ -360,7 +360,7 @@ def test_the_trained_model_and_its_packed_form_score_alike(
     import torch
     from sentence_transformers import CrossEncoder as Oracle
 
-    monkeypatch.setattr("rerank.models.BUNDLED", tmp_path)
+    monkeypatch.setattr("rerank.transformer.models.BUNDLED", tmp_path)
     pack_finetuned(trained.folder, tmp_path / "tiny-reranker", base=resolve("minilm").folder)
     manifest = json.loads((tmp_path / "tiny-reranker/manifest.json").read_text())
     assert manifest["training"]["sets"][0]["digest"] == ten.digest()

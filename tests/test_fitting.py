@@ -13,13 +13,13 @@ from sklearn.preprocessing import StandardScaler
 
 from calibration.maps import IsotonicMap
 from calibration.selection import grouped_folds
-from rerank import fitting
 from rerank.config import Config
 from rerank.features import feature_matrix
-from rerank.fitting import FLOORS, Fitted, choose_floor, fit, fit_relevance
-from rerank.labelled_set import LabelledSet
-from rerank.labels import hits
+from rerank.fitting import fit as fitting
+from rerank.fitting.fit import FLOORS, Fitted, choose_floor, fit, fit_relevance
 from rerank.pipeline import Reading, order
+from rerank.sets.labelled_set import LabelledSet
+from rerank.sets.labels import hits
 from rerank.types import Floats, Ranking
 
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from rerank.assessor import CalibratedReranker
-from rerank.labelled_set import LabelledSet
+from rerank.fitting.ranked import LENGTHS, Ranked, as_given, rank_as_given, rank_planned
+from rerank.jobs.workspace import score_cache
 from rerank.pipeline import Pipeline
-from rerank.ranked import LENGTHS, Ranked, as_given, rank_as_given, rank_planned
 from rerank.retrieval.bm25 import BM25, score_texts
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import Given, InputError, Passage, Query, Ranking
-from rerank.workspace import score_cache
 
 Run = Any  # the session's run, see conftest
 QUESTION = "median along an axis while ignoring NaNs"

@@ -14,12 +14,12 @@ from rank_bm25 import BM25Okapi
 
 from calibration.store import StoreError, sealed, verify_folder
 from rerank.config import Config
-from rerank.labelled_set import LabelledSet
-from rerank.models import resolve
 from rerank.pipeline import Pipeline
 from rerank.retrieval.dense import Encoder, cosines
 from rerank.retrieval.index import Index, build_index
+from rerank.sets.labelled_set import LabelledSet
 from rerank.text import words
+from rerank.transformer.models import resolve
 from rerank.types import InputError, Passage, Query
 
 FEW = 12

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rerank.labelled_set import LabelledSet
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import Passage, Query
 
 LABELLED = LabelledSet(

@@ -20,12 +20,12 @@ import pytest
 from calibration.store import sealed, sha256_file
 from rerank import assessor
 from rerank.assessor import CalibratedReranker
-from rerank.engine import Engine
-from rerank.labelled_set import LabelledSet
 from rerank.model_folder import bound_to
-from rerank.models import resolve
 from rerank.reranking import cross_encoder
 from rerank.retrieval import dense
+from rerank.sets.labelled_set import LabelledSet
+from rerank.transformer.engine import Engine
+from rerank.transformer.models import resolve
 from rerank.types import InputError, Query
 
 Run = Any  # the session's run, see conftest
@@ -117,7 +117,7 @@ def test_a_hub_model_is_taken_from_the_cache(
     (home / "refs" / "main").write_text("0" * 40)
     code = f"""
 os.environ["HF_HUB_CACHE"] = {str(tmp_path)!r}
-from rerank.models import resolve
+from rerank.transformer.models import resolve
 print(resolve("some/reranker", download=False).fingerprint)
 """
     expected = resolve(str(home / "snapshots" / ("0" * 40))).fingerprint
@@ -388,7 +388,7 @@ def test_scores_depend_on_nothing_beside_the_query(
         return {a.ranking.query.query_id: a.confidence for a in found}
 
     expected = {q.query_id: model.search(q.text).confidence for q in queries}
-    monkeypatch.setattr("rerank.engine.cores", lambda: workers)
+    monkeypatch.setattr("rerank.transformer.engine.cores", lambda: workers)
     fresh = CalibratedReranker.load(run.folder)
     for given in (queries[::-1], queries[:2], queries[4:5]):
         for query_id, confidence in confidences(list(given)).items():

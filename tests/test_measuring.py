@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from rerank.config import Config
-from rerank.fitting import Fitted
+from rerank.fitting.fit import Fitted
 from rerank.heuristics import HEURISTICS
-from rerank.labelled_set import LabelledSet
-from rerank.labels import hits
-from rerank.measuring import OURS, Evaluation, evaluate
+from rerank.jobs.record import metrics_of
 from rerank.pipeline import order
-from rerank.record import metrics_of
+from rerank.reporting.measuring import OURS, Evaluation, evaluate
+from rerank.sets.labelled_set import LabelledSet
+from rerank.sets.labels import hits
 from rerank.types import Ranking
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rerank.config import FinetuneConfig
-from rerank.labelled_set import LabelledSet
-from rerank.models import resolve
 from rerank.reranking.mining import Example, Source, held_lists, hold_out, mine
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
+from rerank.sets.labelled_set import LabelledSet
 from rerank.text import query_hash
+from rerank.transformer.models import resolve
 from rerank.types import InputError, Passage
 
 

@@ -8,9 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from rerank import models
-from rerank.models import MINILM_SHA256, TRAINED_ON, cache_folder, lasting_name, resolve, trained_on
 from rerank.text import query_hash
+from rerank.transformer import models
+from rerank.transformer.models import (
+    MINILM_SHA256,
+    TRAINED_ON,
+    cache_folder,
+    lasting_name,
+    resolve,
+    trained_on,
+)
 from rerank.types import InputError
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from rerank.models import BUNDLED, resolve
-from rerank.packing import EMBEDDINGS, SCALE, pack, quantise, unpack
+from rerank.transformer.models import BUNDLED, resolve
+from rerank.transformer.packing import EMBEDDINGS, SCALE, pack, quantise, unpack
 from rerank.types import InputError
 
 BUNDLED_RERANKER = BUNDLED / "minilm-reranker"

@@ -13,12 +13,12 @@ import pytest
 from calibration.maps import LogisticMap
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
-from rerank.labelled_set import LabelledSet
+from rerank.jobs.workspace import score_cache
 from rerank.pipeline import CHUNK, Pipeline, Reading, forget, order
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.retrieval.index import Index
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import Query, Ranking
-from rerank.workspace import score_cache
 
 Make = Callable[..., Ranking]
 NUMBERS = ("rows", "bm25", "dense", "bm25_rank", "dense_rank", "fused")

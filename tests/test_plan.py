@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.labelled_set import LabelledSet
-from rerank.plan import LEAST_QUERIES, plan
+from rerank.fitting.plan import LEAST_QUERIES, plan
+from rerank.sets.labelled_set import LabelledSet
 from rerank.text import query_hash
 from rerank.types import InputError, Passage, Query
 

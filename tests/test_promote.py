@@ -12,14 +12,14 @@ import pytest
 from calibration.registry import champion
 from rerank.assessor import CalibratedReranker
 from rerank.config import Gate
-from rerank.drift import drift
-from rerank.evaluate import evaluate_model
-from rerank.labelled_set import LabelledSet
-from rerank.measuring import OURS, Evaluation
-from rerank.promote import champion_checks, own_checks, promote, table
+from rerank.jobs.drift import drift
+from rerank.jobs.evaluate import evaluate_model
+from rerank.jobs.promote import champion_checks, own_checks, promote, table
+from rerank.jobs.workspace import tracked_run
 from rerank.registry import NAME
+from rerank.reporting.measuring import OURS, Evaluation
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import InputError, Query
-from rerank.workspace import tracked_run
 
 Run = Any  # the session's run, see conftest
 

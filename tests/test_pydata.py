@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rerank import pydata as recipe
-from rerank.beir import read_labelled_set
-from rerank.docstrings import documented_objects
-from rerank.labelled_set import LabelledSet
-from rerank.pydata import (
+from rerank.sets import pydata as recipe
+from rerank.sets.beir import read_labelled_set
+from rerank.sets.docstrings import documented_objects
+from rerank.sets.labelled_set import LabelledSet
+from rerank.sets.pydata import (
     LEAST_WORDS,
     PYDATA,
     SPLITS,
@@ -29,7 +29,7 @@ from rerank.pydata import (
 from rerank.types import InputError
 
 MADE = {"name": "documentation", "counts": {}, "digest": ""}
-DATASETS = Path(recipe.__file__).parent.parent / "datasets"
+DATASETS = Path(__file__).parent.parent / "datasets"
 
 
 def squashed(text: str) -> str:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rerank.beir import SHOWN_PROBLEMS, read_corpus, read_labelled_set, read_queries
-from rerank.feedback import read_feedback
+from rerank.sets.beir import SHOWN_PROBLEMS, read_corpus, read_labelled_set, read_queries
+from rerank.sets.feedback import read_feedback
 from rerank.types import InputError
 
 SETTINGS = settings(

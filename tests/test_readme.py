@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rerank.beir import write_labelled_set
-from rerank.labelled_set import LabelledSet
+from rerank.sets.beir import write_labelled_set
+from rerank.sets.labelled_set import LabelledSet
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

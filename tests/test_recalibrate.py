@@ -13,12 +13,12 @@ import pytest
 from calibration.arrays import log_odds
 from calibration.store import MANIFEST, StoreError, sha256_file
 from rerank.assessor import CalibratedReranker
-from rerank.calibrate import calibrate
 from rerank.config import Config
-from rerank.feedback import feedback_of, read_feedback, refuse_unknown, says
-from rerank.labelled_set import LabelledSet
-from rerank.labels import hits
-from rerank.recalibrate import drawn, fresh, recalibrate
+from rerank.jobs.calibrate import calibrate
+from rerank.jobs.recalibrate import drawn, fresh, recalibrate
+from rerank.sets.feedback import feedback_of, read_feedback, refuse_unknown, says
+from rerank.sets.labelled_set import LabelledSet
+from rerank.sets.labels import hits
 from rerank.text import query_hash
 from rerank.types import InputError, Ranking
 

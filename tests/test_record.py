@@ -18,13 +18,13 @@ from calibration.store import verify_folder
 from rerank.assessor import CalibratedReranker
 from rerank.cli import main
 from rerank.config import Config
-from rerank.labelled_set import LabelledSet
+from rerank.jobs.record import metrics_of, record_of, track_model
+from rerank.jobs.workspace import NotTrackedError, tracked_run
 from rerank.model_folder import open_folder
-from rerank.record import metrics_of, record_of, track_model
 from rerank.registry import NAME
+from rerank.sets.labelled_set import LabelledSet
 from rerank.table import OUTPUT_EXAMPLE, assess_table, frame
 from rerank.types import InputError
-from rerank.workspace import NotTrackedError, tracked_run
 
 mlflow = pytest.importorskip("mlflow")
 pd = pytest.importorskip("pandas")
@@ -189,7 +189,7 @@ def test_a_server_that_hangs_in_the_middle_costs_no_model(
     address, failing = server
     model = shutil.copytree(run.folder, tmp_path / "model")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    monkeypatch.setattr("rerank.workspace.NAME", "served")  # whose files the server keeps
+    monkeypatch.setattr("rerank.jobs.workspace.NAME", "served")  # whose files the server keeps
     client = mlflow.MlflowClient(tracking_uri=address)
     for healthy in (3, 9):
         failing.asked, failing.healthy = 0, healthy

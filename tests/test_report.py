@@ -18,11 +18,10 @@ from calibration.page import Picture
 from calibration.thresholds import Certificate
 from rerank.config import Config
 from rerank.features import FEATURES, GROUPS
-from rerank.fitting import Fitted
-from rerank.labelled_set import LabelledSet
-from rerank.measuring import OURS, Evaluation, evaluate
-from rerank.plan import Plan
-from rerank.report import (
+from rerank.fitting.fit import Fitted
+from rerank.fitting.plan import Plan
+from rerank.reporting.measuring import OURS, Evaluation, evaluate
+from rerank.reporting.report import (
     Report,
     band_sentence,
     certificate_sentences,
@@ -32,7 +31,8 @@ from rerank.report import (
     threshold_sentence,
     usual_log_odds,
 )
-from rerank.report_page import report_figures, report_page, report_pictures
+from rerank.reporting.report_page import report_figures, report_page, report_pictures
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import Ranking
 
 HOSTILE = "<script>alert('1')</script> & \"quoted\" <img src=http://x.org/a.png>"

@@ -12,7 +12,8 @@ import pytest
 from scipy.special import expit, logit
 from scipy.stats import beta, binom
 
-from calibration.sequential import DIRECTIONS, FALLS, SIZES, AccuracyWatch, Watch, Wealth
+from calibration.betting import Wealth
+from calibration.sequential import DIRECTIONS, FALLS, SIZES, AccuracyWatch, Watch
 
 STEPS = 2000
 LEVEL = 0.05

@@ -19,11 +19,11 @@ import pytest
 
 from calibration.store import sealed
 from rerank.assessor import CalibratedReranker
-from rerank.feedback import Feedback
-from rerank.recalibrate import recalibrate
+from rerank.jobs.recalibrate import recalibrate
 from rerank.serving.champion import Champion
 from rerank.serving.metrics import Metrics
 from rerank.serving.registered import where
+from rerank.sets.feedback import Feedback
 from rerank.types import InputError, Query
 
 QUESTION = "median along an axis"

@@ -22,7 +22,7 @@ import pyarrow as pa
 from rerank.assessor import CalibratedReranker
 from rerank.batch.score import Scored, score
 from rerank.batch.source import Identity, Input, Position, open_input
-from rerank.engine import CORES, cores
+from rerank.transformer.engine import CORES, cores
 from rerank.types import InputError, Ints
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rerank.text import as_text, kind
 from rerank.types import Given, InputError, Passage, Query
 
 LONGEST_ROW = 2**23  # bytes of a line, characters of a row's texts
@@ -144,25 +145,9 @@ def _text(row: Mapping[str, Any], key: str, *, most: int = LONGEST_ROW, empty: b
             value = value.decode()
         except UnicodeDecodeError:
             raise InputError(f"{key!r} holds bytes that are no UTF-8") from None
-    if not isinstance(value, str):
-        raise InputError(f"{key!r} should be text, got {kind(value)}")
-    if len(value) > most:
-        raise InputError(f"{key!r} has {len(value)} characters, at most {most} are taken")
-    if not empty and not value.strip():
-        raise InputError(f"{key!r} is empty")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{key!r} holds a lone surrogate, which is not text") from None
-    return value
+    return as_text(key, value, most=most, empty=empty)
 
 
 def shown(value: str) -> str:
     """The beginning of a text, as a reason quotes it."""
     return repr(value if len(value) <= SHOWN else value[:SHOWN] + "…")
-
-
-def kind(value: object) -> str:
-    """What a value is, in the words of JSON where it has some."""
-    names = {type(None): "null", dict: "an object", list: "a list", str: "text", bool: "a boolean"}
-    return names.get(type(value), type(value).__name__)

@@ -12,9 +12,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.engine import Engine, Tokenizer, open_cross_encoder
-from rerank.models import ModelFiles
 from rerank.reranking.score_cache import Score, ScoreCache
+from rerank.transformer.engine import Engine, Tokenizer, open_cross_encoder
+from rerank.transformer.models import ModelFiles
 from rerank.types import Floats, InputError, Precision
 
 Pair = tuple[str, str]

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.config import FinetuneConfig
-from rerank.labelled_set import ASKED_ABOUT, LabelledSet
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
+from rerank.sets.labelled_set import ASKED_ABOUT, LabelledSet
 from rerank.text import query_hash
 from rerank.types import InputError, Passage, Query
 

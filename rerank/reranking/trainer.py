@@ -25,10 +25,10 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import get_last_checkpoint
 
 from rerank.config import FinetuneConfig
-from rerank.models import ModelFiles
 from rerank.progress import Bar, progress
 from rerank.reranking.losses import ListsLoss
 from rerank.reranking.mining import Example, Held
+from rerank.transformer.models import ModelFiles
 from rerank.types import InputError
 
 logger = logging.getLogger(__name__)

@@ -27,23 +27,23 @@ import numpy as np
 from rank_bm25 import BM25Okapi
 from ratios import in_turns, installed, ratios, table, versions
 
-from rerank.beir import read_labelled_set
 from rerank.config import Config
-from rerank.engine import cores
-from rerank.labelled_set import LabelledSet
-from rerank.models import resolve
+from rerank.jobs.workspace import open_index
 from rerank.retrieval.approximate import NEIGHBOURS, SEARCHING, Graph, write_graph
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.fusion import top
+from rerank.sets.beir import read_labelled_set
+from rerank.sets.labelled_set import LabelledSet
 from rerank.text import words
+from rerank.transformer.engine import cores
+from rerank.transformer.models import resolve
 from rerank.types import Ints
-from rerank.workspace import open_index
 
 SENTENCES = 4  # a passage
 NOISE = 0.5  # length of what is added to a vector of the set to make another
 COUNT = 100  # candidates
-SLOW = 100_000  # passages up to which rank-bm25 is measured too
+SLOW = 100_000  # passages up to which rank-bm25, and FAISS's graph, are measured too
 USED = ("numpy", "scipy", "usearch", "rank-bm25", "bm25s", "numba", "faiss-cpu")
 
 Search = Callable[[], Any]
@@ -100,7 +100,7 @@ def dense(real: Vectors, asked: Vectors, size: int, rounds: int) -> None:
             _built(rows, "ours, approximate", lambda: write_graph(vectors, Path(folder)))
             graph = Graph(Path(folder), vectors)
             ways["ours, approximate"] = lambda: [graph.nearest(q, COUNT) for q in asked]
-        if installed("faiss", "faiss-cpu"):
+        if size <= SLOW and installed("faiss", "faiss-cpu"):
             linked = _built(rows, "FAISS, HNSW", lambda: _faiss(vectors, graph=True))
             ways["FAISS, HNSW"] = partial(_nearest, linked, asked)
         ways["limit: read the vectors once"] = partial(_read, vectors, len(asked), pool)

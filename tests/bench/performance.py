@@ -32,7 +32,8 @@ threads, tokenises the text itself and gives raw logits, whose largest differenc
 row's is in the last column. `predict` is the method of sentence-transformers' `CrossEncoder`; its
 ONNX and OpenVINO backends run in a process of their own, with the versions named below the tables.
 FlashRank runs our weights exported for padded batches, one batch a query. In the first stage each
-query is asked alone. A library that was not installed has no row.
+query is asked alone. A library that was not installed has no row, and above 100,000 passages
+rank-bm25 and FAISS's graph have none: they would take most of the run.
 
 **The limit.** For scoring: the floating point operations that the model needs for such pairs, at
 the rate at which the same cores multiply matrices of its size in fp32; int8 may pass it. For exact

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from ratios import table
 
-from rerank.beir import read_labelled_set
 from rerank.config import Config
-from rerank.labelled_set import LabelledSet
-from rerank.models import resolve, trained_on
+from rerank.fitting.plan import plan
+from rerank.fitting.ranked import Ranked, rank_planned
+from rerank.jobs.workspace import open_pipeline
 from rerank.pipeline import Pipeline
-from rerank.plan import plan
-from rerank.ranked import Ranked, rank_planned
+from rerank.sets.beir import read_labelled_set
+from rerank.sets.labelled_set import LabelledSet
+from rerank.transformer.models import resolve, trained_on
 from rerank.types import InputError
-from rerank.workspace import open_pipeline
 
 
 @dataclass(frozen=True, slots=True)

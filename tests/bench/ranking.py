@@ -15,11 +15,11 @@ from planned import Planned, measure_sets
 
 from calibration.arrays import sigmoid
 from calibration.metrics import auroc
-from rerank.fitting import fit_relevance
-from rerank.labels import grades_of, groups_of
+from rerank.fitting.fit import fit_relevance
 from rerank.pipeline import Pipeline, forget, order
 from rerank.ranking_metrics import order_quality, paired_bootstrap
 from rerank.retrieval.fusion import top
+from rerank.sets.labels import grades_of, groups_of
 from rerank.text import words
 from rerank.types import Ranking
 

@@ -29,12 +29,19 @@ from sentence_transformers import CrossEncoder as Reference
 from threadpoolctl import threadpool_limits
 from transformers import AutoConfig
 
-from rerank.beir import read_labelled_set
 from rerank.config import Config
-from rerank.engine import Engine, Tokenizer, Tokens, _torch_runner, cores, open_cross_encoder
-from rerank.export import cross_encoder
-from rerank.labelled_set import LabelledSet
-from rerank.models import ModelFiles, resolve
+from rerank.sets.beir import read_labelled_set
+from rerank.sets.labelled_set import LabelledSet
+from rerank.transformer.engine import (
+    Engine,
+    Tokenizer,
+    Tokens,
+    _torch_runner,
+    cores,
+    open_cross_encoder,
+)
+from rerank.transformer.export import cross_encoder
+from rerank.transformer.models import ModelFiles, resolve
 from rerank.types import Precision
 
 PER_QUERY = 16  # pairs in a row that share their query, as a reranker's do

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from calibration.store import MANIFEST, StoreError, sha256_file, verify_folder, write_file
 from rerank.assessor import CalibratedReranker
 from rerank.config import Config
-from rerank.labelled_set import LabelledSet
-from rerank.models import resolve
 from rerank.pipeline import Pipeline
 from rerank.registry import NAME, store_of
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import LAYOUT, Index, build_index
+from rerank.sets.labelled_set import LabelledSet
+from rerank.transformer.models import resolve
 from rerank.types import InputError
 
 if TYPE_CHECKING:

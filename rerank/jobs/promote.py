@@ -17,15 +17,15 @@ from calibration.selection import row_losses
 from calibration.thresholds import upper_bound
 from rerank.assessor import CalibratedReranker
 from rerank.config import Gate
-from rerank.evaluate import evaluate_model
-from rerank.labelled_set import LabelledSet
-from rerank.labels import Labels
-from rerank.measuring import OURS, Evaluation
+from rerank.jobs.evaluate import evaluate_model
+from rerank.jobs.workspace import score_cache, tracked_run
 from rerank.ranking_metrics import paired_bootstrap
 from rerank.registry import NAME
+from rerank.reporting.measuring import OURS, Evaluation
+from rerank.sets.labelled_set import LabelledSet
+from rerank.sets.labels import Labels
 from rerank.text import query_hash
 from rerank.types import Floats, InputError
-from rerank.workspace import score_cache, tracked_run
 
 
 @dataclass(frozen=True, slots=True)

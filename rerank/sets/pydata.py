@@ -17,9 +17,9 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from rerank.beir import read_labelled_set, read_queries, write_corpus, write_labelled_set
-from rerank.docstrings import LEAST_DOCSTRING, DocumentedObject, documented_objects
-from rerank.labelled_set import LabelledSet
+from rerank.sets.beir import read_labelled_set, read_queries, write_corpus, write_labelled_set
+from rerank.sets.docstrings import LEAST_DOCSTRING, DocumentedObject, documented_objects
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import InputError, Passage, Query
 
 PYDATA = ("numpy", "scipy", "pandas", "sklearn")

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from calibration.store import is_made_from, refuse_to_replace, write_folder
 from rerank.config import Config, FinetuneConfig
-from rerank.models import ModelFiles, resolve, trained_on, training
-from rerank.packing import TRAINED_ON, TRAINING
+from rerank.jobs.workspace import open_index, score_cache, track, tracked_run
 from rerank.progress import progress
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.reranking.mining import Example, Held, Source, held_lists, hold_out, mine
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.text import query_hash
+from rerank.transformer.models import ModelFiles, resolve, trained_on, training
+from rerank.transformer.packing import TRAINED_ON, TRAINING
 from rerank.types import InputError
-from rerank.workspace import open_index, score_cache, track, tracked_run
 
 if TYPE_CHECKING:
     from calibration.tracking import TrackedRun

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 
-from rerank.fitting import choose_floor, cross_ordered, fit_relevance
-from rerank.labelled_set import LabelledSet
+from rerank.fitting.fit import choose_floor, cross_ordered, fit_relevance
+from rerank.fitting.plan import Plan
 from rerank.pipeline import Pipeline, Reading, order
-from rerank.plan import Plan
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import Ranking
 
 LENGTHS = (5, 10, 20, 50)  # passages that askers bring, in turn

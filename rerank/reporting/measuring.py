@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from calibration import metrics
+from calibration.files import plain
 from calibration.reliability import Comparison, comparison
 from rerank.assessor import Calibrators
 from rerank.config import Config
 from rerank.features import feature_matrix
 from rerank.heuristics import HEURISTICS, Heuristic, predict
-from rerank.labelled_set import LabelledSet
-from rerank.labels import Labels, grades_of, groups_of, hits, passage_labels
 from rerank.pipeline import forget, order
 from rerank.ranking_metrics import order_quality, paired_bootstrap
+from rerank.sets.labelled_set import LabelledSet
+from rerank.sets.labels import Labels, grades_of, groups_of, hits, passage_labels
 from rerank.sufficiency import DEPTH
 from rerank.types import Floats, Ranking
 
@@ -46,8 +47,8 @@ class Evaluation:
         """Plain JSON values; what cannot be told is None."""
         return {
             "confidence": self.table.to_dict(),
-            "events": _plain(self.events),
-            "orders": _plain(self.orders),
+            "events": plain(self.events),
+            "orders": plain(self.orders),
             "passages_read": self.passages_read,
         }
 
@@ -79,13 +80,6 @@ class Evaluation:
         """`orders_cells` in columns."""
         rows = self.orders_cells()
         return "\n".join(f"{a:<12}{b:>8}{c:>9}{d:>10}   {e}".rstrip() for a, b, c, d, e in rows)
-
-
-def _plain(tables: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
-    return {
-        name: {key: None if math.isnan(value) else value for key, value in values.items()}
-        for name, values in tables.items()
-    }
 
 
 def _shown(value: float, sign: str = "") -> str:

@@ -23,8 +23,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.models import ModelFiles, cache_folder
 from rerank.progress import progress
+from rerank.transformer.models import ModelFiles, cache_folder
 from rerank.types import InputError, Precision
 
 logger = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ def _open(
     path = cache_folder() / f"{kind}-{files.fingerprint[:32]}-{EXPORT_FORMAT}.onnx"
     if not path.exists():
         with progress(2, f"exporting {files.name}, once", unit="step") as bar:
-            from rerank import export
+            from rerank.transformer import export
 
             load = export.cross_encoder if kind == "cross_encoder" else export.bi_encoder
             samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
@@ -239,7 +239,7 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
     Raises:
         Exception: no form does; whatever the last one raised.
     """
-    from rerank import export
+    from rerank.transformer import export
 
     *cheaper, whole = export.forms(module)
     for form in cheaper:
@@ -253,7 +253,7 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
 
 def _export_checked(form: Any, module: Any, samples: Sequence[Tokens], path: Path) -> None:
     """Write `form` as ONNX under `path`, once the graph has shown the numbers of `module`."""
-    from rerank import export
+    from rerank.transformer import export
 
     with _written(path) as part:
         export.to_onnx(form, samples[0].ids, samples[0].types, part)

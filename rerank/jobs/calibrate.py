@@ -17,10 +17,12 @@ from rerank.assessor import learned_dict
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
-from rerank.fitting import Fitted, fit
+from rerank.fitting.fit import Fitted, fit
+from rerank.fitting.plan import plan
+from rerank.fitting.ranked import Ranked, rank_as_given, rank_planned
 from rerank.heuristics import HEURISTICS
-from rerank.labelled_set import LabelledSet
-from rerank.measuring import evaluate
+from rerank.jobs.record import track_model
+from rerank.jobs.workspace import open_pipeline
 from rerank.model_folder import (
     CALIBRATORS,
     FITTED_ON,
@@ -29,19 +31,17 @@ from rerank.model_folder import (
     SKETCH,
     fingerprints,
 )
-from rerank.models import lasting_name, resolve, trained_on
 from rerank.pipeline import forget
-from rerank.plan import plan
 from rerank.progress import progress
-from rerank.ranked import Ranked, rank_as_given, rank_planned
-from rerank.record import track_model
-from rerank.report import make_report, report_text
-from rerank.report_page import report_figures, report_page, report_pictures
+from rerank.reporting.measuring import evaluate
+from rerank.reporting.report import make_report, report_text
+from rerank.reporting.report_page import report_figures, report_page, report_pictures
 from rerank.retrieval.index import LAYOUT
+from rerank.sets.labelled_set import LabelledSet
 from rerank.sufficiency import INPUTS
 from rerank.text import query_hash
+from rerank.transformer.models import lasting_name, resolve, trained_on
 from rerank.types import InputError
-from rerank.workspace import open_pipeline
 
 if TYPE_CHECKING:
     from calibration.tracking import TrackedRun

@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rerank.labelled_set import LabelledSet
+from rerank.sets.labelled_set import LabelledSet
 from rerank.text import query_hash
 from rerank.types import InputError
 

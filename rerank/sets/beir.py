@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from calibration.files import regular
-from rerank.labelled_set import LabelledSet, passage_row, query_row, to_json
+from rerank.sets.labelled_set import LabelledSet, passage_row, query_row, to_json
+from rerank.text import as_text, kind
 from rerank.types import InputError, Passage, Query
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
@@ -75,7 +76,7 @@ def _read_rows(
             problems.add(where, f"not JSON ({error})")
             continue
         if not isinstance(row, dict):
-            problems.add(where, f"expected a JSON object, got {type(row).__name__}")
+            problems.add(where, f"expected a JSON object, got {kind(row)}")
             continue
         try:
             key, value = make(row)
@@ -89,16 +90,9 @@ def _read_rows(
 
 
 def _string(row: Mapping[str, Any], key: str, *, empty: bool = False) -> str:
-    value = row.get(key, "" if empty else None)
-    if not isinstance(value, str):
-        raise InputError(f"{key!r} should be text, got {type(value).__name__}")
-    if not empty and not value.strip():
-        raise InputError(f"{key!r} is empty")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{key!r} holds a lone surrogate, which is not text") from None
-    return value
+    if not empty and key not in row:
+        raise InputError(f"{key!r} is missing")
+    return as_text(key, row.get(key, ""), empty=empty)
 
 
 def _id(row: Mapping[str, Any]) -> str:
@@ -111,7 +105,7 @@ def _id(row: Mapping[str, Any]) -> str:
 def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
     value = row.get("metadata") or {}
     if not isinstance(value, dict):
-        raise InputError(f"'metadata' should be an object, got {type(value).__name__}")
+        raise InputError(f"'metadata' should be an object, got {kind(value)}")
     try:
         to_json(value).encode()
     except UnicodeEncodeError:

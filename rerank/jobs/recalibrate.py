@@ -21,17 +21,17 @@ from calibration.thresholds import Certificate
 from rerank.assessor import CalibratedReranker, Calibrators, learned_dict
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
-from rerank.feedback import Feedback, says
+from rerank.fitting.ranked import as_given
 from rerank.model_folder import CALIBRATORS, FITTED_ON, MEASURED, MODEL_KIND, SKETCH
-from rerank.models import trained_on
 from rerank.pipeline import Pipeline, order
-from rerank.ranked import as_given
-from rerank.recalibration_page import (
+from rerank.reporting.recalibration_page import (
     recalibration_page,
     recalibration_pictures,
     recalibration_text,
 )
+from rerank.sets.feedback import Feedback, says
 from rerank.text import query_hash
+from rerank.transformer.models import trained_on
 from rerank.types import InputError, Ranking
 
 LEAST_LABELS = 10

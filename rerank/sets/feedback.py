@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from calibration.files import regular
-from rerank.beir import LONGEST_PROBLEM, SHOWN_PROBLEMS
-from rerank.labelled_set import LabelledSet
-from rerank.labels import Labels
+from rerank.sets.beir import LONGEST_PROBLEM, SHOWN_PROBLEMS
+from rerank.sets.labelled_set import LabelledSet
+from rerank.sets.labels import Labels
 from rerank.types import InputError, Passage, Query, Ranking
 
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from calibration import metrics
 from calibration.selection import codes, enough_rows, row_losses
 from rerank.features import FEATURES, GROUPS
-from rerank.labels import Labels
 from rerank.ranking_metrics import paired_bootstrap
+from rerank.sets.labels import Labels
 from rerank.types import Floats
 
 BUDGETS = (50, 100, 200, 500, 1000)  # labelled queries

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from calibration.store import sha256_file
-from rerank.packing import TRAINED_ON, TRAINING, unpack
+from rerank.transformer.packing import TRAINED_ON, TRAINING, unpack
 from rerank.types import InputError
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parent.parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
 OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders of the same weights, which we do not read

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerank.assessor import CalibratedReranker
-from rerank.labelled_set import LabelledSet
-from rerank.measuring import Evaluation, evaluate
-from rerank.models import trained_on
-from rerank.plan import unseen
+from rerank.fitting.plan import unseen
+from rerank.jobs.workspace import pipeline_over
+from rerank.reporting.measuring import Evaluation, evaluate
+from rerank.sets.labelled_set import LabelledSet
 from rerank.text import query_hash
+from rerank.transformer.models import trained_on
 from rerank.types import InputError
-from rerank.workspace import pipeline_over
 
 
 def evaluate_model(

@@ -22,11 +22,11 @@ from rerank.assessor import Calibrators, kinds_of
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
 from rerank.heuristics import best_logit
-from rerank.labelled_set import LabelledSet
-from rerank.labels import Labels, grades_of, groups_of, hits, passage_labels
 from rerank.pipeline import Reading, forget, order
 from rerank.progress import progress
 from rerank.ranking_metrics import order_quality
+from rerank.sets.labelled_set import LabelledSet
+from rerank.sets.labels import Labels, grades_of, groups_of, hits, passage_labels
 from rerank.sufficiency import fit_hazard
 from rerank.types import Floats, InputError, Ranking
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.labelled_set import LabelledSet
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import Ranking
 
 Labels = NDArray[np.int64]

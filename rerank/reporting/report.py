@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 
 from calibration.arrays import log_odds, logit
+from calibration.files import plain
 from calibration.maps import LogisticMap, TwoStageMap
-from rerank.ablation import Budgets, Examples, Step, by_features, by_labels, steps
 from rerank.assessor import kinds_of
 from rerank.config import Config
 from rerank.features import FEATURES, meaning
-from rerank.fitting import Fitted
-from rerank.labelled_set import LabelledSet
-from rerank.measuring import OURS, Evaluation
+from rerank.fitting.fit import Fitted
+from rerank.fitting.plan import Plan
+from rerank.fitting.ranked import LENGTHS
 from rerank.pipeline import forget, order
-from rerank.plan import Plan
-from rerank.ranked import LENGTHS
+from rerank.reporting.ablation import Budgets, Examples, Step, by_features, by_labels, steps
+from rerank.reporting.measuring import OURS, Evaluation
+from rerank.sets.labelled_set import LabelledSet
 from rerank.types import Floats, Passage, Ranking
 
 WIDTH = 96  # characters of a line of the text
@@ -63,7 +64,7 @@ class Report:
         """What `reliability.json` holds: plain JSON values; what cannot be told is None."""
         tables = {"ablation": [asdict(step) for step in self.steps], "labels": asdict(self.budgets)}
         measured = {"report_split": self.planned.report_split, **self.evaluation.to_dict()}
-        return {**measured, "given": self.given.to_dict(), **_plain(tables)}
+        return {**measured, "given": self.given.to_dict(), **plain(tables)}
 
 
 def make_report(
@@ -196,17 +197,6 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{key}"] = value
     return found
-
-
-def _plain(value: Any) -> Any:
-    """JSON values: arrays and tuples as lists, NaN as None."""
-    if isinstance(value, Mapping):
-        return {key: _plain(v) for key, v in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 # --- sentences --------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from calibration.store import MANIFEST, sha256_file
 from rerank.assessor import DOORS, Calibrators, both_doors
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
+from rerank.jobs.workspace import track
 from rerank.model_folder import CALIBRATORS, MEASURED, ModelFolder, open_folder
 from rerank.registry import NAME
-from rerank.report import flat
+from rerank.reporting.report import flat
 from rerank.sufficiency import INPUTS
-from rerank.workspace import track
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +139,7 @@ def flavour() -> Flavour:
     from calibration.tracking import Flavour
     from rerank.table import INPUT_EXAMPLE, OUTPUT_EXAMPLE, frame
 
-    code = Path(__file__).with_name("flavour.py")
+    code = Path(__file__).parent.parent / "flavour.py"
     return Flavour(code, frame(INPUT_EXAMPLE), frame(OUTPUT_EXAMPLE), tuple(_requirements()))
 
 

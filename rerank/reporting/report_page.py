@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from calibration.page import Folded, Part, Picture, Section, Table, Text, html_page
-from rerank.measuring import OURS
-from rerank.report import (
+from rerank.reporting.measuring import OURS
+from rerank.reporting.report import (
     Report,
     band_sentence,
     certificate_sentences,

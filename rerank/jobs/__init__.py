@@ -1,0 +1,1 @@
+"""The jobs that a person starts and MLflow records: calibrate, evaluate, recalibrate, promote..."""
