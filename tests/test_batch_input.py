@@ -15,10 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rerank.batch.chunks import CHUNK_ROWS, Position
 from rerank.batch.jsonl import Line, decode
 from rerank.batch.parquet import write_parquet
 from rerank.batch.rows import LONGEST_ROW, Asked, Rejected, Row, parse
-from rerank.batch.source import CHUNK_ROWS, Position, open_input
+from rerank.batch.source import open_input
 from rerank.types import Given, InputError, Query
 
 FEW = settings(

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from calibration.store import MANIFEST, sha256_file
 from rerank.assessor import CalibratedReranker
+from rerank.batch.chunks import Position
 from rerank.batch.journal import Convert, Journal, open_journal
 from rerank.batch.recovery import REJECTED, State
 from rerank.batch.rows import Rejected
 from rerank.batch.score import Scored, score
-from rerank.batch.source import Input, Position, is_parquet, open_input
+from rerank.batch.source import Input, is_parquet, open_input
 from rerank.progress import progress
 from rerank.types import InputError
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
+from rerank.batch.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Position
 from rerank.batch.rows import LONGEST_ROW, Rejected, Row, parse
-from rerank.batch.source import CHUNK_BYTES, CHUNK_ROWS, Chunk, Position
 
 BOM = b"\xef\xbb\xbf"
 

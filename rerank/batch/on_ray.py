@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.assessor import CalibratedReranker
+from rerank.batch.chunks import Position
 from rerank.batch.score import Scored, score
-from rerank.batch.source import Identity, Input, Position, open_input
+from rerank.batch.source import Identity, Input, open_input
 from rerank.transformer.engine import CORES, cores
 from rerank.types import InputError, Ints
 

@@ -12,8 +12,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rerank.batch.chunks import BUFFER, CHUNK_ROWS, Chunk, Position
 from rerank.batch.rows import COLUMNS, Rejected, Row, parse
-from rerank.batch.source import BUFFER, CHUNK_ROWS, Chunk, Position
 from rerank.types import InputError
 
 GROUP_ROWS = 16_384  # rows of a row group that we write, at most

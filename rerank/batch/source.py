@@ -1,8 +1,4 @@
-"""Inputs of a rescoring, read in chunks of bounded size from any place on: JSONL and Parquet.
-
-A chunk depends on the file alone, not on where reading began: the same rows are scored together
-however often a run was stopped. It knows nothing of models.
-"""
+"""Inputs of a rescoring: a file is opened by its ending, identified, and watched for changes."""
 
 from __future__ import annotations
 
@@ -13,50 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO
 
-from rerank.batch.rows import Row
+from rerank.batch.chunks import BUFFER, Source
 from rerank.types import InputError
 
-CHUNK_ROWS = 64  # rows of a chunk, at most
-CHUNK_BYTES = 2**23  # bytes of a chunk's lines, at most, but for the last line of it
 PARQUET = (".parquet", ".pq")
 JSONL = (".jsonl", ".ndjson", ".json", "")
-BUFFER = 2**20
-
-
-class Position(NamedTuple):
-    """A place between two rows: how many lines (rows of a Parquet) lie before it, and bytes."""
-
-    line: int = 0
-    byte: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Neighbouring rows of the input, as they lie there; `Source.rows` decodes them."""
-
-    start: Position
-    end: Position
-    raw: Any
-
-
-class Source(Protocol):
-    """An open input."""
-
-    total: int  # lines, or rows of a Parquet; blank lines count
-
-    def chunks(self, start: Position) -> Iterator[Chunk]:
-        """All chunks from `start` on, where an earlier chunk ended; one at a time in memory."""
-
-    def starts(self, start: Position) -> Iterator[Position]:
-        """Where these chunks start; nothing is decoded."""
-
-    def at(self, start: Position) -> Chunk:
-        """The chunk that starts there, which `starts` has named; cheapest in their order."""
-
-    def rows(self, chunk: Chunk) -> list[Row]:
-        """The rows of a chunk: what is to be scored, and what cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
