@@ -246,7 +246,7 @@ def test_a_judged_query_outside_its_split_is_refused(tmp_path: Path) -> None:
     [
         ("", "holds no query"),
         ('{"_id": "a", "text": "x"}\n{"_id": "a", "text": "y"}\n', ":2: id 'a' stands twice"),
-        ('{"_id": "a", "text": "x"}\n\n{"_id": "b"}\n', ":3: 'text' should be text"),
+        ('{"_id": "a", "text": "x"}\n\n{"_id": "b"}\n', ":3: 'text' is missing"),
     ],
 )
 def test_bad_query_files_are_refused(tmp_path: Path, content: str, complaint: str) -> None:

@@ -1,4 +1,4 @@
-"""`index` and `calibrate`, killed at random moments until they are done.
+"""`index`, `calibrate` and `finetune`, killed at random moments until they are done.
 
 After each kill nothing, or a whole folder, stands under the final name; the same command goes on;
 and what it makes in the end is, to the byte, what an uninterrupted run makes.
@@ -18,30 +18,40 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from calibration.store import MANIFEST, verify_folder
+from rerank.sets.beir import read_labelled_set, write_labelled_set
+from rerank.sets.labelled_set import LabelledSet
 
-CHEAP = ("--encoder-max-length", "32")
-CHEAPER = (
-    *CHEAP,
-    "--rerank-depth",
-    "3",
-    "--candidates",
-    "10",
-    "--pool",
-    "30",
-    "--max-length",
-    "64",
-)
+JOBS = {  # and the options that make them short
+    "index": "--encoder-max-length 32",
+    "calibrate": "--encoder-max-length 32 --max-length 64 --rerank-depth 3 --candidates 10 "
+    "--pool 30 --max-queries 60",
+    "finetune": "--max-length 32 --frozen-layers 5 --steps 12 --check-every 2 --validation 20",
+}
+
+
+def smaller(labelled: LabelledSet, passages: int) -> LabelledSet:
+    """The first passages of a set, and the queries whose right passages are all among them."""
+    corpus = dict(islice(labelled.corpus.items(), passages))
+    qrels = {q: right for q, right in labelled.qrels.items() if right.keys() <= corpus.keys()}
+    kept = {q for q in labelled.queries if q in qrels or q not in labelled.qrels}
+    return LabelledSet(
+        corpus,
+        {q: query for q, query in labelled.queries.items() if q in kept},
+        qrels,
+        {s: tuple(q for q in ids if q in kept) for s, ids in labelled.splits.items()},
+        labelled.name,
+    )
 
 
 def command(job: str, labelled: Path, home: Path) -> list[str]:
     """The command line of a job whose folder and working folder lie in `home`."""
     given = [sys.executable, "-m", "rerank.cli", job, str(labelled), "--out", str(home / "out")]
-    if job == "index":
-        return [*given, *CHEAP]
-    return [*given, *CHEAPER, "--work", str(home / "work"), "--max-queries", "60"]
+    kept = [] if job == "index" else ["--work", str(home / "work")]
+    return [*given, *kept, *JOBS[job].split()]
 
 
 def run(given: Sequence[str], *, after: float | None) -> int | None:
@@ -83,7 +93,8 @@ def torture(job: str, labelled: Path, home: Path, *, kills: int, seed: int) -> N
         while not whole_or_not_there(place / "out"):
             if run(command(job, labelled, place), after=draw.uniform(0, usual)) is None:
                 killed += 1
-        run(command(job, labelled, place), after=None) if job == "calibrate" else None
+        if job != "index":  # whose folder may stand while MLflow has not answered yet
+            run(command(job, labelled, place), after=None)
         if (place / "out" / MANIFEST).read_bytes() != expected:
             raise SystemExit(f"{job}, seed {seed}: {place / 'out'} is not what it should be")
         shutil.rmtree(place)
@@ -92,16 +103,19 @@ def torture(job: str, labelled: Path, home: Path, *, kills: int, seed: int) -> N
 
 
 def main() -> None:
-    """Torture both jobs."""
+    """Torture the jobs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("dataset", type=Path)
-    parser.add_argument("--jobs", nargs="+", default=["index", "calibrate"])
+    parser.add_argument("--jobs", nargs="+", default=list(JOBS))
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--passages", type=int, default=500, help="of the set, that are used")
     parser.add_argument("--seed", type=int, default=0)
     o = parser.parse_args()
     for job in o.jobs:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
-            torture(job, o.dataset, Path(home), kills=o.kills, seed=o.seed)
+            labelled = Path(home) / "labelled"
+            write_labelled_set(smaller(read_labelled_set(o.dataset), o.passages), labelled)
+            torture(job, labelled, Path(home), kills=o.kills, seed=o.seed)
 
 
 if __name__ == "__main__":
