@@ -178,7 +178,7 @@ def _search(p: argparse.ArgumentParser) -> None:
 
 
 def _rescore(p: argparse.ArgumentParser) -> None:
-    p.add_argument("model", type=Path, help="model folder")
+    _add_model(p)
     p.add_argument(
         "queries",
         type=Path,

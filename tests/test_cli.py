@@ -16,6 +16,7 @@ import pytest
 from rerank.arguments import BANDS, OPTIONS, parser
 from rerank.cli import RUNS, main
 from rerank.config import Config
+from rerank.registry import NAME
 from rerank.sets.labelled_set import LabelledSet
 
 Run = Any  # the session's run, see conftest
@@ -379,7 +380,7 @@ def test_calibrating_again_says_that_it_is_there(
     assert run.outcome.report in out
     assert "already" in out
     assert f"already tracked as run {run.outcome.run.run_id}" in out
-    assert f"models:/calibrated-rerank/{run.outcome.run.model_version}" in out
+    assert f"models:/{NAME}/{run.outcome.run.model_version}" in out
 
 
 def test_search_prints_an_answer_a_question(
@@ -408,7 +409,7 @@ def test_search_prints_json(
 def test_rescore_writes_a_line_a_query(
     run: Run, small_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file of predictions has the queries' order, and the command says how many."""
+    """In the queries' order, counted; the same by the folder and by MLflow's name for it."""
     queries, out = tmp_path / "queries.jsonl", tmp_path / "predictions.jsonl"
     queries.write_text("\n".join((small_folder / "queries.jsonl").read_text().split("\n")[4::-1]))
     arguments = ("rescore", run.folder, queries, "--out", out, "--work", run.work)
@@ -417,6 +418,9 @@ def test_rescore_writes_a_line_a_query(
     asked = [json.loads(line)["_id"] for line in queries.read_text().splitlines()]
     found = [json.loads(line)["query_id"] for line in out.read_text().splitlines()]
     assert found == asked
+    named, again = f"models:/{NAME}/{run.outcome.run.model_version}", tmp_path / "again.jsonl"
+    assert call("rescore", named, queries, "--out", again, "--work", run.work) == 0
+    assert again.read_bytes() == out.read_bytes()
 
 
 def test_rescore_tells_rejected_rows_by_its_exit_code(
