@@ -144,7 +144,7 @@ class Calibrators:
 
 def kinds_of(rankings: Sequence[Ranking], correct_by: str) -> list[str]:
     """The kind of each query: what its metadata says under `correct_by`, or nothing."""
-    return [str(r.query.metadata.get(correct_by, "")) for r in rankings]
+    return [r.query.named(correct_by) for r in rankings]
 
 
 class CalibratedReranker:
@@ -255,23 +255,29 @@ class CalibratedReranker:
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{self.folder}: {SKETCH} cannot be read: {error}") from None
 
-    def search(self, question: str) -> Assessment:
+    def search(self, question: str, metadata: Mapping[str, Any] | None = None) -> Assessment:
         """Rank the index for one question and say how sure to be.
 
+        Of `metadata` counts what the model corrects by, such as the question's language, if it was
+        calibrated to correct by anything.
+
         Raises:
             InputError: the question is empty.
         """
-        return self.assess(self.rank([Query("question", _checked(question))]))[0]
+        return self.assess(self.rank([_query(question, metadata)]))[0]
 
-    def rerank(self, question: str, passages: Sequence[Passage]) -> Assessment:
+    def rerank(
+        self, question: str, passages: Sequence[Passage], metadata: Mapping[str, Any] | None = None
+    ) -> Assessment:
         """Rank the passages that the caller brings, and say how sure to be of the first.
 
-        No passage at all gives confidence 0. `ranking.candidates.rows` are positions in `passages`.
+        No passage at all gives confidence 0. `ranking.candidates.rows` are positions in `passages`;
+        `metadata` is that of the question, as `search` takes it.
 
         Raises:
             InputError: the question is empty.
         """
-        return self.assess_given([Given(Query("question", _checked(question)), tuple(passages))])[0]
+        return self.assess_given([Given(_query(question, metadata), tuple(passages))])[0]
 
     def assess_given(self, given: Sequence[Given], *, label: str | None = None) -> list[Assessment]:
         """`rerank` of many, in their order; `label` names a progress bar."""
@@ -360,11 +366,16 @@ def learned_dict(
     return {"bound_to": bound_to(config, prints), **doors}
 
 
-def _checked(question: str) -> str:
+def _query(question: str, metadata: Mapping[str, Any] | None) -> Query:
+    """The question as a query, if it is one.
+
+    Raises:
+        InputError: it is empty, or no text.
+    """
     if not question.strip():
         raise InputError("the question is empty; expected some words")
     try:
         question.encode()
     except UnicodeEncodeError:
         raise InputError("the question is not text: it holds bytes that are no UTF-8") from None
-    return question
+    return Query("question", question, metadata or {})

@@ -48,12 +48,13 @@ def assess_table(
 ) -> pd.DataFrame:
     """A row a question, in their order, with the columns of `OUTPUT_EXAMPLE`.
 
-    `questions` has a column `text` and may have `query_id`; others are not looked at.
+    `questions` has a column `text`, and may have `query_id` and what the model corrects by
+    (`--correct-by`); others are not looked at.
 
     Raises:
         InputError: no column `text`, or rows whose text is empty or no text, which are named.
     """
-    queries = list(_queries(questions))
+    queries = list(_queries(questions, model.pipeline.config.correct_by))
     rows: list[dict[str, Any]] = []
     for start in range(0, len(queries), CHUNK):
         rows += map(_row, model.assess(model.rank(queries[start : start + CHUNK])))
@@ -62,18 +63,29 @@ def assess_table(
     )
 
 
-def _queries(questions: Mapping[str, Sequence[Any]] | pd.DataFrame) -> Iterator[Query]:
+def input_example(correct_by: str) -> dict[str, list[Any]]:
+    """Questions as a model takes them that corrects by this metadata, or by none where it is ""."""
+    column: dict[str, list[Any]] = {correct_by: ["some kind", None]} if correct_by else {}
+    return {**column, **INPUT_EXAMPLE}
+
+
+def _queries(
+    questions: Mapping[str, Sequence[Any]] | pd.DataFrame, correct_by: str
+) -> Iterator[Query]:
     if "text" not in questions:
         raise InputError(f"expected a column 'text', got {sorted(map(str, questions))}")
     texts = list(questions["text"])
-    ids = list(questions["query_id"]) if "query_id" in questions else [None] * len(texts)
+    ids, kinds = (
+        list(questions[key]) if key in questions else [None] * len(texts)
+        for key in ("query_id", correct_by)
+    )
     bad = [row for row, text in enumerate(texts) if not _is_text(text)]
     if bad:
         shown = ", ".join(map(str, bad[:10])) + (" and others" if len(bad) > 10 else "")
         raise InputError(f"rows {shown}: 'text' is empty or no text; expected some words")
-    for row, (given, text) in enumerate(zip(ids, texts, strict=True)):
+    for row, (given, text, kind) in enumerate(zip(ids, texts, kinds, strict=True)):
         missing = given is None or isinstance(given, float)  # NaN, as pandas has what is missing
-        yield Query(str(row) if missing else str(given), text)
+        yield Query(str(row) if missing else str(given), text, {correct_by: kind})
 
 
 def _is_text(value: object) -> bool:

@@ -47,6 +47,17 @@ class Query:
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    def named(self, key: str) -> str:
+        """What the metadata says under `key`, as a name: 1 and 1.0 are one.
+
+        What is blank, or missing as tables have it (None, NaN), is no name: "".
+        """
+        value = self.metadata.get(key)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        name = "" if value is None else str(value).strip()
+        return "" if name.lower() == "nan" else name
+
 
 @dataclass(frozen=True, slots=True)
 class Given:

@@ -46,8 +46,10 @@ def table(path: Path, columns: dict[str, Any], **options: Any) -> Path:
 
 
 def test_a_query_is_read() -> None:
-    """An id and a text ask the index; a whole number is an id, and metadata is passed over."""
-    assert line({"_id": "a", "text": "x", "metadata": [1]}) == Asked(3, Query("a", "x"))
+    """An id and a text ask the index; a whole number is an id, and metadata comes along."""
+    assert line({"_id": "a", "text": "x", "metadata": None}) == Asked(3, Query("a", "x"))
+    kind = {"language": "fr"}
+    assert line({"_id": "a", "text": "x", "metadata": kind}) == Asked(3, Query("a", "x", kind))
     assert line({"_id": 7, "text": "x"}) == Asked(3, Query("7", "x"))
 
 
@@ -95,6 +97,7 @@ def test_logits_are_read() -> None:
         ({"_id": "a"}, "'text' is missing", "a"),
         ({"_id": "a", "text": "\n"}, "'text' is empty", "a"),
         ({"_id": "a", "text": 5}, "'text' should be text, got int", "a"),
+        ({"_id": "a", "text": "x", "metadata": "en"}, "'metadata' should be an object", "a"),
         ({"_id": "a", "text": "y" * 20_000}, "'text' has 20000 characters", "a"),
         ({"_id": "a", "text": "x", "passages": "p"}, "should be a list, got text", "a"),
         ({"_id": "a", "text": "x", "passages": [""]}, "passages[0]' is empty", "a"),

@@ -21,7 +21,7 @@ LONGEST_QUERY = 10_000  # characters; a cross-encoder reads some hundreds
 MOST_PASSAGES = 1_000
 SHOWN = 200  # characters of what came, in a reason
 
-COLUMNS = ("_id", "text", "passages", "documents")  # what is looked at
+COLUMNS = ("_id", "text", "passages", "documents", "metadata")  # what is looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ def parse(line: int, row: object) -> Row:
 
     `_id` is text or a whole number, `text` is text; `passages`, or `documents`, is a list of texts
     or of `{"_id" or "doc_id", "title", "text", "logit" or "score"}`, of which `text` must be there.
-    A passage without an id gets its position, from 0; all of them have a logit, or none. Binary
+    A passage without an id gets its position, from 0; all of them have a logit, or none.
+    `metadata` is an object; what the model corrects by (`--correct-by`) is read of it. Binary
     values, as Parquet may hold, are read as UTF-8. An id may stand twice: a file of what was asked
     in a night says the same things again, and each row is answered by itself.
     """
@@ -74,7 +75,7 @@ def parse(line: int, row: object) -> Row:
 
 
 def _item(query_id: str, row: Mapping[str, Any]) -> Item:
-    query = Query(query_id, _text(row, "text", most=LONGEST_QUERY))
+    query = Query(query_id, _text(row, "text", most=LONGEST_QUERY), _metadata(row))
     named = [key for key in ("passages", "documents") if row.get(key) is not None]
     if not named:
         return query
@@ -94,6 +95,15 @@ def _item(query_id: str, row: Mapping[str, Any]) -> Item:
     if logits and len(logits) < len(passages):
         raise InputError(f"{len(logits)} of {len(passages)} passages have a logit; all, or none")
     return Given(query, passages, np.array(logits, dtype=np.float64) if logits else None)
+
+
+def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = row.get("metadata")
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise InputError(f"'metadata' should be an object, got {kind(found)}")
+    return found
 
 
 def _passage(position: int, value: object, where: str) -> tuple[Passage, float | None]:

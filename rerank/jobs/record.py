@@ -85,7 +85,7 @@ def record_of(folder: ModelFolder) -> RunRecord:
         tables={"comparison": _comparison(measured), "feature_weights": weights(doors)},
         folder=folder.path,
         registered_name=NAME,
-        flavour=flavour(),
+        flavour=flavour(folder.manifest["config"]["correct_by"]),
         key=sha256_file(folder.path / MANIFEST),
     )
 
@@ -134,13 +134,15 @@ def weights(doors: Sequence[Calibrators]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def flavour() -> Flavour:
-    """How MLflow runs a model folder: see `rerank.flavour`."""
+def flavour(correct_by: str) -> Flavour:
+    """How MLflow runs a model folder that corrects by this metadata: see `rerank.flavour`."""
     from calibration.tracking import Flavour
-    from rerank.table import INPUT_EXAMPLE, OUTPUT_EXAMPLE, frame
+    from rerank.table import OUTPUT_EXAMPLE, frame, input_example
 
     code = Path(__file__).parent.parent / "flavour.py"
-    return Flavour(code, frame(INPUT_EXAMPLE), frame(OUTPUT_EXAMPLE), tuple(_requirements()))
+    return Flavour(
+        code, frame(input_example(correct_by)), frame(OUTPUT_EXAMPLE), tuple(_requirements())
+    )
 
 
 def _requirements() -> list[str]:

@@ -94,7 +94,9 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
     @app.post("/v1/search", tags=["answers"])
     async def search(request: Request, asked: SearchRequest) -> SearchResponse:
         """Find passages in the index, and say how sure to be of the first."""
-        found, served = await ask(request, Question("search", asked.question))
+        found, served = await ask(
+            request, Question("search", asked.question, metadata=asked.metadata or {})
+        )
         return answers.searched(found, served, asked, request.state.request_id)
 
     @app.post("/v1/rerank", tags=["answers"], response_model_exclude_none=True)
@@ -102,7 +104,7 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
     @app.post("/rerank", include_in_schema=False, response_model_exclude_none=True)
     async def rerank(request: Request, asked: RerankRequest) -> RerankResponse:
         """Order the caller's documents. `relevance_score` is a probability."""
-        question = Question("rerank", asked.query, _passages(asked))
+        question = Question("rerank", asked.query, _passages(asked), metadata=asked.metadata or {})
         found, served = await ask(request, question)
         return answers.reranked(found, served, asked, request.state.request_id)
 
@@ -117,7 +119,9 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
                 reason="input",
             )
         scores = tuple(asked.scores)
-        question = Question("assess", asked.query, passages, scores, asked.reranker)
+        question = Question(
+            "assess", asked.query, passages, scores, asked.reranker, metadata=asked.metadata or {}
+        )
         found, served = await ask(request, question)
         return answers.reranked(found, served, asked, request.state.request_id)
 

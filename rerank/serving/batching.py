@@ -12,9 +12,9 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -41,6 +41,12 @@ class Question:
     passages: tuple[Passage, ...] = ()
     scores: tuple[float, ...] | None = None
     reranker: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def query(self) -> Query:
+        """The question as the model takes it."""
+        return Query("question", self.text, self.metadata)
 
 
 @dataclass(slots=True)
@@ -231,7 +237,7 @@ def _answer(served: Served, questions: Sequence[Question]) -> list[Assessment]:
     given = [i for i, q in enumerate(questions) if q.door != "search"]
     found: dict[int, Assessment] = {}
     if searches:
-        ranked = model.rank([Query("question", questions[i].text) for i in searches])
+        ranked = model.rank([questions[i].query for i in searches])
         found |= dict(zip(searches, model.assess(ranked), strict=True))
     if given:
         made = model.assess_given([_given(questions[i]) for i in given])
@@ -241,4 +247,4 @@ def _answer(served: Served, questions: Sequence[Question]) -> list[Assessment]:
 
 def _given(question: Question) -> Given:
     scores = None if question.scores is None else np.array(question.scores, dtype=np.float64)
-    return Given(Query("question", question.text), question.passages, scores)
+    return Given(question.query, question.passages, scores)

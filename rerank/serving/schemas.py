@@ -24,11 +24,18 @@ class Document(BaseModel):
     title: str | None = None
 
 
+Metadata = Annotated[
+    dict[str, Any] | None,
+    Field(description="of the question: what the model corrects by, such as its language"),
+]
+
+
 class SearchRequest(BaseModel):
     """A question for the index."""
 
     model_config = _example(question="median along an axis while ignoring NaNs", top_n=3)
     question: str = Field(description="in plain words")
+    metadata: Metadata = None
     top_n: PositiveInt = Field(10, description="passages to return, best first")
     return_documents: bool = Field(True, description="whether to return their titles and texts")
 
@@ -38,6 +45,7 @@ class Passages(BaseModel):
 
     query: str
     documents: Annotated[list[str | Document], FailFast()]
+    metadata: Metadata = None
     top_n: PositiveInt | None = Field(None, description="results to return; all where left out")
     return_documents: bool | None = Field(None, description="whether to return their texts")
     rank_fields: list[str] | None = Field(None, description="text and title are what is read")

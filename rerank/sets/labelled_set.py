@@ -65,12 +65,8 @@ class LabelledSet:
         return frozenset({self._words(query_id), *([] if given is None else [given])})
 
     def _given_group(self, query_id: str) -> str | None:
-        """The group of the metadata; a blank one, or NaN as tables export it, is none."""
-        given = self.queries[query_id].metadata.get("group")
-        if isinstance(given, float) and given.is_integer():
-            given = int(given)  # 1 and 1.0 are one group
-        blank = given is None or str(given).strip().lower() in ("", "nan")
-        return None if blank else f"group:{given}"
+        given = self.queries[query_id].named("group")
+        return f"group:{given}" if given else None
 
     def _words(self, query_id: str) -> str:
         return f"query:{query_hash(self.queries[query_id].text)}"
