@@ -50,6 +50,8 @@ promise: .venv/tested ## worlds with known truth: does what is promised hold? (1
 torture: .venv/tested ## mutate it, kill it, flood it, swap it: does it survive? (hours)
 	@test -f $(MODEL)/manifest.json || $(MAKE) demo
 	$(BIN)/python tests/torture/model_folder.py $(MODEL) --count 100000
+	@$(BIN)/python $(PIP) -e '.[torture]'
+	$(BIN)/python tests/torture/fuzz.py --seconds 600
 	$(BIN)/python tests/torture/jobs.py $(DATA) --kills 200
 	$(BIN)/python tests/torture/rescore.py $(MODEL) $(DATA)/queries.jsonl --kills 300
 	$(BIN)/python tests/torture/soak.py $(MODEL) --seconds 600 --clients 64

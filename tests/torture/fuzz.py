@@ -1,0 +1,166 @@
+"""Coverage-guided fuzzing of what reads bytes from outside: read, or refused with a sentence.
+
+    pip install atheris && python tests/torture/fuzz.py --seconds 600
+
+Each reader runs in a process of its own, from a few whole inputs on. Anything but `InputError` (of
+HTTP bodies pydantic's `ValidationError`), ten seconds for one input, or two gigabytes of memory is
+a failure: the input is left in the present folder, as `crash-...`, and the exit code is 1. Model
+folders have `model_folder.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import atheris
+
+watched = atheris.instrument_imports(include=["calibration", "rerank"])
+with watched if "--inside" in sys.argv else nullcontext():  # the parent runs no reader
+    from pydantic import ValidationError
+
+    from rerank.assessor import Calibrators
+    from rerank.batch.chunks import Position
+    from rerank.batch.source import open_input
+    from rerank.config import Config
+    from rerank.serving.answers import passages
+    from rerank.serving.schemas import AssessRequest, RerankRequest, SearchRequest
+    from rerank.sets.beir import read_labelled_set, read_queries
+    from rerank.sets.feedback import read_feedback
+    from rerank.types import InputError
+
+READS = Callable[[Path, bytes], object]
+PARTS = ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv", "splits/test.txt")
+ROW = b'{"_id": "1", "text": "one two", "metadata": {"group": "g"}}\n'
+GIVEN = b'{"_id": 2, "text": "x", "passages": ["a", {"doc_id": "d", "text": "b", "logit": 1.5}]}\n'
+BODIES = [
+    b'{"question": "x", "top_n": 3, "metadata": {"language": "fr"}}',
+    b'{"query": "x", "documents": ["a", {"text": "b", "title": "c"}], "rank_fields": ["text"]}',
+    b'{"query": "x", "documents": ["a"], "scores": [-3.5], "reranker": "0"}',
+]
+
+
+def _rescored(path: Path) -> None:
+    with open_input(path) as given:
+        for chunk in given.source.chunks(Position()):
+            given.source.rows(chunk)
+
+
+def _written(read: Callable[[Path], object], ending: str) -> READS:
+    def run(place: Path, data: bytes) -> None:
+        path = place / f"input{ending}"
+        path.write_bytes(data)
+        read(path)
+
+    return run
+
+
+def _set(place: Path, data: bytes) -> None:
+    parts = data.split(b"\x00")[: len(PARTS)]
+    for name, part in zip(PARTS, parts + [b""] * (len(PARTS) - len(parts)), strict=True):
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_bytes(part)
+    read_labelled_set(place)
+
+
+def _json(read: Callable[[object], object]) -> READS:
+    def run(_: Path, data: bytes) -> None:
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+        read(value)
+
+    return run
+
+
+def _config(value: object) -> None:
+    if isinstance(value, dict):
+        Config.from_dict(value)
+
+
+def _body(_: Path, data: bytes) -> None:
+    for schema in (SearchRequest, RerankRequest, AssessRequest):
+        try:
+            asked = schema.model_validate_json(data)
+        except ValidationError:
+            continue
+        if not isinstance(asked, SearchRequest):
+            passages(asked.documents)
+
+
+def _parquet() -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    out = io.BytesIO()
+    pq.write_table(pa.table({"_id": ["1", "2"], "text": ["one", "two"]}), out)
+    return out.getvalue()
+
+
+READERS: dict[str, tuple[READS, list[bytes]]] = {
+    "queries": (_written(read_queries, ".jsonl"), [ROW]),
+    "rescore, JSONL": (_written(_rescored, ".jsonl"), [ROW, GIVEN]),
+    "rescore, Parquet": (_written(_rescored, ".parquet"), [_parquet()]),
+    "labelled set": (_set, [b"\x00".join([ROW, ROW, b"1\t1\t1\n", b"1\n"])]),
+    "feedback": (_written(read_feedback, ".jsonl"), [b'{"query": "x", "right": true}\n']),
+    "calibrators": (_json(Calibrators.from_dict), [b'{"evidence": [], "kinds": {}}']),
+    "configuration": (_json(_config), [json.dumps(Config().to_dict()).encode()]),
+    "HTTP body": (_body, BODIES),
+}
+
+
+def inside(name: str, seconds: int, seeds: Path) -> None:
+    """Fuzz one reader in this process, which ends with it."""
+    read, _ = READERS[name]
+    with tempfile.TemporaryDirectory() as place:
+
+        def once(data: bytes) -> None:
+            try:
+                read(Path(place), data)
+            except InputError as error:
+                assert str(error)
+
+        limits = [f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=2048"]
+        atheris.Setup([sys.argv[0], *limits, "-max_len=4096", str(seeds)], once)
+        atheris.Fuzz()
+
+
+def main() -> int:
+    """Fuzz the readers one after another; prints how many inputs each was given."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--seconds", type=int, default=600, help="of each reader")
+    parser.add_argument("--readers", nargs="+", choices=READERS, default=list(READERS))
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
+    parser.add_argument("--seeds", type=Path, help=argparse.SUPPRESS)
+    o = parser.parse_args()
+    if o.inside:
+        inside(o.inside, o.seconds, o.seeds)
+    failed = 0
+    for name in o.readers:
+        with tempfile.TemporaryDirectory() as seeds:
+            for i, seed in enumerate(READERS[name][1]):
+                (Path(seeds) / str(i)).write_bytes(seed)
+            given = ["--inside", name, "--seconds", str(o.seconds), "--seeds", seeds]
+            done = subprocess.run(
+                [sys.executable, __file__, *given], stderr=subprocess.PIPE, text=True, check=False
+            )
+        runs = re.findall(r"^Done (\d+) runs", done.stderr, re.MULTILINE)
+        if done.returncode or not runs:
+            failed += 1
+            print(f"{name}: FAILED\n{done.stderr[-3000:]}", flush=True)
+        else:
+            print(f"{name}: {int(runs[0]):,} inputs, read or refused", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
