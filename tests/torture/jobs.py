@@ -34,10 +34,11 @@ JOBS = {  # and the options that make them short
 
 
 def smaller(labelled: LabelledSet, passages: int) -> LabelledSet:
-    """The first passages of a set, and the queries whose right passages are all among them."""
+    """The first passages, the queries whose right ones are among them, and unanswerable ones."""
     corpus = dict(islice(labelled.corpus.items(), passages))
     qrels = {q: right for q, right in labelled.qrels.items() if right.keys() <= corpus.keys()}
-    kept = {q for q in labelled.queries if q in qrels or q not in labelled.qrels}
+    open_ones = [q for q in labelled.queries if q not in labelled.qrels]
+    kept = {*qrels, *open_ones[: len(open_ones) * len(corpus) // len(labelled.corpus)]}
     return LabelledSet(
         corpus,
         {q: query for q, query in labelled.queries.items() if q in kept},
