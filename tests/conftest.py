@@ -25,7 +25,6 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
-from rerank.assessor import Calibrators
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.fitting.fit import Fitted, fit
@@ -33,6 +32,7 @@ from rerank.fitting.plan import Plan, plan
 from rerank.fitting.ranked import rank_planned
 from rerank.jobs.calibrate import Outcome, calibrate
 from rerank.jobs.workspace import open_index, score_cache
+from rerank.learned import Calibrators
 from rerank.pipeline import CHUNK, Pipeline, Reading, forget
 from rerank.reporting import measuring
 from rerank.reranking.cross_encoder import CrossEncoder

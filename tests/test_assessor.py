@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from calibration.store import sealed, sha256_file
-from rerank.assessor import CalibratedReranker, Calibrators
+from rerank.assessor import CalibratedReranker
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
 from rerank.jobs.workspace import score_cache
+from rerank.learned import Calibrators
 from rerank.model_folder import bound_to
 from rerank.sets.labelled_set import LabelledSet
 from rerank.transformer.models import resolve

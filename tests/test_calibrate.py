@@ -20,13 +20,13 @@ from sklearn.preprocessing import StandardScaler
 from calibration.maps import TILT, IsotonicMap, LogisticMap, map_from_dict
 from calibration.store import StoreError, verify_folder
 from calibration.tracking import FOLDER, INNER
-from rerank.assessor import Calibrators
 from rerank.config import Config
 from rerank.features import FEATURES, GROUPS, feature_matrix
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.plan import LEAST_QUERIES
 from rerank.heuristics import HEURISTICS
 from rerank.jobs.calibrate import calibrate
+from rerank.learned import Calibrators
 from rerank.pipeline import Pipeline, Reading, order
 from rerank.reporting.measuring import OURS, evaluate
 from rerank.sets.labelled_set import LabelledSet
@@ -166,7 +166,7 @@ def test_maps_loaded_without_scikit_learn_predict_as_scikit_learn(
     code = f"""
 import json
 import numpy as np
-from rerank.assessor import Calibrators
+from rerank.learned import Calibrators
 with open({str(run.folder / "calibrators.json")!r}) as file:
     c = Calibrators.from_dict(json.load(file)["found"])
 given = np.load({str(tmp_path / "in.npz")!r})

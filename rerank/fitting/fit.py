@@ -18,10 +18,10 @@ from calibration.maps import LogisticMap
 from calibration.metrics import LEAST_GROUPS
 from calibration.selection import choose, enough_rows, grouped_folds, grouped_standard_error
 from calibration.thresholds import certify
-from rerank.assessor import Calibrators, kinds_of
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
 from rerank.heuristics import best_logit
+from rerank.learned import Calibrators, kinds_of
 from rerank.pipeline import Reading, forget, order
 from rerank.progress import progress
 from rerank.ranking_metrics import order_quality

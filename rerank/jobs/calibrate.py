@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibration.store import is_made_from, refuse_to_replace, write_folder, write_json
-from rerank.assessor import learned_dict
 from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
@@ -23,6 +22,7 @@ from rerank.fitting.ranked import Ranked, rank_as_given, rank_planned
 from rerank.heuristics import HEURISTICS
 from rerank.jobs.record import track_model
 from rerank.jobs.workspace import open_pipeline
+from rerank.learned import learned_dict
 from rerank.model_folder import (
     CALIBRATORS,
     FITTED_ON,

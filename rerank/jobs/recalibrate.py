@@ -18,10 +18,11 @@ from calibration.drift import sketch
 from calibration.recalibration import Recalibration, carried, fit_recalibration, then
 from calibration.store import MANIFEST, refuse_to_replace, sha256_file, write_folder, write_json
 from calibration.thresholds import Certificate
-from rerank.assessor import CalibratedReranker, Calibrators, learned_dict
+from rerank.assessor import CalibratedReranker
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
 from rerank.fitting.ranked import as_given
+from rerank.learned import Calibrators, learned_dict
 from rerank.model_folder import CALIBRATORS, FITTED_ON, MEASURED, MODEL_KIND, SKETCH
 from rerank.pipeline import Pipeline, order
 from rerank.reporting.recalibration_page import (

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibration.store import MANIFEST, sha256_file
-from rerank.assessor import DOORS, Calibrators, both_doors
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
 from rerank.jobs.workspace import track
+from rerank.learned import DOORS, Calibrators, both_doors
 from rerank.model_folder import CALIBRATORS, MEASURED, ModelFolder, open_folder
 from rerank.registry import NAME
 from rerank.reporting.report import flat

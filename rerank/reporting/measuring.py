@@ -12,10 +12,10 @@ import numpy as np
 from calibration import metrics
 from calibration.files import plain
 from calibration.reliability import Comparison, comparison
-from rerank.assessor import Calibrators
 from rerank.config import Config
 from rerank.features import feature_matrix
 from rerank.heuristics import HEURISTICS, Heuristic, predict
+from rerank.learned import Calibrators
 from rerank.pipeline import forget, order
 from rerank.ranking_metrics import order_quality, paired_bootstrap
 from rerank.sets.labelled_set import LabelledSet

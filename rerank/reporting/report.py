@@ -16,12 +16,12 @@ import numpy as np
 from calibration.arrays import log_odds, logit
 from calibration.files import plain
 from calibration.maps import LogisticMap, TwoStageMap
-from rerank.assessor import kinds_of
 from rerank.config import Config
 from rerank.features import FEATURES, meaning
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.fitting.ranked import LENGTHS
+from rerank.learned import kinds_of
 from rerank.pipeline import forget, order
 from rerank.reporting.ablation import Budgets, Examples, Step, by_features, by_labels, steps
 from rerank.reporting.measuring import OURS, Evaluation

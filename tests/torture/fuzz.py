@@ -27,10 +27,10 @@ watched = atheris.instrument_imports(include=["calibration", "rerank"])
 with watched if "--inside" in sys.argv else nullcontext():  # the parent runs no reader
     from pydantic import ValidationError
 
-    from rerank.assessor import Calibrators
     from rerank.batch.chunks import Position
     from rerank.batch.source import open_input
     from rerank.config import Config
+    from rerank.learned import Calibrators
     from rerank.serving.answers import passages
     from rerank.serving.schemas import AssessRequest, RerankRequest, SearchRequest
     from rerank.sets.beir import read_labelled_set, read_queries
