@@ -7,14 +7,11 @@ metrics: those of abstention, of bins and of smoothing, and the intervals, have 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.abstention import augrc, aurc, expected_errors, nauc, naurc, tie_blocks
-from calibration.arrays import Floats, checked, probabilities
+from calibration.arrays import checked, probabilities
 from calibration.binned import bins, ece_debiased
 from calibration.exact import Groups, exact_labels
 from calibration.intervals import (
@@ -34,7 +31,6 @@ __all__ = [
     "auroc_interval",
     "band",
     "bins",
-    "bootstrap_interval",
     "brier",
     "brier_interval",
     "checked",
@@ -47,6 +43,7 @@ __all__ = [
     "nauc",
     "naurc",
     "probabilities",
+    "resampled_interval",
     "selective_accuracy",
     "smece",
     "smece_floor",
@@ -131,27 +128,3 @@ def brier_interval(
     """Return (low, high) of the Brier score, in [0, 1]: `mean_interval` of the squared errors."""
     labels, values = checked(y, p)
     return mean_interval((values - labels) ** 2, groups, level=level)
-
-
-def bootstrap_interval(
-    metric: Callable[[Floats, Floats], float],
-    y: ArrayLike,
-    p: ArrayLike,
-    groups: Groups = None,
-    *,
-    level: float = 0.95,
-    draws: int = 500,
-    random_state: int = 0,
-) -> tuple[float, float]:
-    """Return (low, high) of metric(y, p), whose groups (n,) are independent; None: a row a group.
-
-    `smece`, `auroc` and `brier` get the interval that is right for them (`smece_interval`,
-    `auroc_interval`, `brier_interval`); any other metric `resampled_interval`, the bootstrap. NaN
-    twice where there are fewer than `LEAST_GROUPS` groups.
-    """
-    if metric is auroc:
-        return auroc_interval(y, p, groups, level=level)
-    if metric is brier:
-        return brier_interval(y, p, groups, level=level)
-    drawn = smece_interval if metric is smece else partial(resampled_interval, metric)
-    return drawn(y, p, groups, level=level, draws=draws, random_state=random_state)

@@ -29,7 +29,7 @@ WIDTH = 100
 class Reliability:
     """What n labelled queries say of a confidence. Every field is a measurement of the same rows.
 
-    Intervals are of 95 %, by query group (`metrics.bootstrap_interval`). `*_of_base_rate` is what
+    Intervals are of 95 %, by query group. `*_of_base_rate` is what
     the constant `base_accuracy` would score. `smece_floor` and `smece_floor95` are the mean and the
     95 % point of smECE where these confidences are exactly calibrated and the rows of a group go
     together as far as these labels do. `accuracy_accepted` and its exact
@@ -180,27 +180,24 @@ def measure(
     base = np.full(len(labels), labels.mean())
     floor, floor95 = metrics.smece_floor(values, groups=groups, y=labels, random_state=random_state)
 
-    def interval(metric: Any) -> Interval:
-        return metrics.bootstrap_interval(
-            metric, labels, values, groups, draws=draws, random_state=random_state
-        )
-
     miscalibration, discrimination, _ = metrics.corp(labels, values)
     near, promised, kept = metrics.band(labels, values, threshold)
     return Reliability(
         n=len(labels),
         base_accuracy=float(labels.mean()),
         auroc=metrics.auroc(labels, values),
-        auroc_interval=interval(metrics.auroc),
+        auroc_interval=metrics.auroc_interval(labels, values, groups),
         brier=metrics.brier(labels, values),
-        brier_interval=interval(metrics.brier),
+        brier_interval=metrics.brier_interval(labels, values, groups),
         brier_of_base_rate=metrics.brier(labels, base),
         miscalibration=miscalibration,
         discrimination=discrimination,
         log_loss=metrics.log_loss(labels, values),
         log_loss_of_base_rate=metrics.log_loss(labels, base),
         smece=metrics.smece(labels, values),
-        smece_interval=interval(metrics.smece),
+        smece_interval=metrics.smece_interval(
+            labels, values, groups, draws=draws, random_state=random_state
+        ),
         smece_floor=floor,
         smece_floor95=floor95,
         ece_debiased=metrics.ece_debiased(labels, values),

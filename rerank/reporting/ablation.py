@@ -22,7 +22,6 @@ from rerank.types import Floats
 
 BUDGETS = (50, 100, 200, 500, 1000)  # labelled queries
 SUBSETS = 7  # drawn of each budget
-DRAWS = 200  # resamples for an interval of AUROC
 
 Interval = tuple[float, float]
 
@@ -122,9 +121,7 @@ def by_features(
                 len(taken),
                 float(losses.mean()),
                 metrics.auroc(y, p),
-                metrics.bootstrap_interval(
-                    metrics.auroc, y, p, groups, draws=DRAWS, random_state=random_state
-                ),
+                metrics.auroc_interval(y, p, groups),
                 saved,
                 (saved_interval[0], saved_interval[1]),
                 gain,

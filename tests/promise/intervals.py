@@ -13,7 +13,13 @@ from scipy.special import expit, ndtri
 from scipy.stats import binom
 from worlds import ranks
 
-from calibration.metrics import auroc, bootstrap_interval, brier, smece, smece_floor
+from calibration.metrics import (
+    auroc_interval,
+    brier_interval,
+    smece,
+    smece_floor,
+    smece_interval,
+)
 from calibration.thresholds import lower_bound, upper_bound
 
 LEVEL = 0.95
@@ -68,10 +74,10 @@ def bootstrap(grouped: bool, by_group: bool, rng: Generator) -> tuple[float, flo
     by_group: whether whole groups are resampled.
     """
     y, p, groups = draw(rng, grouped=grouped)
-    of, seed = groups if by_group else None, int(rng.integers(2**31))
+    of = groups if by_group else None
     return (
-        _holds("AUROC", bootstrap_interval(auroc, y, p, of, random_state=seed)),
-        _holds("Brier", bootstrap_interval(brier, y, p, of, random_state=seed)),
+        _holds("AUROC", auroc_interval(y, p, of)),
+        _holds("Brier", brier_interval(y, p, of)),
     )
 
 
@@ -79,7 +85,7 @@ def bootstrap_smece(rng: Generator) -> tuple[float]:
     """Whether the interval of one draw holds the true smECE, of a model that has one."""
     y, p, _ = draw(rng, grouped=False)
     seed = int(rng.integers(2**31))
-    return (_holds("smECE", bootstrap_interval(smece, y, p, draws=200, random_state=seed)),)
+    return (_holds("smECE", smece_interval(y, p, draws=200, random_state=seed)),)
 
 
 @lru_cache
@@ -95,7 +101,7 @@ def nearly_exact(slope: float, rows: int, rng: Generator) -> tuple[float, float]
     """Whether the interval of smECE, and its upper end alone, hold the truth near 0."""
     z, true = rng.normal(0.3, 1.2, rows), smece_of(slope)
     y, seed = rng.random(rows) < expit(slope * z), int(rng.integers(2**31))
-    low, high = bootstrap_interval(smece, y, expit(z), draws=200, random_state=seed)
+    low, high = smece_interval(y, expit(z), draws=200, random_state=seed)
     return float(low <= true <= high), float(high >= true)
 
 
@@ -115,7 +121,7 @@ def sharp(rng: Generator) -> tuple[float, float]:
     """Whether the intervals of 50 rows with an AUROC of 0.96 hold it, and the Brier score."""
     z = 5 * rng.normal(size=50)
     y, p = rng.random(50) < expit(0.3 + z), expit(0.6 + 1.5 * z)
-    found = [bootstrap_interval(metric, y, p) for metric in (auroc, brier)]
+    found = [auroc_interval(y, p), brier_interval(y, p)]
     area, score = (low <= t <= high for t, (low, high) in zip(sharp_values(), found, strict=True))
     return float(area), float(score)
 
