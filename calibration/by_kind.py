@@ -113,13 +113,13 @@ def cross_fit_by_kind(
     return moved
 
 
-def as_kinds(kinds: Kinds, n: int) -> NDArray[np.str_]:
-    """Return (n,) kinds as text.
+def as_kinds(kinds: Kinds, n: int) -> NDArray[np.object_]:
+    """Return (n,) kinds as text, each of its own length.
 
     Raises:
         ValueError: not one kind a row.
     """
-    names = np.array([str(kind) for kind in kinds], dtype=np.str_)
+    names = np.array([str(kind) for kind in kinds], dtype=np.object_)
     if names.shape != (n,):
         raise ValueError(f"expected one kind a row, shape ({n},), got {names.shape}")
     return names

@@ -57,7 +57,7 @@ def _clear(left: Path, path: Path) -> None:
     before = left / path.name
     if left.suffix == ".old" and before.is_dir() and not path.exists() and not path.is_symlink():
         before.rename(path)
-    if abs(time.time() - left.stat().st_mtime) >= LEAST_AGE or not any(left.iterdir()):
+    if abs(time.time() - left.stat().st_mtime) >= LEAST_AGE:
         shutil.rmtree(left, ignore_errors=True)
 
 

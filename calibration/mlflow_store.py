@@ -1,19 +1,28 @@
 """How MLflow is spoken to: one store for the while, quietly, and without waiting for ever.
 
-It leaves no global state: no tracking URI, no logging level, no variable of the environment.
+It leaves no global state: no tracking URI, no logging level, no variable of the environment. These
+are set while a store is spoken to, so that one thread of a process does so at a time.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
 
 import mlflow
 from mlflow import MlflowClient
 
+from calibration.leftovers import held, sweep
+
 VARIABLE = "MLFLOW_TRACKING_URI"
+SQLITE = "sqlite:///"
+_SPEAKING = RLock()
 
 PATIENCE = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -46,9 +55,31 @@ def store(tracking_uri: str) -> Iterator[MlflowClient]:
 
     A request that is not answered is given up as `PATIENCE` says.
     """
-    unset = {key: value for key, value in PATIENCE.items() if key not in os.environ}
-    with _quiet(), environment({**unset, **_SILENT}), _tracking_uri(tracking_uri):
-        yield MlflowClient(tracking_uri=tracking_uri)
+    with _SPEAKING, _quiet():
+        unset = {key: value for key, value in PATIENCE.items() if key not in os.environ}
+        with environment({**unset, **_SILENT}), _tracking_uri(tracking_uri):
+            _make_database(tracking_uri)
+            yield MlflowClient(tracking_uri=tracking_uri)
+
+
+def _make_database(tracking_uri: str) -> None:
+    """Make the database of a SQLite store, where there is none, whole or not at all.
+
+    MLflow makes it by dozens of migrations, and cannot go on where it was killed among them.
+    """
+    path = Path(tracking_uri.removeprefix(SQLITE))
+    if not tracking_uri.startswith(SQLITE) or path.exists() or not path.parent.is_dir():
+        return
+    sweep(path)
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
+    try:
+        with held(aside):
+            made = aside / path.name
+            MlflowClient(tracking_uri=f"{SQLITE}{made}").search_experiments(max_results=1)
+            with suppress(FileExistsError):  # another process was faster
+                os.link(made, path)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 @contextmanager

@@ -108,6 +108,7 @@ def _filled(
         if name == MANIFEST:
             raise StoreError(f"{MANIFEST} is written by the store, not by the caller")
         files[name] = {"sha256": sha256_file(file), "size": file.stat().st_size}
+        file.chmod(0o666 & ~umask())
         sync(file)
     named = {"kind": kind} if kind else {}
     manifest = sealed({"format_version": FORMAT_VERSION, **named, **extra, "files": files})

@@ -174,6 +174,11 @@ def _evaluate(p: argparse.ArgumentParser) -> None:
 def _search(p: argparse.ArgumentParser) -> None:
     _add_model(p)
     p.add_argument("questions", nargs="+", metavar="QUESTION", help="in plain words")
+    p.add_argument(
+        "--kind",
+        metavar="NAME",
+        help="of the questions, where the model was calibrated with --correct-by",
+    )
     p.add_argument("--json", action="store_true", help="print one JSON object a question")
 
 

@@ -121,6 +121,11 @@ class CalibratedReranker:
         return cls(path, manifest, found, given, pipeline)
 
     @property
+    def correct_by(self) -> str:
+        """The metadata of a query whose kinds the model corrects its confidence by; "" for none."""
+        return self.pipeline.config.correct_by
+
+    @property
     def fitted_on(self) -> frozenset[str]:
         """The `query_hash` of every query that the maps were fitted on.
 

@@ -147,7 +147,11 @@ def _finetune(o: argparse.Namespace) -> None:
     from rerank.jobs.finetune import finetune
     from rerank.jobs.workspace import noted_run
     from rerank.reranking.mining import Source
+    from rerank.transformer.models import resolve
+    from rerank.transformer.packing import pack_finetuned, refuse_to_pack_into
 
+    if o.pack:
+        refuse_to_pack_into(o.pack)
     folders, limits = zip(*o.datasets, strict=True)
     sets = _read(folders, o.group_by)
     sources = [Source(s, o.split, limit) for s, limit in zip(sets, limits, strict=True)]
@@ -160,9 +164,6 @@ def _finetune(o: argparse.Namespace) -> None:
     if run is not None:
         _print_run(run)
     if o.pack:
-        from rerank.transformer.models import resolve
-        from rerank.transformer.packing import pack_finetuned
-
         pack_finetuned(o.out, o.pack, base=resolve("minilm").folder)
         print(f"{o.pack}: packed weights and manifest")
 
@@ -255,7 +256,7 @@ def _drift(o: argparse.Namespace) -> bool:
         pipeline = pipeline_over(labelled, model, o.work)
     else:
         queries, pipeline = list(read_queries(o.queries).values()), model.pipeline
-        groups = [str(q.metadata.get("group", q.query_id)) for q in queries]
+        groups = [q.named("group") or q.query_id for q in queries]
     found = drift(model, queries, pipeline=pipeline, groups=groups, level=o.level)
     if o.json:
         print(json.dumps(found.to_dict()))
@@ -316,8 +317,10 @@ def _promote(o: argparse.Namespace) -> bool:
 
 def _search(o: argparse.Namespace) -> None:
     model = _load(o)
+    if o.kind and not model.correct_by:
+        raise InputError(f"{o.model} corrects by no kind; calibrate it with --correct-by")
     for question in o.questions:
-        found = model.search(question)
+        found = model.search(question, {model.correct_by: o.kind} if o.kind else None)
         if o.json:
             print(json.dumps({"question": question, **found.to_dict()}))
         else:

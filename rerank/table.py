@@ -54,7 +54,7 @@ def assess_table(
     Raises:
         InputError: no column `text`, or rows whose text is empty or no text, which are named.
     """
-    queries = list(_queries(questions, model.pipeline.config.correct_by))
+    queries = list(_queries(questions, model.correct_by))
     rows: list[dict[str, Any]] = []
     for start in range(0, len(queries), CHUNK):
         rows += map(_row, model.assess(model.rank(queries[start : start + CHUNK])))

@@ -46,11 +46,47 @@ def table(path: Path, columns: dict[str, Any], **options: Any) -> Path:
 
 
 def test_a_query_is_read() -> None:
-    """An id and a text ask the index; a whole number is an id, and metadata comes along."""
-    assert line({"_id": "a", "text": "x", "metadata": None}) == Asked(3, Query("a", "x"))
-    kind = {"language": "fr"}
-    assert line({"_id": "a", "text": "x", "metadata": kind}) == Asked(3, Query("a", "x", kind))
+    """An id and a text ask the index; a whole number is an id, and metadata is passed over."""
+    assert line({"_id": "a", "text": "x", "metadata": [1]}) == Asked(3, Query("a", "x"))
     assert line({"_id": 7, "text": "x"}) == Asked(3, Query("7", "x"))
+
+
+def test_of_metadata_the_kind_is_read() -> None:
+    """What the model corrects by, and nothing else; one and 1.0 are the same name."""
+    metadata = {"language": 1.0, "notes": "x" * 1000}
+    row = json.dumps({"_id": "a", "text": "x", "metadata": metadata}).encode()
+    assert decode(Line(3, row), "language") == Asked(3, Query("a", "x", {"language": "1"}))
+    for wrong, why in (("fr", "should be an object"), ({"language": "x" * 600}, "600 characters")):
+        row = json.dumps({"_id": "a", "text": "x", "metadata": wrong}).encode()
+        found = decode(Line(3, row), "language")
+        assert isinstance(found, Rejected)
+        assert why in found.reason
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.map_(pa.string(), pa.string()), pa.struct({"by": pa.string()})]
+)
+def test_arrow_has_two_forms_of_an_object(kind: pa.DataType, tmp_path: Path) -> None:
+    """A map and a struct are both read, if the model corrects by something."""
+    pairs = [[("by", "faq")], None]
+    values = pairs if pa.types.is_map(kind) else [v and dict(v) for v in pairs]
+    made = pa.array(values, kind)
+    table = pa.table({"_id": ["a", "b"], "text": ["x", "y"], "metadata": made})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for by, expected in (("by", [{"by": "faq"}, {}]), ("", [{}, {}])):
+        with open_input(tmp_path / "rows.parquet", correct_by=by) as opened:
+            found = [r for c in opened.source.chunks(Position()) for r in opened.source.rows(c)]
+        assert [r.item.metadata for r in found if isinstance(r, Asked)] == expected
+
+
+def test_a_huge_value_rejects_its_row(tmp_path: Path) -> None:
+    """Few bytes on disk may be many in memory: the row is refused before Python holds it."""
+    table = pa.table({"_id": ["a", "b"], "text": ["x", "y" * (2**25 + 1)]})
+    pq.write_table(table, tmp_path / "rows.parquet", compression="zstd")
+    first, second = rows(tmp_path / "rows.parquet")
+    assert first == Asked(1, Query("a", "x"))
+    assert isinstance(second, Rejected)
+    assert "at most 33554432 are taken" in second.reason
 
 
 def test_own_passages_are_read() -> None:
@@ -97,7 +133,6 @@ def test_logits_are_read() -> None:
         ({"_id": "a"}, "'text' is missing", "a"),
         ({"_id": "a", "text": "\n"}, "'text' is empty", "a"),
         ({"_id": "a", "text": 5}, "'text' should be text, got int", "a"),
-        ({"_id": "a", "text": "x", "metadata": "en"}, "'metadata' should be an object", "a"),
         ({"_id": "a", "text": "y" * 20_000}, "'text' has 20000 characters", "a"),
         ({"_id": "a", "text": "x", "passages": "p"}, "should be a list, got text", "a"),
         ({"_id": "a", "text": "x", "passages": [""]}, "passages[0]' is empty", "a"),

@@ -341,3 +341,15 @@ def test_a_bi_encoder_is_no_reranker() -> None:
     """A model without the head of a cross-encoder would score at random, and is refused."""
     with pytest.raises(InputError, match="no cross-encoder"):
         CrossEncoder(resolve("minilm"), max_length=32).score([("a", "b")])
+
+
+def test_a_broken_export_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a full disk leaves it: an empty file, which no runtime reads."""
+    monkeypatch.setattr(engine, "cache_folder", lambda: tmp_path)
+    files = resolve("minilm")
+    tokens = Tokenizer(files.folder, max_length=16)(["one text"])
+    expected = engine.open_bi_encoder(files)(tokens)
+    (made,) = tmp_path.glob("bi_encoder-*.onnx")
+    made.write_bytes(b"")
+    np.testing.assert_array_equal(engine.open_bi_encoder(files)(tokens), expected)
+    assert made.stat().st_size > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from calibration.files import umask
 from calibration.store import StoreError, verify_folder
 from rerank.config import FinetuneConfig
 from rerank.fitting.plan import plan
@@ -377,3 +379,48 @@ def test_the_trained_model_and_its_packed_form_score_alike(
     )
     np.testing.assert_allclose(small_logits, whole, rtol=0, atol=0.1)
     assert not np.array_equal(small_logits, whole)
+
+
+def test_weights_are_packed_over_packed_weights_alone(trained: Trained, tmp_path: Path) -> None:
+    """Any other folder that holds something stays as it is."""
+    other = tmp_path / "set"
+    other.mkdir()
+    (other / "manifest.json").write_text('{"name": "a labelled set"}')
+    for taken in (other, trained.folder):
+        before = (taken / "manifest.json").read_bytes()
+        with pytest.raises(InputError, match="no folder of packed weights"):
+            pack_finetuned(trained.folder, taken, base=resolve("minilm").folder)
+        assert (taken / "manifest.json").read_bytes() == before
+    for _ in range(2):
+        pack_finetuned(trained.folder, tmp_path / "packed", base=resolve("minilm").folder)
+
+
+def test_a_base_that_cannot_be_trained_is_refused_before_any_work(
+    ten: LabelledSet, tmp_path: Path
+) -> None:
+    """Several outputs, too few positions or layers, no transformer: a sentence, and no index."""
+    base = Path(shutil.copytree(resolve("minilm").folder, tmp_path / "base"))
+    config = json.loads((base / "config.json").read_text())
+    labels = {str(i): f"LABEL_{i}" for i in range(3)}
+    three = {"architectures": ["BertForSequenceClassification"], "id2label": labels}
+    for changed, asked, sentence in (
+        (three, {}, "has 3 outputs"),
+        ({"max_position_embeddings": 32}, {}, "reads 32 tokens at most"),
+        ({}, {"frozen_layers": 7}, "6 layers, cannot freeze 7"),
+        ({"model_type": "none such"}, {}, "is no transformer"),
+    ):
+        (base / "config.json").write_text(json.dumps({**config, **changed}))
+        settings = replace(CHEAP, base=str(base), **asked)
+        with pytest.raises(InputError, match=sentence):
+            finetune([Source(ten)], tmp_path / "model", settings, work=tmp_path / "work")
+    assert not (tmp_path / "work").exists()
+
+
+def test_no_text_of_the_queries_is_in_the_folder(trained: Trained, ten: LabelledSet) -> None:
+    """What was trained on is named by hashes; the files may be read by others than their owner."""
+    for path in trained.folder.rglob("*"):
+        if path.is_file():
+            assert path.stat().st_mode & 0o444 == 0o444 & ~umask()
+            if path.suffix in (".json", ".txt", ".md"):
+                text = path.read_text()
+                assert not any(query.text in text for query in ten.queries.values())

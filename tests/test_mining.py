@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rerank.config import FinetuneConfig
-from rerank.reranking.mining import Example, Source, held_lists, hold_out, mine
+from rerank.reranking.mining import Example, Source, held_lists, hold_out, kept_apart, mine
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
 from rerank.sets.labelled_set import LabelledSet
@@ -78,7 +78,7 @@ def test_a_limit_above_the_queries_goes_round_again(
 def test_a_copy_of_the_answer_is_no_hard_negative(
     small: LabelledSet, index: Index, encoder: Encoder
 ) -> None:
-    """A passage that says the same as the right one, but is not judged, is not called wrong."""
+    """A passage that says the same as a right one, but is not judged, is not called wrong."""
     answerable = [i for i in small.splits["test"] if small.relevant(i)]
     found = {
         i: c
@@ -94,17 +94,19 @@ def test_a_copy_of_the_answer_is_no_hard_negative(
         ]
     }
     query_id, candidates = next(iter(found.items()))
-    near = index.passage(int(candidates.rows[0]))
+    near, next_ = (index.passage(int(row)) for row in candidates.rows[:2])
+    copies = {f"copy {p.doc_id}": p for p in (near, next_)}
     labelled = LabelledSet(
-        {**small.corpus, "copy": Passage("copy", near.title, near.text)},
+        {**small.corpus, **{i: Passage(i, p.title, p.text) for i, p in copies.items()}},
         {query_id: small.queries[query_id]},
-        {query_id: {"copy": 1.0}},
+        {query_id: dict.fromkeys(copies, 1.0)},
         {"test": (query_id,)},
     )
     config = FinetuneConfig(hard=5, easy=0)
     (example,) = mine(labelled, labelled.splits["test"], index, encoder, config)
-    assert example.passages[0] == near.full_text
-    assert near.full_text not in example.passages[1:]
+    texts = {near.full_text, next_.full_text}
+    assert example.passages[0] in texts
+    assert texts.isdisjoint(example.passages[1:])
     assert len(example.passages) > 2
 
 
@@ -173,3 +175,21 @@ def test_a_source_that_is_not_there_is_refused(small: LabelledSet) -> None:
         Source(small, "dev")
     with pytest.raises(InputError, match="at least 1 query, got 0"):
         Source(small, limit=0)
+
+
+def test_what_is_validated_on_is_not_trained_on(small: LabelledSet) -> None:
+    """The same words, even in another set, a right passage in common, or the same group."""
+    first, second, third, fourth, *others = [
+        i for i in small.splits["train"] if len(small.relevant(i)) == 1
+    ]
+    alike = {
+        second: replace(small.queries[second], text=small.queries[first].text.upper()),
+        first: replace(small.queries[first], metadata={"group": "g"}),
+        fourth: replace(small.queries[fourth], metadata={"group": "g"}),
+    }
+    qrels = {**small.qrels, third: {**small.qrels[third], **small.qrels[first]}}
+    labelled = replace(small, queries={**small.queries, **alike}, qrels=qrels)
+    ids = [second, third, fourth, *others]
+    assert kept_apart(labelled, ids, [first], frozenset()) == others
+    elsewhere = frozenset({query_hash(small.queries[others[0]].text)})
+    assert kept_apart(labelled, others, [], elsewhere) == others[1:]

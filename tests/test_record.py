@@ -19,7 +19,7 @@ from rerank.assessor import CalibratedReranker
 from rerank.cli import main
 from rerank.config import Config
 from rerank.jobs.record import metrics_of, record_of, track_model
-from rerank.jobs.workspace import NotTrackedError, tracked_run
+from rerank.jobs.workspace import NotTrackedError, noted_run, tracked_run
 from rerank.model_folder import open_folder
 from rerank.registry import NAME
 from rerank.sets.labelled_set import LabelledSet
@@ -347,3 +347,12 @@ def test_no_rows_give_an_empty_table(model: CalibratedReranker) -> None:
     none = assess_table(model, {"text": []})
     assert list(none.columns) == list(OUTPUT_EXAMPLE)
     assert none["confidence"].dtype == float
+
+
+def test_a_run_of_another_store_is_not_this_ones(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that one store knows is still to be sent to another."""
+    assert noted_run(run.folder, run.work) is not None
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'other.db'}")
+    assert noted_run(run.folder, run.work) is None

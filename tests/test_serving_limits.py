@@ -301,6 +301,7 @@ def test_keys(run: Any, serving: Callable[..., Any], monkeypatch: pytest.MonkeyP
     ):
         for path in ("/healthz", "/readyz", "/openapi.json"):
             assert client.get(path).status_code == 200
+            refused(client.post(path, content=b"{}", headers=JSON), 401, "Bearer KEY")
         for wrong in (
             {},
             {"authorization": "Bearer"},

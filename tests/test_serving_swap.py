@@ -23,6 +23,7 @@ from rerank.jobs.recalibrate import recalibrate
 from rerank.serving.champion import Champion
 from rerank.serving.metrics import Metrics
 from rerank.serving.registered import where
+from rerank.serving.served import open_served
 from rerank.sets.feedback import Feedback
 from rerank.types import InputError, Query
 
@@ -234,3 +235,13 @@ def test_signals(process: tuple[subprocess.Popen[str], str], place: Path, other:
     told = {"id", "status", "seconds", "confidence", "level", "model"}
     assert all(told <= set(e) for e in searches)
     assert "secret" not in log
+
+
+def test_only_what_the_manifest_lists_is_copied(run: Any, tmp_path: Path) -> None:
+    """What else lies in the folder is passed over; without a manifest nothing is copied."""
+    folder = Path(shutil.copytree(run.folder, tmp_path / "model"))
+    (folder / "huge").write_bytes(b"x")
+    assert open_served(folder).model.search("sort an array").confidence > 0
+    (folder / "manifest.json").unlink()
+    with pytest.raises(InputError, match=r"no manifest\.json"):
+        open_served(folder)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import mlflow
 import numpy as np
+import pandas as pd
 import pytest
+from mlflow import MlflowClient
 
-mlflow = pytest.importorskip("mlflow")
-pd = pytest.importorskip("pandas")
-
-from calibration.tracking import RunRecord, TrackedRun, log_run  # noqa: E402
+from calibration.mlflow_store import store
+from calibration.tracking import RunRecord, TrackedRun, log_run
 
 Log = Callable[..., TrackedRun]
 
@@ -119,3 +123,41 @@ def test_a_record_that_cannot_be_registered_is_refused(
     """The mistake is named before a run is opened."""
     with pytest.raises(ValueError, match=sentence):
         log(record)
+
+
+def test_a_database_is_made_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped among MLflow's migrations, none stands under its name, and the next call makes it."""
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    made = MlflowClient.search_experiments
+
+    def stopped(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MlflowClient, "search_experiments", stopped)
+    with pytest.raises(KeyboardInterrupt), store(uri):
+        pass
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(MlflowClient, "search_experiments", made)
+    with store(uri) as client:
+        assert client.search_experiments()
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_stores_are_spoken_to_one_after_another(tmp_path: Path) -> None:
+    """Two threads with two stores: each writes to its own, and nothing stays set."""
+    uris = [f"sqlite:///{tmp_path / name}.db" for name in ("one", "two")]
+
+    def write(uri: str) -> str:
+        with store(uri) as client:
+            client.create_experiment(uri)
+            return str(os.environ["MLFLOW_TRACKING_URI"])
+
+    before = os.environ.get("MLFLOW_TRACKING_URI")
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(write, uris)) == uris
+    assert os.environ.get("MLFLOW_TRACKING_URI") == before
+    for uri in uris:
+        with store(uri) as client:
+            assert client.get_experiment_by_name(uri) is not None

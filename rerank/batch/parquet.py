@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rerank.batch.chunks import BUFFER, CHUNK_ROWS, Chunk, Position
-from rerank.batch.rows import COLUMNS, Rejected, Row, parse
+from rerank.batch.rows import COLUMNS, LONGEST_ROW, Rejected, Row, parse
 from rerank.types import InputError
 
+MOST_ROW_BYTES = 4 * LONGEST_ROW  # as Arrow holds a row: four bytes a character at most
 GROUP_ROWS = 16_384  # rows of a row group that we write, at most
 GROUP_BYTES = 2**25  # likewise its bytes in memory, but for the last 64 rows
 SCHEMA = pa.schema(
@@ -56,8 +57,9 @@ class ParquetSource:
         InputError: no Parquet, or `_id` or `text` is missing or there twice.
     """
 
-    def __init__(self, file: IO[bytes], path: Path) -> None:
+    def __init__(self, file: IO[bytes], path: Path, correct_by: str = "") -> None:
         self._path = path
+        self._correct_by = correct_by
         try:
             self._file = pq.ParquetFile(
                 file, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True
@@ -68,7 +70,7 @@ class ParquetSource:
         wrong = [c for c in COLUMNS if names.count(c) > 1]
         if wrong or not {"_id", "text"} <= set(names):
             raise InputError(f"{path}: expected columns _id and text, once each; got {names[:20]}")
-        self._columns = [c for c in COLUMNS if c in names]
+        self._columns = [c for c in COLUMNS if c in names and (c != "metadata" or correct_by)]
         meta = self._file.metadata
         self._groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
         self.total: int = sum(self._groups)
@@ -139,14 +141,28 @@ class ParquetSource:
         found: list[Row] = []
         for batch in chunk.raw:
             first = chunk.start.line + len(found) + 1
+            if batch.nbytes > LONGEST_ROW:  # not all at once: each text twice would be too much
+                found += [self._one(batch, i, first + i) for i in range(batch.num_rows)]
+                continue
             try:
-                found += [parse(first + i, value) for i, value in enumerate(batch.to_pylist())]
+                found += [self._parse(first + i, v) for i, v in enumerate(batch.to_pylist())]
             except Exception:  # a value of any type can fail in its own way
-                found += [_one(batch, i, first + i) for i in range(batch.num_rows)]
+                found += [self._one(batch, i, first + i) for i in range(batch.num_rows)]
         return found
 
+    def _parse(self, line: int, row: object) -> Row:
+        return parse(line, row, correct_by=self._correct_by)
 
-def _one(batch: pa.RecordBatch, i: int, line: int) -> Row:
+    def _one(self, batch: pa.RecordBatch, i: int, line: int) -> Row:
+        size = batch.slice(i, 1).nbytes
+        if size > MOST_ROW_BYTES:
+            return Rejected(line, f"the row has {size} bytes, at most {MOST_ROW_BYTES} are taken")
+        row = _values(batch, i, line)
+        return row if isinstance(row, Rejected) else self._parse(line, row)
+
+
+def _values(batch: pa.RecordBatch, i: int, line: int) -> dict[str, Any] | Rejected:
+    """A row's values one by one, so that one which cannot be read is told by its name."""
     found: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
@@ -155,7 +171,7 @@ def _one(batch: pa.RecordBatch, i: int, line: int) -> Row:
             query_id = found.get("_id")
             named = query_id if isinstance(query_id, str) else None
             return Rejected(line, f"{name!r} cannot be read ({_brief(error)})", named)
-    return parse(line, found)
+    return found
 
 
 def write_parquet(lines: Iterable[bytes], path: Path) -> None:

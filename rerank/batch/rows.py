@@ -52,15 +52,16 @@ class Asked:
 Row = Asked | Rejected
 
 
-def parse(line: int, row: object) -> Row:
+def parse(line: int, row: object, *, correct_by: str = "") -> Row:
     """What a decoded row asks for: a query for the index, or one with candidates of its own.
 
     `_id` is text or a whole number, `text` is text; `passages`, or `documents`, is a list of texts
     or of `{"_id" or "doc_id", "title", "text", "logit" or "score"}`, of which `text` must be there.
     A passage without an id gets its position, from 0; all of them have a logit, or none.
-    `metadata` is an object; what the model corrects by (`--correct-by`) is read of it. Binary
-    values, as Parquet may hold, are read as UTF-8. An id may stand twice: a file of what was asked
-    in a night says the same things again, and each row is answered by itself.
+    Of `metadata`, an object, `correct_by` is read, what the model corrects by; without one it is
+    not looked at. Binary values, as Parquet may hold, are read as UTF-8. An id may stand twice: a
+    file of what was asked in a night says the same things again, and each row is answered for
+    itself.
     """
     if not isinstance(row, Mapping):
         return Rejected(line, f"expected a JSON object, got {kind(row)}")
@@ -69,13 +70,14 @@ def parse(line: int, row: object) -> Row:
     except InputError as error:
         return Rejected(line, str(error))
     try:
-        return Asked(line, _item(query_id, row))
+        return Asked(line, _item(query_id, row, correct_by))
     except InputError as error:
         return Rejected(line, str(error), query_id)
 
 
-def _item(query_id: str, row: Mapping[str, Any]) -> Item:
-    query = Query(query_id, _text(row, "text", most=LONGEST_QUERY), _metadata(row))
+def _item(query_id: str, row: Mapping[str, Any], correct_by: str) -> Item:
+    text = _text(row, "text", most=LONGEST_QUERY)
+    query = Query(query_id, text, _kind(row, correct_by) if correct_by else {})
     named = [key for key in ("passages", "documents") if row.get(key) is not None]
     if not named:
         return query
@@ -97,13 +99,24 @@ def _item(query_id: str, row: Mapping[str, Any]) -> Item:
     return Given(query, passages, np.array(logits, dtype=np.float64) if logits else None)
 
 
-def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _kind(row: Mapping[str, Any], correct_by: str) -> dict[str, str]:
+    """What the metadata says of the query's kind, and nothing else of it.
+
+    Arrow's maps come as lists of pairs.
+    """
     found = row.get("metadata")
+    if isinstance(found, list) and all(isinstance(p, tuple) and len(p) == 2 for p in found):
+        found = dict(found)
     if found is None:
         return {}
     if not isinstance(found, Mapping):
         raise InputError(f"'metadata' should be an object, got {kind(found)}")
-    return found
+    name = Query("", "", found).named(correct_by)
+    if len(name) > LONGEST_ID:
+        raise InputError(
+            f"metadata {correct_by!r} has {len(name)} characters, at most {LONGEST_ID}"
+        )
+    return {correct_by: name}
 
 
 def _passage(position: int, value: object, where: str) -> tuple[Passage, float | None]:

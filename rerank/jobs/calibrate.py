@@ -105,7 +105,7 @@ def calibrate(
         labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
     )
     if config.correct_by and not any(
-        config.correct_by in labelled.queries[i].metadata for i in planned.fit
+        labelled.queries[i].named(config.correct_by) for i in planned.fit
     ):
         raise InputError(
             f"none of the queries has the metadata {config.correct_by!r} that --correct-by names"

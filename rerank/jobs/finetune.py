@@ -15,15 +15,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibration.store import is_made_from, refuse_to_replace, write_folder
+from calibration.store import (
+    MANIFEST,
+    is_made_from,
+    refuse_to_replace,
+    sha256_file,
+    write_folder,
+)
 from rerank.config import Config, FinetuneConfig
 from rerank.jobs.workspace import open_index, score_cache, track, tracked_run
 from rerank.progress import progress
 from rerank.reranking.cross_encoder import CrossEncoder
-from rerank.reranking.mining import Example, Held, Source, held_lists, hold_out, mine
+from rerank.reranking.mining import Example, Held, Source, held_lists, hold_out, kept_apart, mine
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.text import query_hash
+from rerank.transformer.engine import positions
 from rerank.transformer.models import ModelFiles, resolve, trained_on, training
 from rerank.transformer.packing import TRAINED_ON, TRAINING
 from rerank.types import InputError
@@ -84,6 +91,7 @@ def finetune(
         kept = json.loads((out / TRAINING).read_text(encoding="utf-8"))
         return Finetuned(out, kept, None if tracked_run(out, work) else _track(kept, out, work))
     refuse_to_replace(out, overwrite=overwrite, kind=KIND)
+    _check_base(base, config)
     out.parent.mkdir(parents=True, exist_ok=True)
     examples, held, counts = _mined(sources, encoder, seen, config, work)
     lists = [*map(asdict, examples), *map(asdict, held)]
@@ -107,7 +115,7 @@ def finetune(
     }
 
     def fill(folder: Path) -> dict[str, Any]:
-        model.save_pretrained(str(folder))
+        model.save_pretrained(str(folder), create_model_card=False)  # it would quote the queries
         (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
         (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         return made_from
@@ -115,6 +123,32 @@ def finetune(
     write_folder(out, fill, overwrite=overwrite, kind=KIND)
     shutil.rmtree(checkpoints, ignore_errors=True)
     return Finetuned(out, report, _track(report, out, work))
+
+
+def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
+    """Refuse what cannot be trained as it is asked for, before hours of work for it.
+
+    Raises:
+        InputError: no configuration of a transformer, several outputs, fewer positions than
+            `max_length` or fewer layers than `frozen_layers`.
+    """
+    from transformers import AutoConfig
+
+    try:
+        known = AutoConfig.from_pretrained(str(base.folder), local_files_only=True)
+    except Exception as error:  # a broken file shows in as many ways as there are models
+        raise InputError(f"{base.name} is no transformer to train: {error}") from error
+    classifies = any("SequenceClassification" in name for name in known.architectures or ())
+    if classifies and known.num_labels != 1:
+        raise InputError(f"{base.name} has {known.num_labels} outputs; expected one, or no head")
+    if config.max_length > positions(base.folder):
+        raise InputError(
+            f"{base.name} reads {positions(base.folder)} tokens at most, --max-length is "
+            f"{config.max_length}"
+        )
+    layers = getattr(known, "num_hidden_layers", None)
+    if layers is not None and config.frozen_layers > layers:
+        raise InputError(f"the model has {layers} layers, cannot freeze {config.frozen_layers}")
 
 
 def _about(source: Source) -> dict[str, Any]:
@@ -135,13 +169,30 @@ def _mined(
     examples: list[Example] = []
     held: list[Held] = []
     counts: list[dict[str, int]] = []
+    parts: list[tuple[list[str], list[str]]] = []
+    room = config.validation
     for number, source in enumerate(sources):
+        wanted = room // (len(sources) - number)
+        parts.append(
+            hold_out(
+                source.labelled,
+                source.split,
+                wanted,
+                seed=config.seed,
+                seen=seen,
+                limit=source.limit,
+            )
+        )
+        room -= len(parts[-1][1])
+    asked = frozenset(
+        query_hash(source.labelled.queries[i].text)
+        for source, (_, aside) in zip(sources, parts, strict=True)
+        for i in aside
+    )
+    for source, (kept, aside) in zip(sources, parts, strict=True):
         labelled = source.labelled
         index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
-        wanted = (config.validation - len(held)) // (len(sources) - number)
-        ids, aside = hold_out(
-            labelled, source.split, wanted, seed=config.seed, seen=seen, limit=source.limit
-        )
+        ids = kept_apart(labelled, kept, aside, asked)
         if not ids:
             raise InputError(
                 f"{labelled.name}: every group of its {source.split!r} has more than the "
@@ -190,6 +241,7 @@ def _track(report: Mapping[str, Any], out: Path, work: Path) -> TrackedRun:
         },
         tags={"job": "finetune"},
         folder=out,
+        key=sha256_file(out / MANIFEST),
     )
     again = f"the same `rerank finetune` command, with --out {out} --work {work}"
     name = f"finetune-{out.name}"

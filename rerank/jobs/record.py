@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibration.store import MANIFEST, sha256_file
+from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
 from rerank.jobs.workspace import track
@@ -85,7 +86,7 @@ def record_of(folder: ModelFolder) -> RunRecord:
         tables={"comparison": _comparison(measured), "feature_weights": weights(doors)},
         folder=folder.path,
         registered_name=NAME,
-        flavour=flavour(folder.manifest["config"]["correct_by"]),
+        flavour=flavour(Config.from_dict(folder.manifest["config"]).correct_by),
         key=sha256_file(folder.path / MANIFEST),
     )
 

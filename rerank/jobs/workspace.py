@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,9 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
     return Index(home)
 
 
+VARIABLE = "MLFLOW_TRACKING_URI"
+
+
 class NotTrackedError(InputError):
     """What a job wrote is whole and stays; MLflow did not take the record of it.
 
@@ -86,8 +90,9 @@ def track(
 ) -> TrackedRun:
     """Log a run to MLflow, once: to MLFLOW_TRACKING_URI, else to a database in `work`.
 
-    That it was taken is noted in `work`, for `tracked_run`. Where that note is there already, the
-    run it names is returned, and nothing is sent. `again` is the command that sends it later.
+    That it was taken is noted in `work`, for `tracked_run`. Where that note is there already, and
+    of the same store, the run it names is returned, and nothing is sent. `again` is the command
+    that sends it later.
 
     Raises:
         NotTrackedError: MLflow did not take it; what was `written` stays.
@@ -95,12 +100,13 @@ def track(
     known = noted_run(written, work)
     if known is not None:
         return known
+    made = record()
     try:
         from calibration.tracking import log_run
 
         work.mkdir(parents=True, exist_ok=True)
         run = log_run(
-            record(),
+            made,
             experiment=NAME,
             run_name=run_name,
             tracking_uri=store_of(work),
@@ -120,9 +126,9 @@ def track(
 
 
 def noted_run(folder: Path, work: Path) -> TrackedRun | None:
-    """The run that `tracked_run` knows of, `found`."""
+    """The run that `tracked_run` knows of, `found`, if it is in the store that is meant now."""
     known = tracked_run(folder, work)
-    if known is None:
+    if known is None or known["tracking_uri"] != (os.environ.get(VARIABLE) or store_of(work)):
         return None
     from calibration.tracking import TrackedRun
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,8 @@ from rerank.text import query_hash
 from rerank.types import InputError, Passage, Query
 
 NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" is the answer again
+
+POOL = 50  # passages that each first stage brings back, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,28 @@ def hold_out(
     return kept, held
 
 
+def kept_apart(
+    labelled: LabelledSet, ids: Sequence[str], held: Sequence[str], asked: frozenset[str]
+) -> list[str]:
+    """`ids` without those that ask what is validated on.
+
+    That is: one of the questions `asked` (`query_hash`), of whatever set; or, of the `held` queries
+    of this one, the group or a right passage.
+    """
+    marks = {mark for i in held for mark in _marks(labelled, i)}
+    return [
+        i
+        for i in ids
+        if query_hash(labelled.queries[i].text) not in asked
+        and marks.isdisjoint(_marks(labelled, i))
+    ]
+
+
+def _marks(labelled: LabelledSet, query_id: str) -> frozenset[tuple[str, str]]:
+    questions = {("question", mark) for mark in labelled.questions(query_id)}
+    return frozenset(questions | {("right", doc_id) for doc_id in labelled.relevant(query_id)})
+
+
 def mine(
     labelled: LabelledSet,
     ids: Sequence[str],
@@ -119,15 +143,16 @@ def _example(
 ) -> Example:
     right = sorted(labelled.relevant(query.query_id))
     shown = [labelled.corpus[draw.choice(right)]] if right else []
-    answer = set(shown[0].full_text.lower().split()) if shown else set()
-    near = [p for p in found if _is_wrong(p, right, answer)][: config.depth]
-    asked = labelled.corpus.get(str(query.metadata.get(ASKED_ABOUT)))
+    answers = {doc_id: _words(labelled.corpus[doc_id]) for doc_id in right}
+    near = [p for p in found if _is_wrong(p, answers)][: config.depth]
+    about = query.metadata.get(ASKED_ABOUT)
+    asked = None if about is None else labelled.corpus.get(str(about))
     sure = [asked] if asked and asked.doc_id not in right and not right else []
     room = config.hard + (not right) - len(sure)
     others = [p for p in near if p not in sure]
     hard = [*sure, *draw.sample(others, min(max(room, 0), len(others)))]
     drawn = [index.passage(draw.randrange(len(index))) for _ in range(config.easy)]
-    easy = [p for p in drawn if _is_wrong(p, right, answer)]
+    easy = [p for p in drawn if _is_wrong(p, answers)]
     passages = [p.full_text for p in (*shown, *hard, *easy)]
     labels = (1,) * len(shown) + (0,) * (len(passages) - len(shown))
     return Example(query.text, tuple(passages), labels)
@@ -158,16 +183,22 @@ def held_lists(
 def _first_stage(
     query: Query, vector: NDArray[np.float32], index: Index, count: int
 ) -> list[Passage]:
-    found = index.candidates(query, vector, pool=50, count=count, rrf_k=60)
+    found = index.candidates(query, vector, pool=max(POOL, count), count=count, rrf_k=60)
     return [index.passage(row) for row in found.rows]
 
 
-def _is_wrong(passage: Passage, right: Sequence[str], answer: set[str]) -> bool:
-    """Not judged right, and no near-duplicate of the right passage's words, `answer`."""
-    if passage.doc_id in right:
+def _is_wrong(passage: Passage, answers: Mapping[str, set[str]]) -> bool:
+    """Not judged right, and no near-duplicate of what is: words of the right passages, by id."""
+    if passage.doc_id in answers:
         return False
-    words = set(passage.full_text.lower().split())
-    return not answer or len(answer & words) < NEAR_DUPLICATE * len(answer | words)
+    words = _words(passage)
+    return all(
+        len(answer & words) < NEAR_DUPLICATE * len(answer | words) for answer in answers.values()
+    )
+
+
+def _words(passage: Passage) -> set[str]:
+    return set(passage.full_text.lower().split())
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ ASKED = 500  # keys in one query
 
 @dataclass(frozen=True, slots=True)
 class ScoreCache:
-    """Scores by key, in the file `path`; beyond `limit` pairs (about 80 bytes each) the oldest go.
+    """Scores by key, in the file `path`; one goes when `limit` others (of 80 bytes) came after it.
 
     Logits must be finite. Safe to share between processes and threads. A file that is no cache, or
     a broken one, is replaced by an empty one: what it held can be computed again.

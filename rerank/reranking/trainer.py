@@ -5,6 +5,7 @@ Importing this file imports torch. It knows nothing of labelled sets or of how l
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import shutil
@@ -67,13 +68,17 @@ def train(
     if not examples:
         raise InputError("no training example; expected at least one query with passages")
     torch.manual_seed(config.seed)
-    model = CrossEncoder(
-        str(base.folder),
-        num_labels=1,
-        max_length=config.max_length,
-        local_files_only=True,
-        config_kwargs=_dropout(base.folder, config.dropout),
-    )
+    try:
+        model = CrossEncoder(
+            str(base.folder),
+            num_labels=1,
+            max_length=config.max_length,
+            local_files_only=True,
+            config_kwargs=_dropout(base.folder, config.dropout),
+        )
+    except Exception as error:  # a broken file shows in as many ways as there are libraries
+        raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
+    model.model.float()  # in 16 bits small updates are lost
     _freeze(model.model, config.frozen_layers)
     updates = _low_rank(model.model, config.lora) if config.lora else None
     chooses = len(held) >= LEAST_LISTS
@@ -105,7 +110,9 @@ def train(
 def _last_whole(checkpoints: Path) -> str | None:
     """The last checkpoint that was written to its end; others go. None where there is none."""
     for folder in checkpoints.glob("checkpoint-*"):
-        if not (folder / TRAINER_STATE_NAME).is_file():  # the last file that is written
+        try:  # the last file that is written
+            json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
             shutil.rmtree(folder)
     return get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
 
@@ -128,6 +135,7 @@ def _arguments(
         eval_strategy="steps" if validates else "no",
         eval_steps=config.check_every,
         load_best_model_at_end=chooses,
+        restore_callback_states_from_checkpoint=True,  # how long early stopping has waited
         metric_for_best_model=NDCG if validates else None,
         greater_is_better=True if validates else None,
         seed=config.seed,
@@ -191,9 +199,9 @@ class _Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no t
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Open the bar where a resumed run stands."""
-        self._context = progress(state.max_steps, "training", unit="step")
+        self._done = state.global_step
+        self._context = progress(state.max_steps, "training", unit="step", done=self._done)
         self._bar = self._context.__enter__()
-        self._move_to(state.global_step)
 
     def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Move the bar."""

@@ -59,6 +59,16 @@ class Graph:
         self._graph.expansion_search = SEARCHING
         self._vectors = vectors
 
+    def check(self) -> None:
+        """Refuse a graph that is not of these vectors' number and width.
+
+        Raises:
+            InputError: saying what it is of.
+        """
+        expected, got = self._vectors.shape, (len(self._graph), self._graph.ndim)
+        if got != expected or int(np.asarray(self._graph.keys).max(initial=0)) >= expected[0]:
+            raise InputError(f"its graph is of {got[0]} vectors of {got[1]}, not of {expected}")
+
     def nearest(self, query: Vectors, count: int) -> Ints:
         """About the `count` rows nearest to a unit query (d,), best first by exact cosine."""
         found = self._graph.search(query, min(count * OVERSAMPLED, len(self._vectors)), threads=1)

@@ -64,6 +64,8 @@ class Index:
         """
         corpus = self.corpus
         check_index(self.bm25, self.vectors, corpus.offsets, text_bytes=corpus.text_bytes)
+        if self.graph is not None:
+            self.graph.check()
 
     def candidates(
         self, query: Query, vector: Vectors, *, pool: int, count: int, rrf_k: int

@@ -191,6 +191,8 @@ class Batcher:
         if self._window is None or self._window[0] != served.version:
             size, level = self._settings.drift_window, self._settings.drift_level
             self._window = served.version, DriftWindow(served.sketch, size=size, level=level)
+            self._metrics.drift.set(False)  # of this model nothing is known yet
+            self._metrics.drift_p.set(1)
         for job, found in zip(jobs, answers, strict=True):
             if isinstance(found, Exception):
                 continue

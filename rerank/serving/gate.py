@@ -18,7 +18,7 @@ from rerank.serving.keys import Keys
 from rerank.serving.metrics import Metrics
 from rerank.serving.settings import Settings
 
-OPEN = ("/healthz", "/readyz", "/openapi.json")  # without a key: they tell nothing of any request
+OPEN = ("/healthz", "/readyz", "/openapi.json")  # to be read without a key: no request is told of
 LOCAL = ("localhost", "127.0.0.1", "::1")
 DRAINED = 16  # times the largest body: what is read and dropped so that a client hears the refusal
 
@@ -63,7 +63,8 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        self._check_sender(scope["path"], headers)
+        if not (scope["path"] in OPEN and scope["method"] in ("GET", "HEAD")):
+            self._check_sender(headers)
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
@@ -87,9 +88,7 @@ class Gate:
         self._in_hand += change
         self._metrics.in_hand.set(self._in_hand)
 
-    def _check_sender(self, path: str, headers: dict[bytes, bytes]) -> None:
-        if path in OPEN:
-            return
+    def _check_sender(self, headers: dict[bytes, bytes]) -> None:
         if not self._keys.allow(headers.get(b"authorization")):
             raise Refusal(
                 401,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from weakref import finalize
 
 from rerank.registry import folder_at, is_uri, locate, store_of
 
@@ -27,7 +28,7 @@ class Registered:
         self._store = store_of(work)
         self._source: str | None = None
         self._folder = Path()
-        self._temporary: Path | None = None
+        self._forget: Callable[[], object] = lambda: None
 
     def __call__(self) -> Path:
         """The folder of the version that the name stands for.
@@ -38,7 +39,8 @@ class Registered:
         source = locate(self._uri, tracking_uri=self._store)
         if source != self._source:
             folder, temporary = folder_at(source, tracking_uri=self._store)
-            if self._temporary is not None:
-                shutil.rmtree(self._temporary, ignore_errors=True)
-            self._source, self._folder, self._temporary = source, folder, temporary
+            self._forget()
+            self._source, self._folder = source, folder
+            if temporary is not None:  # gone with this object, or with the process
+                self._forget = finalize(self, shutil.rmtree, temporary, ignore_errors=True)
         return self._folder

@@ -24,6 +24,7 @@ class Document(BaseModel):
     title: str | None = None
 
 
+Count = Annotated[PositiveInt, Field(strict=True)]
 Metadata = Annotated[
     dict[str, Any] | None,
     Field(description="of the question: what the model corrects by, such as its language"),
@@ -36,7 +37,7 @@ class SearchRequest(BaseModel):
     model_config = _example(question="median along an axis while ignoring NaNs", top_n=3)
     question: str = Field(description="in plain words")
     metadata: Metadata = None
-    top_n: PositiveInt = Field(10, description="passages to return, best first")
+    top_n: Count = Field(10, description="passages to return, best first")
     return_documents: bool = Field(True, description="whether to return their titles and texts")
 
 
@@ -46,7 +47,7 @@ class Passages(BaseModel):
     query: str
     documents: Annotated[list[str | Document], FailFast()]
     metadata: Metadata = None
-    top_n: PositiveInt | None = Field(None, description="results to return; all where left out")
+    top_n: Count | None = Field(None, description="results to return; all where left out")
     return_documents: bool | None = Field(None, description="whether to return their texts")
     rank_fields: list[str] | None = Field(None, description="text and title are what is read")
 
@@ -66,9 +67,9 @@ class AssessRequest(Passages):
         scores=[-3.2, 4.1],
         reranker="fingerprints.reranker of /v1/model",
     )
-    scores: Annotated[list[Annotated[FiniteFloat, Field(ge=-LARGEST, le=LARGEST)]], FailFast()] = (
-        Field(description="raw logits, one a document, without a sigmoid")
-    )
+    scores: Annotated[
+        list[Annotated[FiniteFloat, Field(ge=-LARGEST, le=LARGEST, strict=True)]], FailFast()
+    ] = Field(description="raw logits, one a document, without a sigmoid")
     reranker: str = Field(description="fingerprint of the cross-encoder that gave the scores")
 
 

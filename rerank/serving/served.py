@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from calibration.drift import Sketch
+from calibration.leftovers import held, sweep
+from calibration.store import MANIFEST, StoreError, read_manifest
 from rerank.assessor import CalibratedReranker
 from rerank.types import InputError, Passage
 
+COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named after
 PROBE = "does this model answer"
 PROBED = (Passage("0", "", "A model that answers."), Passage("1", "", "Another text."))
 
@@ -51,6 +54,8 @@ class Served:
                 config.reranker if "/" not in config.reranker else Path(config.reranker).name
             ),
             "precision": config.precision,
+            "correct_by": config.correct_by,
+            "kinds": sorted(self.model.calibrators.kinds.updates),
             "passages": len(self.model.pipeline.index),
             "queries": manifest["queries"],
             "reliability": self.reliability,
@@ -69,14 +74,18 @@ def open_served(folder: Path, *, observe: Observe | None = None) -> Served:
             probability.
     """
     with ExitStack() as stack:
-        place = Path(tempfile.mkdtemp(prefix="rerank-serve-"))
+        sweep(COPIES)  # what a server that was killed while it copied has left
+        place = Path(tempfile.mkdtemp(prefix=f".{COPIES.name}.", suffix=".new", dir=COPIES.parent))
         stack.callback(shutil.rmtree, place, ignore_errors=True)
+        stack.enter_context(held(place))
         copy = place / "model"
         try:
-            shutil.copytree(folder, copy, symlinks=True)
-            manifest = (copy / "manifest.json").read_bytes()
-        except (OSError, shutil.Error) as error:
-            raise InputError(f"{folder} cannot be copied: {error}") from None
+            for name in (MANIFEST, *read_manifest(folder)["files"]):
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(folder / name, copy / name, follow_symlinks=False)
+            manifest = (copy / MANIFEST).read_bytes()
+        except (OSError, shutil.Error, StoreError) as error:
+            raise InputError(f"{folder} cannot be served: {error}") from None
         try:
             model = CalibratedReranker.load(copy)
             reliability = json.loads((copy / "reliability.json").read_text(encoding="utf-8"))

@@ -52,7 +52,7 @@ class LabelledSet:
 
     def grouped_by(self, key: str) -> LabelledSet:
         """The set with `metadata[key]` as the group of every query that has it."""
-        given = {i: q for i, q in self.queries.items() if q.metadata.get(key) is not None}
+        given = {i: q for i, q in self.queries.items() if q.named(key)}
         grouped = {
             i: replace(q, metadata={**q.metadata, "group": q.metadata[key]})
             for i, q in given.items()

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.files import sync
 from rerank.progress import progress
 from rerank.transformer.models import ModelFiles, cache_folder
 from rerank.types import InputError, Precision
@@ -56,7 +57,7 @@ class Tokenizer:
     """The fast tokenizer of a model folder, cutting at `max_length` tokens."""
 
     def __init__(self, folder: Path, *, max_length: int) -> None:
-        most = _positions(folder)
+        most = positions(folder)
         if max_length > most:
             raise InputError(f"{folder.name} reads at most {most} tokens, got {max_length}")
         try:
@@ -84,7 +85,7 @@ def _fast_tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(str(folder), local_files_only=True).backend_tokenizer
 
 
-def _positions(folder: Path) -> int:
+def positions(folder: Path) -> int:
     """How many tokens the model has positions for; no bound where its configuration says none."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -137,8 +138,12 @@ def open_bi_encoder(files: ModelFiles) -> Engine:
 def _open(
     files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"], precision: Precision
 ) -> Engine:
-    path = cache_folder() / f"{kind}-{files.fingerprint[:32]}-{EXPORT_FORMAT}.onnx"
-    if not path.exists():
+    whole = cache_folder() / f"{kind}-{files.fingerprint[:32]}-{EXPORT_FORMAT}.onnx"
+    path = whole if precision == "fp32" else whole.with_suffix(".int8.onnx")
+    run = _kept(path)
+    if run is not None:
+        return Engine(run)
+    if precision == "fp32" or _kept(whole) is None:
         with progress(2, f"exporting {files.name}, once", unit="step") as bar:
             from rerank.transformer import export
 
@@ -152,7 +157,7 @@ def _open(
                 raise InputError(f"{files.name} cannot be loaded as a {kind}: {error}") from error
             bar.update()
             try:
-                _export(module, samples, path)
+                _export(module, samples, whole)
             except Exception as error:  # exporters fail in many ways; torch is slower but right
                 if precision != "fp32":
                     raise InputError(
@@ -162,10 +167,19 @@ def _open(
                 return Engine(_torch_runner(module), workers=1)
             bar.update()
     if precision == "int8":
-        whole, path = path, path.with_suffix(".int8.onnx")
-        if not path.exists():
-            _quantize(whole, path)
+        _quantize(whole, path)
     return Engine(_onnx_runner(path))
+
+
+def _kept(path: Path) -> Callable[[Tokens], Row] | None:
+    """The graph of an earlier export; None where there is none, or a broken one."""
+    if not path.exists():
+        return None
+    try:
+        return _onnx_runner(path)
+    except Exception as error:  # of the runtime, which has many
+        logger.warning("%s is made again: it does not load (%s)", path, error)
+        return None
 
 
 def _quantize(whole: Path, path: Path) -> None:
@@ -198,6 +212,7 @@ def _written(path: Path) -> Iterator[Path]:
     part = Path(name)
     try:
         yield part
+        sync(part)
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)

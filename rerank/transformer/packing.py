@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from calibration.store import sha256_file
+from calibration.store import sha256_file, write_file
 from rerank.types import InputError
 
 EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
@@ -24,6 +24,7 @@ BASE_EMBEDDINGS = "embeddings.word_embeddings.weight"
 SCALE = ".scale"
 TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash a line
 TRAINING = "finetune.json"  # likewise: the sets, the configuration, and the same of its base
+HASH = "weights_sha256"  # in the manifest
 COPIED = ("config.json", TRAINED_ON)
 FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
@@ -38,10 +39,12 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
     """Pack the cross-encoder in `folder` into `out`, with `manifest` and the weights' hash.
 
     Raises:
-        InputError: the word embeddings are not those of `base`, which is all that is kept of them.
+        InputError: the word embeddings are not those of `base`, which is all that is kept of them;
+            or `out` as `refuse_to_pack_into`.
     """
-    from safetensors.numpy import load_file, save_file
+    from safetensors.numpy import load_file, save
 
+    refuse_to_pack_into(out)
     tensors = load_file(folder / "model.safetensors")
     of_base = load_file(base / "model.safetensors")[BASE_EMBEDDINGS]
     if EMBEDDINGS not in tensors or not np.array_equal(tensors[EMBEDDINGS], of_base):
@@ -58,11 +61,28 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
         else:
             kept[name] = tensor
     out.mkdir(parents=True, exist_ok=True)
-    save_file(kept, out / "weights.safetensors")
+    weights = save(kept)
+    write_file(out / "weights.safetensors", weights)
     for name in COPIED:
-        shutil.copyfile(folder / name, out / name)
-    whole = manifest | {"weights_sha256": sha256_file(out / "weights.safetensors")}
-    (out / "manifest.json").write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
+        write_file(out / name, (folder / name).read_bytes())
+    whole = manifest | {HASH: hashlib.sha256(weights).hexdigest()}
+    write_file(out / "manifest.json", json.dumps(whole, indent=2) + "\n")
+
+
+def refuse_to_pack_into(out: Path) -> None:
+    """Refuse a folder whose files are not those of a packed model, before they are replaced.
+
+    Raises:
+        InputError: it holds something, and no manifest with the hash of packed weights.
+    """
+    if not out.exists():
+        return
+    try:
+        ours = HASH in json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        ours = out.is_dir() and not any(out.iterdir())
+    if not ours:
+        raise InputError(f"{out} is no folder of packed weights, and is not replaced")
 
 
 def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
@@ -74,7 +94,7 @@ def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
     from safetensors.numpy import load_file, save_file
 
     manifest = json.loads((packed / "manifest.json").read_text(encoding="utf-8"))
-    expected = manifest["weights_sha256"]
+    expected = manifest[HASH]
     content = "".join(sha256_file(packed / name) for name in ("manifest.json", *COPIED))
     home = cache / f"{packed.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     if home.is_dir():

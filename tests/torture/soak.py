@@ -24,6 +24,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from calibration.store import sealed
 from rerank.assessor import CalibratedReranker
 from rerank.types import Passage
 
@@ -107,18 +108,32 @@ def soak(
     clients = [threading.Thread(target=ask, args=(i,)) for i in range(o.clients)]
     for client in clients:
         client.start()
-    memory, swapped = [_resident(url)], 0
+    memory, replaced = [_resident(url)], 0
     while time.monotonic() < end:
         time.sleep(min(1.0, max(0.0, end - time.monotonic())))
         memory.append(_resident(url))
-        due = o.swaps * (1 - (end - time.monotonic()) / o.seconds)
-        if swapped < int(due):
-            swapped += 1
-            _replace(place, f"soaked {swapped} times")
+        due = o.swaps * (1 - (end - time.monotonic()) / o.seconds) + 0.5
+        if replaced < min(o.swaps, int(due)):
+            replaced += 1
+            _replace(place, f"soaked {replaced} times")
+            _wait_for_swaps(url, replaced)
     for client in clients:
         client.join()
     memory.append(_resident(url))
     return seen, memory
+
+
+def _wait_for_swaps(url: str, count: int) -> None:
+    """Until the server has taken over so many models.
+
+    Raises:
+        SystemExit: it does not within two minutes.
+    """
+    given_up = time.monotonic() + 120
+    while _metric(url, 'rerank_model_swaps_total{outcome="swapped"}') < count:
+        if time.monotonic() > given_up:
+            raise SystemExit(f"the model was replaced {count} times, and not taken over")
+        time.sleep(0.2)
 
 
 def _said(client: httpx.Client, path: str, request: dict[str, object], expected: object) -> str:
@@ -136,8 +151,13 @@ def _said(client: httpx.Client, path: str, request: dict[str, object], expected:
 
 
 def _resident(url: str) -> float:
+    return _metric(url, "process_resident_memory_bytes")
+
+
+def _metric(url: str, name: str) -> float:
+    """What `/metrics` tells under a name; 0 where it tells nothing yet."""
     lines = httpx.get(f"{url}/metrics", timeout=180).text.splitlines()
-    return next(float(s.split()[1]) for s in lines if s.startswith("process_resident_memory"))
+    return next((float(s.rpartition(" ")[2]) for s in lines if s.startswith(f"{name} ")), 0.0)
 
 
 def _address(server: subprocess.Popen[bytes], log: Path) -> str:
@@ -154,7 +174,7 @@ def _replace(place: Path, note: str) -> None:
     """Put another model folder there that says the same: only a note in its manifest differs."""
     new = Path(shutil.copytree(place, place.with_name("new")))
     manifest = json.loads((new / "manifest.json").read_text())
-    (new / "manifest.json").write_text(json.dumps({**manifest, "note": note}))
+    (new / "manifest.json").write_text(json.dumps(sealed({**manifest, "note": note})))
     place.rename(place.with_name("old"))
     new.rename(place)
     shutil.rmtree(place.with_name("old"))
