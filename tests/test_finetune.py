@@ -358,7 +358,7 @@ def test_no_source_is_refused(tmp_path: Path) -> None:
 def test_the_trained_model_and_its_packed_form_score_alike(
     trained: Trained, ten: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Packed to int8 and unpacked under a bundled name, logits stay within 0.05."""
+    """Packed to int8 and unpacked under a bundled name, logits stay within 0.1."""
     import torch
     from sentence_transformers import CrossEncoder as Oracle
 

@@ -18,6 +18,7 @@ from calibration.maps import LogisticMap
 from calibration.store import sealed, sha256_file
 from rerank import CalibratedReranker, Passage
 from rerank.batch import rescore
+from rerank.cli import main
 from rerank.jobs.record import flavour
 from rerank.model_folder import CALIBRATORS, bound_to
 from rerank.table import assess_table
@@ -89,6 +90,19 @@ def test_a_column_of_a_table_is_the_kind(model: CalibratedReranker) -> None:
     assert list(flavour("").inputs) == ["query_id", "text"]
 
 
+def test_the_command_takes_a_kind(
+    folder: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`search --kind`; a model that corrects by none refuses it."""
+    found = []
+    for given in (["--kind", "faq"], []):
+        assert main(["search", str(folder), QUESTION, "--json", *given]) == 0
+        found.append(json.loads(capsys.readouterr().out)["confidence"])
+    assert moves(found) == [1.0, 0.0]
+    assert main(["search", str(run.folder), QUESTION, "--kind", "faq"]) == 2
+    assert "corrects by no kind" in capsys.readouterr().err
+
+
 def test_requests_take_metadata(
     folder: Path, serving: Callable[..., AbstractContextManager[Any]]
 ) -> None:
@@ -102,3 +116,5 @@ def test_requests_take_metadata(
             answers = [client.post(door, json={**asked, "metadata": kind}) for kind in KINDS]
             assert moves([answer.json()["confidence"] for answer in answers]) == MOVES
             assert client.post(door, json={**asked, "metadata": "faq"}).status_code == 422
+        told = client.get("/v1/model").json()
+        assert (told["correct_by"], told["kinds"]) == ("source", ["faq"])

@@ -12,8 +12,9 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
+
+from calibration.files import write_file
 
 HERE = Path(__file__).resolve().parent
 HEADING = """\
@@ -21,19 +22,20 @@ HEADING = """\
 
 `make bench` writes this page; every number on it is measured by that command, in one run.
 
-**How to read it.** Ways of doing one thing are run in turns, round by round, in the same process
-and on the same input; a ratio is taken within a round, and the table gives its median and, in
-brackets, the lowest and the highest of all rounds. A first round, in which libraries compile and
-caches fill, is not counted. Times depend on the machine and on what else it does, ratios much less:
-pairs a second are the median round's, milliseconds the fastest round's.
+**How to read it.** Ways of doing one thing are run in turns, round by round, in one run and on the
+same input; a ratio is taken within a round, and the table gives its median and, in brackets, the
+lowest and the highest of all rounds. A first round, in which libraries compile and caches fill, is
+not counted. Times depend on the machine and on what else it does, ratios much less: pairs a second
+are the median round's, milliseconds the fastest round's.
 
 **Who takes part.** Every way of scoring has the same weights, the same cut and the same number of
-threads, tokenises the text itself and gives raw logits, whose largest difference from the first
-row's is in the last column. `predict` is the method of sentence-transformers' `CrossEncoder`; its
-ONNX and OpenVINO backends run in a process of their own, with the versions named below the tables.
-FlashRank runs our weights exported for padded batches, one batch a query. In the first stage each
-query is asked alone. A library that was not installed has no row, and above 100,000 passages
-rank-bm25 and FAISS's graph have none: they would take most of the run.
+threads for the model, tokenises the text itself, in as many threads as its tokenizer takes, and
+gives raw logits, whose largest difference from the first row's is in the last column. `predict` is
+the method of sentence-transformers' `CrossEncoder`; its ONNX and OpenVINO backends run in a process
+of their own, with the versions named below the tables. FlashRank runs our weights exported for
+padded batches, one batch a query. In the first stage each query is asked alone. A library that was
+not installed has no row, and above 100,000 passages rank-bm25 and FAISS's graph have none: they
+would take most of the run.
 
 **The limit.** For scoring: the floating point operations that the model needs for such pairs, at
 the rate at which the same cores multiply matrices of its size in fp32; int8 may pass it. For exact
@@ -81,17 +83,18 @@ def main() -> None:
     parser.add_argument("--rounds", default="3")
     parser.add_argument("--peers", default="work/peers", help="environment of the backends")
     parser.add_argument("--passages", nargs="+", default=["10000", "100000", "1000000"])
-    parser.add_argument("--out", type=Path, help="instead of stdout")
+    parser.add_argument("--out", type=Path, help="to write when all is measured")
     o = parser.parse_args()
     shared = ["--set", o.set, "--rounds", o.rounds]
-    if o.out:
+    parts = []
+    for part in page(
+        [*shared, "--pairs", o.pairs, "--peers", o.peers], [*shared, "--passages", *o.passages]
+    ):
+        print(part, end="", flush=True)
+        parts.append(part)
+    if o.out:  # whole or not at all: what stands there is an hour's work
         o.out.parent.mkdir(parents=True, exist_ok=True)
-    with o.out.open("w", encoding="utf-8") if o.out else nullcontext(sys.stdout) as out:
-        for part in page(
-            [*shared, "--pairs", o.pairs, "--peers", o.peers],
-            [*shared, "--passages", *o.passages],
-        ):
-            print(part, end="", file=out, flush=True)
+        write_file(o.out, parts)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 Each reader runs in a process of its own, from a few whole inputs on. Anything but `InputError` (of
 HTTP bodies pydantic's `ValidationError`), ten seconds for one input, or two gigabytes of memory is
 a failure: the input is left in the present folder, as `crash-...`, and the exit code is 1. Model
-folders have `model_folder.py`.
+folders have `model_folder.py`, and whole requests tests/test_serving_limits.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -27,14 +27,19 @@ watched = atheris.instrument_imports(include=["calibration", "rerank"])
 with watched if "--inside" in sys.argv else nullcontext():  # the parent runs no reader
     from pydantic import ValidationError
 
+    from calibration import LogisticMap, TwoStageMap, certify
     from rerank.batch.chunks import Position
     from rerank.batch.source import open_input
     from rerank.config import Config
+    from rerank.evidence import EVIDENCE
+    from rerank.features import FEATURES
     from rerank.learned import Calibrators
+    from rerank.pipeline import Reading
     from rerank.serving.answers import passages
     from rerank.serving.schemas import AssessRequest, RerankRequest, SearchRequest
     from rerank.sets.beir import read_labelled_set, read_queries
     from rerank.sets.feedback import read_feedback
+    from rerank.sufficiency import INPUTS
     from rerank.types import InputError
 
 READS = Callable[[Path, bytes], object]
@@ -102,8 +107,24 @@ def _parquet() -> bytes:
     import pyarrow.parquet as pq
 
     out = io.BytesIO()
-    pq.write_table(pa.table({"_id": ["1", "2"], "text": ["one", "two"]}), out)
+    passages = [["a"], ["b", "c"]]
+    rows = {"_id": ["1", "2"], "text": ["one", "two"], "passages": passages}
+    pq.write_table(pa.table({**rows, "metadata": [{"kind": "x"}, {"kind": None}]}), out)
     return out.getvalue()
+
+
+def _door() -> bytes:
+    """The maps of a door, all of zeros."""
+
+    def flat(inputs: Sequence[str]) -> LogisticMap:
+        ones = (1.0,) * len(inputs)
+        return LogisticMap((0.0,) * len(ones), 0.0, ones, ones)
+
+    confidence = TwoStageMap(flat(FEATURES), LogisticMap((1.0,), 0.0, (0.0,), (1.0,)))
+    certificate = certify([1] * 40, [0.9] * 40)
+    reading = Reading(flat(EVIDENCE), 0.1)
+    door = Calibrators(reading, flat(EVIDENCE), confidence, flat(INPUTS), certificate)
+    return json.dumps(door.to_dict()).encode()
 
 
 READERS: dict[str, tuple[READS, list[bytes]]] = {
@@ -112,9 +133,9 @@ READERS: dict[str, tuple[READS, list[bytes]]] = {
     "rescore, Parquet": (_written(_rescored, ".parquet"), [_parquet()]),
     "labelled set": (_set, [b"\x00".join([ROW, ROW, b"1\t1\t1\n", b"1\n"])]),
     "feedback": (_written(read_feedback, ".jsonl"), [b'{"query": "x", "right": true}\n']),
-    "calibrators": (_json(Calibrators.from_dict), [b'{"evidence": [], "kinds": {}}']),
+    "calibrators": (_json(Calibrators.from_dict), [_door()]),
     "configuration": (_json(_config), [json.dumps(Config().to_dict()).encode()]),
-    "HTTP body": (_body, BODIES),
+    "schemas of HTTP": (_body, BODIES),
 }
 
 
@@ -131,7 +152,7 @@ def inside(name: str, seconds: int, seeds: Path) -> None:
                     raise RuntimeError("refused without a sentence") from error
 
         limits = [f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=2048"]
-        atheris.Setup([sys.argv[0], *limits, "-max_len=4096", str(seeds)], once)
+        atheris.Setup([sys.argv[0], *limits, "-max_len=16384", str(seeds)], once)
         atheris.Fuzz()
 
 
