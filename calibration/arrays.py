@@ -63,10 +63,15 @@ def as_features(X: ArrayLike, width: int) -> Floats:
     return x
 
 
+def all_finite(x: Floats) -> bool:
+    """Whether every number is finite: told by their sum, and one by one where that overflows."""
+    with np.errstate(over="ignore"):
+        total = np.add.reduce(x, axis=None)
+    return math.isfinite(total) or bool(np.isfinite(x).all())
+
+
 def _refuse_non_finite(x: Floats) -> None:
-    if math.isfinite(np.add.reduce(x, axis=None)):  # the sum of finite numbers, but for overflow
-        return
-    if not np.isfinite(x).all():
+    if not all_finite(x):
         first = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
         count = int((~np.isfinite(x)).sum())
         raise ValueError(

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import (
     Floats,
+    all_finite,
     as_features,
     as_scores,
     check_rising,
@@ -60,7 +61,7 @@ def _set_numbers(value: Any, *names: str) -> None:
 
 
 def _finite_logits(found: Floats) -> Floats:
-    if not math.isfinite(np.add.reduce(found)) and not np.isfinite(found).all():
+    if not all_finite(found):
         raise ValueError("the features are too large: a logit is not a finite number")
     return found
 

@@ -179,6 +179,14 @@ def test_one_column_may_come_flat_and_none_may_come() -> None:
     assert MAPS[0].predict(np.zeros((0, 2))).shape == (0,)
 
 
+def test_large_logits_that_are_finite_are_taken() -> None:
+    """Whose sum is not finite: no warning, and probabilities."""
+    huge = LogisticMap((1.0,), 0.0, (0.0,), (1.0,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert huge.predict([1.5e308, 1.5e308, -1.5e308]).tolist() == [1.0, 1.0, 0.0]
+
+
 def test_features_that_overflow_are_refused() -> None:
     """Two huge features whose sum is no number give a sentence and not NaN."""
     fitted = LogisticMap((1e200, -1e200), 0.0, (0.0, 0.0), (1.0, 1.0))
