@@ -31,6 +31,7 @@ from rerank.pipeline import Pipeline, order
 from rerank.registry import fetch, is_uri
 from rerank.reranking.score_cache import ScoreCache
 from rerank.retrieval.index import Index
+from rerank.text import can_be_written
 from rerank.types import Assessment, Given, InputError, Passage, Query, Ranking
 
 
@@ -224,8 +225,6 @@ def _query(question: str, metadata: Mapping[str, Any] | None) -> Query:
     """
     if not question.strip():
         raise InputError("the question is empty; expected some words")
-    try:
-        question.encode()
-    except UnicodeEncodeError:
-        raise InputError("the question is not text: it holds bytes that are no UTF-8") from None
+    if not can_be_written(question):
+        raise InputError("the question is not text: it holds bytes that are no UTF-8")
     return Query("question", question, metadata or {})

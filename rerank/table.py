@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rerank.pipeline import CHUNK
+from rerank.text import can_be_written
 from rerank.types import Assessment, InputError, Query
 
 if TYPE_CHECKING:
@@ -89,13 +90,7 @@ def _queries(
 
 
 def _is_text(value: object) -> bool:
-    if not isinstance(value, str) or not value.strip():
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return isinstance(value, str) and bool(value.strip()) and can_be_written(value)
 
 
 def _row(found: Assessment) -> dict[str, Any]:

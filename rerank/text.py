@@ -60,11 +60,18 @@ def as_text(name: str, value: object, *, most: int | None = None, empty: bool = 
         raise InputError(f"{name!r} has {len(value)} characters, at most {most} are taken")
     if not empty and not value.strip():
         raise InputError(f"{name!r} is empty")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{name!r} holds a lone surrogate, which is not text") from None
+    if not can_be_written(value):
+        raise InputError(f"{name!r} holds a lone surrogate, which is not text")
     return value
+
+
+def can_be_written(text: str) -> bool:
+    """Whether it is text as UTF-8 has it: without half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def kind(value: object) -> str:

@@ -32,6 +32,7 @@ from rerank.serving.schemas import (
     SearchResponse,
 )
 from rerank.serving.settings import Settings
+from rerank.text import can_be_written
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": text}
@@ -164,7 +165,7 @@ def _check(question: Question, settings: Settings) -> None:
     if not question.text.strip():
         raise Refusal(422, "the question is empty; expected some words", reason="input")
     texts = [question.text, *(p.full_text for p in question.passages)]
-    if not all(map(_is_text, texts)):
+    if not all(map(can_be_written, texts)):
         raise Refusal(422, "a text holds half a surrogate pair, which is no text", reason="input")
     if len(question.text) > settings.max_query:
         raise Refusal(
@@ -186,15 +187,6 @@ def _check(question: Question, settings: Settings) -> None:
                 f"{settings.max_document} are allowed",
                 reason="size",
             )
-
-
-def _is_text(given: str) -> bool:
-    """Whether it can be written as UTF-8."""
-    try:
-        given.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:

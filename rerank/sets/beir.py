@@ -16,7 +16,7 @@ from typing import Any
 
 from calibration.files import regular
 from rerank.sets.labelled_set import LabelledSet, passage_row, query_row, to_json
-from rerank.text import as_text, kind
+from rerank.text import as_text, can_be_written, kind
 from rerank.types import InputError, Passage, Query
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
@@ -106,10 +106,8 @@ def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
     value = row.get("metadata") or {}
     if not isinstance(value, dict):
         raise InputError(f"'metadata' should be an object, got {kind(value)}")
-    try:
-        to_json(value).encode()
-    except UnicodeEncodeError:
-        raise InputError("'metadata' holds a lone surrogate, which is not text") from None
+    if not can_be_written(to_json(value)):
+        raise InputError("'metadata' holds a lone surrogate, which is not text")
     return value
 
 
