@@ -87,8 +87,7 @@ def write_folder(
             if path.exists():
                 _swap(new, path)
             else:
-                new.rename(path)
-                sync(path.parent)
+                _take(path, new)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
@@ -221,6 +220,16 @@ def is_made_from(path: str | Path, made_from: Mapping[str, Any]) -> bool:
     except StoreError:
         return False
     return True
+
+
+def _take(path: Path, new: Path) -> None:
+    """Rename new to path, where nothing stands; another writer may have been faster."""
+    try:
+        new.rename(path)
+    except OSError:
+        refuse_to_replace(path, overwrite=False)
+        raise
+    sync(path.parent)
 
 
 def _swap(new: Path, path: Path) -> None:

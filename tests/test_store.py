@@ -237,3 +237,19 @@ def test_a_folder_made_from_the_same_is_known(tmp_path: Path) -> None:
 def _fill(folder: Path, manifest: dict[str, object]) -> dict[str, object]:
     (folder / "file.txt").write_text("content")
     return manifest
+
+
+def test_a_faster_writer_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another folder that appears in the last moment stays, and the late one says so."""
+    out, rename = tmp_path / "model", Path.rename
+
+    def late(self: Path, target: Path) -> Path:
+        monkeypatch.undo()
+        write_folder(out, second)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    with pytest.raises(StoreError, match="exists"):
+        write_folder(out, fill)
+    assert read_manifest(out)["name"] == "second"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
