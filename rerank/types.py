@@ -52,11 +52,16 @@ class Query:
 
         What is blank, or missing as tables have it (None, NaN), is no name: "".
         """
-        value = self.metadata.get(key)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        name = "" if value is None else str(value).strip()
-        return "" if name.lower() == "nan" else name
+        return named(self.metadata, key)
+
+
+def named(metadata: Mapping[str, Any], key: str) -> str:
+    """What a query's metadata says under `key`: see `Query.named`."""
+    value = metadata.get(key)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    name = "" if value is None else str(value).strip()
+    return "" if name.lower() == "nan" else name
 
 
 @dataclass(frozen=True, slots=True)

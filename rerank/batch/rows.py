@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rerank.text import as_text, kind
-from rerank.types import Given, InputError, Passage, Query
+from rerank.types import Given, InputError, Passage, Query, named
 
 LONGEST_ROW = 2**23  # bytes of a line, characters of a row's texts
 LONGEST_ID = 512  # characters
@@ -77,7 +77,7 @@ def parse(line: int, row: object, *, correct_by: str = "") -> Row:
 
 def _item(query_id: str, row: Mapping[str, Any], correct_by: str) -> Item:
     text = _text(row, "text", most=LONGEST_QUERY)
-    query = Query(query_id, text, _kind(row, correct_by) if correct_by else {})
+    query = Query(query_id, text, _metadata(row, correct_by) if correct_by else {})
     named = [key for key in ("passages", "documents") if row.get(key) is not None]
     if not named:
         return query
@@ -99,8 +99,8 @@ def _item(query_id: str, row: Mapping[str, Any], correct_by: str) -> Item:
     return Given(query, passages, np.array(logits, dtype=np.float64) if logits else None)
 
 
-def _kind(row: Mapping[str, Any], correct_by: str) -> dict[str, str]:
-    """What the metadata says of the query's kind, and nothing else of it.
+def _metadata(row: Mapping[str, Any], correct_by: str) -> dict[str, str]:
+    """The query's metadata as far as it is its kind, and nothing else of it.
 
     Arrow's maps come as lists of pairs.
     """
@@ -111,7 +111,7 @@ def _kind(row: Mapping[str, Any], correct_by: str) -> dict[str, str]:
         return {}
     if not isinstance(found, Mapping):
         raise InputError(f"'metadata' should be an object, got {kind(found)}")
-    name = Query("", "", found).named(correct_by)
+    name = named(found, correct_by)
     if len(name) > LONGEST_ID:
         raise InputError(
             f"metadata {correct_by!r} has {len(name)} characters, at most {LONGEST_ID}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -75,9 +74,6 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
     return Index(home)
 
 
-VARIABLE = "MLFLOW_TRACKING_URI"
-
-
 class NotTrackedError(InputError):
     """What a job wrote is whole and stays; MLflow did not take the record of it.
 
@@ -128,10 +124,13 @@ def track(
 def noted_run(folder: Path, work: Path) -> TrackedRun | None:
     """The run that `tracked_run` knows of, `found`, if it is in the store that is meant now."""
     known = tracked_run(folder, work)
-    if known is None or known["tracking_uri"] != (os.environ.get(VARIABLE) or store_of(work)):
+    if known is None:
         return None
+    from calibration.mlflow_store import named_store
     from calibration.tracking import TrackedRun
 
+    if known["tracking_uri"] != (named_store() or store_of(work)):
+        return None
     return TrackedRun(**{"experiment_id": "", "model_version": None, **known}, found=True)
 
 
