@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -271,25 +270,6 @@ def test_timeouts(run: Any, serving: Callable[..., Any]) -> None:
             refused(answer, answer.status_code, "0.15 seconds")
             assert ("retry-after" in answer.headers) == (answer.status_code == 503)
         assert client.get("/readyz").status_code == 200
-
-
-def test_shutdown_answers_what_was_taken(run: Any, serving: Callable[..., Any]) -> None:
-    """Requests in hand when the server is told to stop are all answered."""
-    with (
-        serving(run.folder, batch=2) as started,
-        httpx.Client(base_url=started.url, timeout=60) as client,
-        ThreadPoolExecutor(8) as pool,
-    ):
-        sent = [
-            pool.submit(client.post, "/v1/search", json={"question": f"sort array {i}"})
-            for i in range(8)
-        ]
-        while "rerank_requests_in_hand 8.0" not in client.get("/metrics").text:
-            assert not all(s.done() for s in sent), "too fast to be caught"
-        stopping = threading.Thread(target=started.stop)
-        stopping.start()
-        assert [s.result().status_code for s in sent] == [200] * 8
-        stopping.join()
 
 
 def test_keys(run: Any, serving: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

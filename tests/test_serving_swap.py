@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -28,6 +29,7 @@ from rerank.sets.feedback import Feedback
 from rerank.types import InputError, Query
 
 QUESTION = "median along an axis"
+JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +209,13 @@ def process(place: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     started.stderr.close()
 
 
+def refused_soon(url: str) -> None:
+    """Returns when the server takes no new connection."""
+    with contextlib.suppress(httpx.TransportError):
+        while True:
+            httpx.get(f"{url}/healthz")
+
+
 def test_signals(process: tuple[subprocess.Popen[str], str], place: Path, other: Path) -> None:
     """SIGHUP swaps, SIGTERM under load answers what was taken, and the logs hold no text."""
     started, url = process
@@ -215,16 +224,25 @@ def test_signals(process: tuple[subprocess.Popen[str], str], place: Path, other:
     started.send_signal(signal.SIGHUP)
     while httpx.get(f"{url}/v1/model").json()["model"] == before:
         pass
+    told = threading.Event()
+
+    def held(i: int) -> Iterator[bytes]:
+        """A body whose end comes when the server has been told to stop."""
+        body = json.dumps({"question": f"secret {i}"}).encode()
+        yield body[:1]
+        assert told.wait(60)
+        yield body[1:]
+
     with ThreadPoolExecutor(6) as pool:
         sent = [
-            pool.submit(
-                httpx.post, f"{url}/v1/search", json={"question": f"secret {i}"}, timeout=60
-            )
+            pool.submit(httpx.post, f"{url}/v1/search", content=held(i), headers=JSON, timeout=60)
             for i in range(6)
         ]
         while "rerank_requests_in_hand 6.0" not in httpx.get(f"{url}/metrics").text:
-            assert not all(s.done() for s in sent), "too fast to be caught"
+            assert not any(s.done() for s in sent)
         started.terminate()
+        refused_soon(url)
+        told.set()
         assert [s.result().status_code for s in sent] == [200] * 6
     _, log = started.communicate(timeout=60)
     assert started.returncode == 0, log
@@ -232,8 +250,8 @@ def test_signals(process: tuple[subprocess.Popen[str], str], place: Path, other:
     assert [e["event"] for e in events if e["event"] != "request"] == ["model swapped", "served"]
     searches = [e for e in events if e.get("door") == "search"]
     assert len(searches) == 6
-    told = {"id", "status", "seconds", "confidence", "level", "model"}
-    assert all(told <= set(e) for e in searches)
+    logged = {"id", "status", "seconds", "confidence", "level", "model"}
+    assert all(logged <= set(e) for e in searches)
     assert "secret" not in log
 
 
