@@ -5,9 +5,7 @@ y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.checked`. 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,23 +45,40 @@ class _Mesh:
         grid += np.bincount(self._left + 1, weights * self._share, MESH)
         return np.fft.rfft(np.concatenate([grid, grid[-2:0:-1]]))
 
-    def error(self, waves: Waves, sigma: float) -> Any:
-        """Return the mean absolute value of residuals (..., waves) smoothed by that bandwidth."""
+    def error(self, waves: Waves, sigma: float) -> Floats:
+        """Return the mean absolute value (m,) of residuals (m, waves) smoothed by one bandwidth."""
         half = np.exp(-_SQUARED / (2 * sigma**2))
         kernel = np.zeros(2 * MESH - 2)
         kernel[: len(half)], kernel[1 - len(half) :] = half, half[:0:-1]
         window = np.fft.rfft(kernel)
         smoothed = np.fft.irfft(waves * window, len(kernel))[..., :MESH]
         rows = np.fft.irfft(self._rows * window, len(kernel))[:MESH]
-        return np.abs(smoothed).sum(axis=-1) / rows.sum()
+        return np.asarray(np.abs(smoothed).sum(axis=-1) / rows.sum())
+
+    def errors(self, waves: Waves, sigmas: Floats) -> Floats:
+        """Return `error` (m,) of residuals (m, waves), each smoothed by its own of sigmas (m,)."""
+        found = np.empty(len(sigmas))
+        for sigma in np.unique(sigmas):
+            of_it = sigmas == sigma
+            found[of_it] = self.error(waves[of_it], float(sigma))
+        return found
+
+    def smece(self, waves: Waves) -> Floats:
+        """Return the smooth calibration error (m,) of residuals (m, waves)."""
+        sigmas = _fixed_points(lambda s: self.errors(waves, s), len(waves))
+        return np.minimum(1.0, self.errors(waves, sigmas))
 
 
-def _fixed_point(falling: Callable[[float], float]) -> float:
-    """Return the sigma in [0, 1] that equals falling(sigma), to about 1e-3 and from above."""
-    low, high = 0.0, 1.0
+def _fixed_points(falling: Callable[[Floats], Floats], many: int) -> Floats:
+    """Return the sigmas (many,) in [0, 1] that equal falling(sigma), to about 1e-3 from above.
+
+    Bisection from the same ends, so that most of them ask for the same bandwidths.
+    """
+    low, high = np.zeros(many), np.ones(many)
     for _ in range(10):
         middle = (low + high) / 2
-        low, high = (middle, high) if falling(middle) > middle else (low, middle)
+        above = falling(middle) > middle
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
     return high
 
 
@@ -78,8 +93,7 @@ def smece(y: ArrayLike, p: ArrayLike) -> float:
     """
     labels, values = checked(y, p)
     mesh = _Mesh(values)
-    waves = mesh.waves(values - labels)
-    return min(1.0, float(mesh.error(waves, _fixed_point(lambda s: mesh.error(waves, s)))))
+    return float(mesh.smece(mesh.waves(values - labels)[None])[0])
 
 
 def smece_floor(
@@ -97,8 +111,8 @@ def smece_floor(
     second number cannot be told from exact calibration at this sample size.
     """
     values, rng = probabilities(p), np.random.default_rng(random_state)
-    drawn = exact_labels(values, draws, rng, groups=groups, y=y)
-    found = [smece(labels, values) for labels in drawn]
+    drawn, mesh = exact_labels(values, draws, rng, groups=groups, y=y), _Mesh(values)
+    found = mesh.smece(np.stack([mesh.waves(values - labels) for labels in drawn]))
     return float(np.mean(found)), float(np.quantile(found, 0.95))
 
 
@@ -136,11 +150,11 @@ def smece_interval(
     if many < LEAST_GROUPS:
         return UNKNOWN
     mesh, rest = _Mesh(values), values - labels
-    waves = mesh.waves(rest)
-    found = _fixed_point(lambda s: mesh.error(waves, s))
+    waves = mesh.waves(rest)[None]
+    (sigma,) = _fixed_points(lambda s: mesh.errors(waves, s), 1)
     signs = rng.integers(0, 2, size=(draws, many)) * 2.0 - 1
-    noise = [mesh.error(mesh.waves(sign[number] * rest), found) for sign in signs]
-    low = mesh.error(waves, found) - float(np.quantile(noise, (1 + level) / 2))
+    noise = mesh.error(np.stack([mesh.waves(sign[number] * rest) for sign in signs]), sigma)
+    low = float(mesh.error(waves, sigma)[0] - np.quantile(noise, (1 + level) / 2))
 
     cuts = [-1.0, *np.quantile(values, np.arange(1, CUTS) / CUTS)]
     squares = max(
@@ -148,8 +162,8 @@ def smece_interval(
     )
     z = student_point(level, many)
 
-    def least(s: float) -> float:
-        return z * math.sqrt(max(0.0, squares / len(values) ** 2 - s * s / many))
+    def least(s: Floats) -> Floats:
+        return z * np.sqrt(np.maximum(0.0, squares / len(values) ** 2 - s * s / many))
 
-    high = _fixed_point(lambda s: float(mesh.error(waves, s)) + least(s))
-    return max(0.0, float(low)), high
+    (high,) = _fixed_points(lambda s: mesh.errors(waves, s) + least(s), 1)
+    return max(0.0, low), float(high)

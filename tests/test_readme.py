@@ -1,4 +1,4 @@
-"""The README's commands and Python are run, in order, in an empty folder, on a small set."""
+"""The README's commands and Python are run, in order, in a folder of their own, on a small set."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rerank.cli import main
 from rerank.sets.beir import write_labelled_set
 from rerank.sets.labelled_set import LabelledSet
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-RERANK = (sys.executable, "-m", "rerank.cli")
 
 
 def _blocks(language: str) -> list[str]:
@@ -31,9 +34,14 @@ COMMANDS = [
 
 
 @pytest.fixture(scope="module")
-def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty folder but for a small set where the README has `pydata`, and some queries."""
+def place(run: Any, small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small set where the README has `pydata`, and some queries.
+
+    Of the session's run it has the index and the scores, which would be made again.
+    """
     folder = tmp_path_factory.mktemp("readme")
+    shutil.copytree(run.work / "index", folder / "work" / "index")
+    shutil.copy(run.work / "scores.sqlite", folder / "work")
     splits = {"train": small.splits["train"][:40], "test": small.splits["test"][:12]}
     kept = {i for ids in splits.values() for i in ids}
     queries = {i: q for i, q in small.queries.items() if i in kept}
@@ -46,38 +54,54 @@ def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _run(command: list[str], place: Path) -> str:
+@pytest.fixture
+def rerank(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[list[str]], str]:
+    """Runs one `rerank` command there; what it prints."""
+    monkeypatch.chdir(place)
+
+    def run(arguments: list[str]) -> str:
+        no = 1 if arguments[0] in ("drift", "promote") else 0  # an answer, not a failure
+        code = main(arguments)
+        printed = capsys.readouterr()
+        assert code in (0, no), f"{arguments}\n{printed.out}\n{printed.err}"
+        return printed.out
+
+    return run
+
+
+def _python(code: str, place: Path) -> str:
+    """What the code prints in a new process."""
     done = subprocess.run(
-        command,
+        [sys.executable, "-c", code],
         cwd=place,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
-    no = 1 if {"drift", "promote"} & set(command) else 0  # an answer, not a failure
-    assert done.returncode in (0, no), f"{command}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
-def test_commands_run(place: Path) -> None:
+def test_commands_run(rerank: Callable[[list[str]], str]) -> None:
     """Every `rerank` command of the README runs, in its order, and prints something."""
-    commands = [shlex.split(c) for c in COMMANDS if c.startswith("rerank ")]
+    commands = [shlex.split(c)[1:] for c in COMMANDS if c.startswith("rerank ")]
     assert len(commands) >= 5
-    for command in commands:
-        assert _run([*RERANK, *command[1:]], place)
+    assert all(rerank(command) for command in commands)
 
 
-def test_python_runs(place: Path) -> None:
+def test_python_runs(place: Path, rerank: Callable[[list[str]], str]) -> None:
     """The README's Python runs after its commands; asking gives a confidence a question."""
     blocks = alone, asking, giving = _blocks("python")
     assert all(len(code.strip().splitlines()) <= 12 for code in blocks)
-    assert _run([sys.executable, "-c", alone], place).startswith("From 0.")
+    assert _python(alone, place).startswith("From 0.")
     if not (place / "work" / "model").exists():  # this test alone
-        _run([*RERANK, "calibrate", "datasets/pydata", "--out", "work/model"], place)
-    printed = _run([sys.executable, "-c", asking], place)
+        rerank(["calibrate", "datasets/pydata", "--out", "work/model"])
+    printed = _python(asking, place)
     assert len(re.findall(r"^[01]\.\d\d ", printed, flags=re.MULTILINE)) == 2
-    printed = _run([sys.executable, "-c", giving], place)
+    printed = _python(giving, place)
     assert re.fullmatch(r"([01]\.\d\d .+\n){3}confidence 0\.\d\d\n", printed)
 
 

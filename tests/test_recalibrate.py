@@ -77,13 +77,12 @@ def test_labels_of_a_set_are_its_qrels(small: LabelledSet, to_report: list[Ranki
         feedback_of(small, "dev")
 
 
-@pytest.fixture
-def moved(run: Run, small: LabelledSet, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def moved(run: Run, small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The session's model, moved by the labels of its reported queries."""
-    model = CalibratedReranker.load(run.folder)
-    labels = feedback_of(small, "test")
-    recalibrate(model, labels, tmp_path / "moved", pipeline=model.pipeline, corpus={})
-    return tmp_path / "moved"
+    model, out = CalibratedReranker.load(run.folder), tmp_path_factory.mktemp("moved") / "moved"
+    recalibrate(model, feedback_of(small, "test"), out, pipeline=model.pipeline, corpus={})
+    return out
 
 
 def test_the_moved_model_loads_and_ranks_as_before(
