@@ -96,7 +96,7 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
     async def search(request: Request, asked: SearchRequest) -> SearchResponse:
         """Find passages in the index, and say how sure to be of the first."""
         found, served = await ask(
-            request, Question("search", asked.question, metadata=asked.metadata or {})
+            request, Question("search", asked.question, metadata=asked.metadata)
         )
         return answers.searched(found, served, asked, request.state.request_id)
 
@@ -105,7 +105,7 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
     @app.post("/rerank", include_in_schema=False, response_model_exclude_none=True)
     async def rerank(request: Request, asked: RerankRequest) -> RerankResponse:
         """Order the caller's documents. `relevance_score` is a probability."""
-        question = Question("rerank", asked.query, _passages(asked), metadata=asked.metadata or {})
+        question = Question("rerank", asked.query, _passages(asked), metadata=asked.metadata)
         found, served = await ask(request, question)
         return answers.reranked(found, served, asked, request.state.request_id)
 
@@ -121,7 +121,7 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
             )
         scores = tuple(asked.scores)
         question = Question(
-            "assess", asked.query, passages, scores, asked.reranker, metadata=asked.metadata or {}
+            "assess", asked.query, passages, scores, asked.reranker, metadata=asked.metadata
         )
         found, served = await ask(request, question)
         return answers.reranked(found, served, asked, request.state.request_id)

@@ -41,12 +41,12 @@ class Question:
     passages: tuple[Passage, ...] = ()
     scores: tuple[float, ...] | None = None
     reranker: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] | None = None
 
     @property
     def query(self) -> Query:
         """The question as the model takes it."""
-        return Query("question", self.text, self.metadata)
+        return Query("question", self.text, self.metadata or {})
 
 
 @dataclass(slots=True)
