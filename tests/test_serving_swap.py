@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -210,10 +211,12 @@ def process(place: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def refused_soon(url: str) -> None:
-    """Returns when the server takes no new connection."""
-    with contextlib.suppress(httpx.TransportError):
-        while True:
-            httpx.get(f"{url}/healthz")
+    """Returns when the server takes no new connection, as it must within a minute."""
+    end = time.monotonic() + 60
+    with contextlib.suppress(httpx.ConnectError, httpx.ReadError):
+        while time.monotonic() < end:
+            httpx.get(f"{url}/healthz", timeout=60)
+        pytest.fail("the server still takes connections")
 
 
 def test_signals(process: tuple[subprocess.Popen[str], str], place: Path, other: Path) -> None:
