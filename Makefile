@@ -92,6 +92,8 @@ weights: .venv/installed ## train minilm-reranker anew (hours on two cores): mak
 	  $(SETS)/squadshifts_reddit:3500 $(SETS)/selqa:951 $(DATA):1764 work/documentation:5000 \
 	  --group-by article --base work/second --hard 2 --easy 0 --frozen-layers 2 --max-length 192 \
 	  --steps 2270 --validation 0 --out work/reranker --pack models/minilm-reranker
+	$(BIN)/python tests/bench/ranking.py $(SETS)/squad2 $(DATA) \
+	  --manifest models/minilm-reranker/manifest.json
 
 clean: ## remove what was built, but not .venv
 	rm -rf work $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits

@@ -43,6 +43,24 @@ def test_one_row_by_hand() -> None:
     assert scale[0, 0] == 1.0
 
 
+def test_the_bundled_manifest_says_how_they_came_to_be() -> None:
+    """Licence, command, seed, sets, versions, and what was measured on each set of the card."""
+    manifest = json.loads((BUNDLED_RERANKER / "manifest.json").read_text())
+    assert manifest["licence"] == "Apache-2.0"
+    assert manifest["command"].startswith("make weights")
+    training = manifest["training"]
+    assert training["config"]["seed"] == 0
+    assert all(s["digest"] and s["examples"] for s in training["sets"])
+    assert set(training["packages"]) >= {"torch", "sentence-transformers"}
+    card = (BUNDLED_RERANKER / "README.md").read_text()
+    assert manifest["figures"]
+    for name, row in manifest["figures"].items():
+        gains = [v for k, v in row.items() if k.startswith("nDCG@10") and k.endswith("less fused")]
+        assert len(gains) == 2
+        told = f"| {name}{card.split(f'| {name}', 1)[-1].splitlines()[0]}"
+        assert all(gain.replace("0.", ".") in told for gain in gains), (told, gains)
+
+
 def test_the_bundled_weights_unpack_to_what_is_packed() -> None:
     """Matrices are int8 times scale, vectors as packed, embeddings the base model's."""
     from safetensors.numpy import load_file
@@ -69,12 +87,20 @@ def test_the_bundled_weights_are_small_and_as_the_manifest_says() -> None:
 
 
 def test_packing_again_changes_nothing(tmp_path: Path) -> None:
-    """An unpacked model, packed and unpacked again, has the very same weights."""
+    """An unpacked model, packed and unpacked again, has the very same weights.
+
+    Where packed weights are replaced, their manifest keeps what a person wrote, and no figures.
+    """
     from safetensors.numpy import load_file
 
     folder = resolve("minilm-reranker").folder
     base = resolve("minilm").folder
     pack(folder, tmp_path / "packed", {"name": "again", "training": {}}, base=base)
+    packed = Path(shutil.copytree(BUNDLED_RERANKER, tmp_path / "older"))
+    pack(folder, packed, {"name": "again", "training": {}}, base=base)
+    assert set(json.loads((packed / "manifest.json").read_text())) == {
+        *("name", "licence", "command", "training", "weights_sha256")
+    }
     again = unpack(tmp_path / "packed", base=base, cache=tmp_path / "cache")
     one, other = (load_file(f / "model.safetensors") for f in (folder, again))
     assert one.keys() == other.keys()

@@ -25,6 +25,7 @@ SCALE = ".scale"
 TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash a line
 TRAINING = "finetune.json"  # likewise: the sets, the configuration, and the same of its base
 HASH = "weights_sha256"  # in the manifest
+WRITTEN = ("licence", "command")  # likewise, by hand: whose the weights are, what makes them anew
 COPIED = ("config.json", TRAINED_ON)
 FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
@@ -38,13 +39,15 @@ def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) -> None:
     """Pack the cross-encoder in `folder` into `out`, with `manifest` and the weights' hash.
 
+    What a person has written into an earlier manifest there, `WRITTEN`, is kept.
+
     Raises:
         InputError: the word embeddings are not those of `base`, which is all that is kept of them;
             or `out` as `refuse_to_pack_into`.
     """
     from safetensors.numpy import load_file, save
 
-    refuse_to_pack_into(out)
+    earlier = refuse_to_pack_into(out)
     tensors = load_file(folder / "model.safetensors")
     of_base = load_file(base / "model.safetensors")[BASE_EMBEDDINGS]
     if EMBEDDINGS not in tensors or not np.array_equal(tensors[EMBEDDINGS], of_base):
@@ -65,24 +68,26 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
     write_file(out / "weights.safetensors", weights)
     for name in COPIED:
         write_file(out / name, (folder / name).read_bytes())
-    whole = manifest | {HASH: hashlib.sha256(weights).hexdigest()}
+    written = {key: earlier[key] for key in WRITTEN if key in earlier}
+    whole = manifest | written | {HASH: hashlib.sha256(weights).hexdigest()}
     write_file(out / "manifest.json", json.dumps(whole, indent=2) + "\n")
 
 
-def refuse_to_pack_into(out: Path) -> None:
-    """Refuse a folder whose files are not those of a packed model, before they are replaced.
+def refuse_to_pack_into(out: Path) -> dict[str, object]:
+    """The manifest of the packed model that is to be replaced; empty where there is none.
 
     Raises:
-        InputError: it holds something, and no manifest with the hash of packed weights.
+        InputError: the folder holds something, and no manifest with the hash of packed weights.
     """
-    if not out.exists():
-        return
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return {}
     try:
-        ours = HASH in json.loads((out / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
-        ours = out.is_dir() and not any(out.iterdir())
-    if not ours:
+        found = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, dict) or HASH not in found:
         raise InputError(f"{out} is no folder of packed weights, and is not replaced")
+    return found
 
 
 def unpack(packed: Path, *, base: Path, cache: Path) -> Path:

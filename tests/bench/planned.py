@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from ratios import table
 
+from calibration.files import write_file
 from rerank.config import Config
 from rerank.fitting.plan import plan
 from rerank.fitting.ranked import Ranked, rank_planned
@@ -42,14 +44,17 @@ def measure_sets(
 ) -> None:
     """Read a command line of sets, and print one table of the rows that `measure` gives for each.
 
-    A set with too few queries is named and passed over.
+    A set with too few queries is named and passed over. `--manifest` keeps the rows in a packed
+    model's manifest, as its figures.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("sets", type=Path, nargs="+")
     parser.add_argument("--max-queries", type=int, help="bound on queries to fit on and to report")
     parser.add_argument("--reranker", default=Config().reranker)
     parser.add_argument("--work", type=Path, default=Path("work"))
+    parser.add_argument("--manifest", type=Path)
     o = parser.parse_args(arguments)
+    manifest = json.loads(o.manifest.read_text(encoding="utf-8")) if o.manifest else {}
     config = Config(reranker=o.reranker)
     rows: dict[str, Mapping[str, str]] = {}
     for folder in o.sets:
@@ -64,3 +69,5 @@ def measure_sets(
         ranked = rank_planned(pipeline, labelled, drawn)
         rows |= measure(Planned(labelled, pipeline, ranked))
         print(table(rows), flush=True)
+    if o.manifest:
+        write_file(o.manifest, json.dumps(manifest | {"figures": rows}, indent=2) + "\n")
