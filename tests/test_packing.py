@@ -57,8 +57,8 @@ def test_the_bundled_manifest_says_how_they_came_to_be() -> None:
     for name, row in manifest["figures"].items():
         gains = [v for k, v in row.items() if k.startswith("nDCG@10") and k.endswith("less fused")]
         assert len(gains) == 2
-        told = f"| {name}{card.split(f'| {name}', 1)[-1].splitlines()[0]}"
-        assert all(gain.replace("0.", ".") in told for gain in gains), (told, gains)
+        told = [line for line in card.splitlines() if line.startswith(f"| {name}")]
+        assert any(all(g.replace("0.", ".") in line for g in gains) for line in told), (name, gains)
 
 
 def test_the_bundled_weights_unpack_to_what_is_packed() -> None:
