@@ -223,6 +223,8 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     made = finetune([Source(ten)], out, CHEAP, work=tmp_path)
     assert steps == [1, 2, 2]
     assert made.report["ndcg10"] == pytest.approx(trained.report["ndcg10"])
+    assert set(made.report["loss"]) == {1, 2}
+    assert made.report["loss"] == pytest.approx(trained.report["loss"])
     for name, tensor in weights(trained.folder).items():
         np.testing.assert_allclose(weights(out)[name], tensor, atol=1e-6)
 

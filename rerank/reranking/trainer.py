@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import random
 import shutil
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ from rerank.types import InputError
 
 logger = logging.getLogger(__name__)
 
+LOGGED = 20  # steps that a logged loss is the mean of, at most
 LEAST_LISTS = 50  # to choose the best step by; fewer tell steps apart by chance alone
 NDCG = "validation_ndcg@10"  # as the evaluator names it
 FIRST_STAGE = "validation_base_ndcg@10"
@@ -121,6 +123,8 @@ def _arguments(
     folder: Path, config: FinetuneConfig, *, validates: bool, chooses: bool
 ) -> CrossEncoderTrainingArguments:
     on_gpu = torch.cuda.is_available()
+    # a resumed run begins a mean anew: no checkpoint falls between two losses that are logged
+    logged = math.gcd(LOGGED, config.check_every)
     return CrossEncoderTrainingArguments(
         output_dir=str(folder),
         max_steps=config.steps,
@@ -129,7 +133,7 @@ def _arguments(
         warmup_steps=config.warmup,
         bf16=on_gpu and torch.cuda.is_bf16_supported(),
         use_cpu=not on_gpu,
-        logging_steps=min(20, config.steps),
+        logging_steps=min(logged, config.steps),
         save_steps=config.check_every,
         save_total_limit=1,
         eval_strategy="steps" if validates else "no",
