@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -270,6 +271,26 @@ def test_timeouts(run: Any, serving: Callable[..., Any]) -> None:
             refused(answer, answer.status_code, "0.15 seconds")
             assert ("retry-after" in answer.headers) == (answer.status_code == 503)
         assert client.get("/readyz").status_code == 200
+
+
+def test_shutdown_answers_what_was_taken(run: Any, serving: Callable[..., Any]) -> None:
+    """Requests that are read, or wait for it, when the server is told to stop are all answered."""
+    documents = [f"word {i} " * 100 for i in range(100)]  # seconds of reading a request
+    with (
+        serving(run.folder, batch=2) as started,
+        httpx.Client(base_url=started.url, timeout=120) as client,
+        ThreadPoolExecutor(3) as pool,
+    ):
+        sent = [
+            pool.submit(client.post, "/v1/rerank", json={"query": f"{i}", "documents": documents})
+            for i in range(3)
+        ]
+        while "rerank_requests_in_hand 3.0" not in client.get("/metrics").text:
+            assert not all(s.done() for s in sent), "too fast to be caught"
+        stopping = threading.Thread(target=started.stop)
+        stopping.start()
+        assert [s.result().status_code for s in sent] == [200] * 3
+        stopping.join()
 
 
 def test_keys(run: Any, serving: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
