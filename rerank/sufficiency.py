@@ -61,5 +61,6 @@ def sufficiencies(ranking: Ranking, confidence: float, hazard: LogisticMap) -> F
     """
     wrong = 1 - hazard.predict(hazard_inputs(ranking, confidence))
     found = 1 - (1 - confidence) * np.cumprod(np.append(1.0, wrong))
-    found[0] = confidence  # to the last bit
+    found[0] = confidence  # to the last bit, below which nothing rounds
+    found = np.maximum.accumulate(found)
     return np.append(found, np.full(DEPTH - len(found), found[-1]))

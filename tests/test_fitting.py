@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from calibration.maps import IsotonicMap
+from calibration.maps import IsotonicMap, LogisticMap
 from calibration.selection import grouped_folds
 from rerank.config import Config
 from rerank.features import feature_matrix
@@ -20,6 +20,7 @@ from rerank.fitting.fit import FLOORS, Fitted, choose_floor, fit, fit_relevance
 from rerank.pipeline import Reading, order
 from rerank.sets.labelled_set import LabelledSet
 from rerank.sets.labels import hits
+from rerank.sufficiency import DEPTH, INPUTS, sufficiencies
 from rerank.types import Floats, Ranking
 
 
@@ -144,6 +145,17 @@ def test_sufficiency_is_never_below_confidence(
         assert (np.diff(sufficiency, axis=1) >= 0).all()
         assert (confidence >= 0).all()
         assert (sufficiency <= 1).all()
+
+
+def test_a_hazard_of_almost_nothing_rounds_nothing_down(by_hand: Callable[..., Ranking]) -> None:
+    """Where no later passage can be right, sufficiency is the confidence, and no bit less."""
+    ranking = by_hand(texts=["a passage"] * 10)
+    never = LogisticMap((0.0,) * len(INPUTS), -60.0, (0.0,) * len(INPUTS), (1.0,) * len(INPUTS))
+    for confidence in (np.random.default_rng(0).random(1000) / 3).tolist():
+        found = sufficiencies(ranking, confidence, never)
+        assert found[0] == confidence
+        assert (np.diff(found) >= 0).all()
+        np.testing.assert_allclose(found, confidence, atol=1e-15)
 
 
 def test_mean_confidence_is_the_share_of_right_ones(
