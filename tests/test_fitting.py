@@ -20,7 +20,7 @@ from rerank.fitting.fit import FLOORS, Fitted, choose_floor, fit, fit_relevance
 from rerank.pipeline import Reading, order
 from rerank.sets.labelled_set import LabelledSet
 from rerank.sets.labels import hits
-from rerank.sufficiency import DEPTH, INPUTS, sufficiencies
+from rerank.sufficiency import INPUTS, sufficiencies
 from rerank.types import Floats, Ranking
 
 
