@@ -15,7 +15,7 @@ from rerank.types import InputError, Precision
 CHOICES = {
     "rank_by": ("relevance", "logit", "fused"),
     "calibrator": ("auto", "temperature", "logistic", "beta", "isotonic", "venn-abers"),
-    "precision": ("fp32", "int8"),
+    "precision": ("fp32", "bf16", "int8"),
     "dense": ("exact", "approximate"),
     "loss": ("listwise", "binary"),
 }
@@ -92,7 +92,9 @@ class Config:
     encoder_max_length: int = 128  # tokens of a passage that the bi-encoder reads
     reranker: str = "minilm-reranker"  # cross-encoder: bundled name, folder or hub id
     max_length: int = 192  # tokens of query and passage together that the cross-encoder reads
-    precision: Precision = "fp32"  # of the cross-encoder; or "int8": faster, with scores of its own
+    precision: Precision = (
+        "fp32"  # of the cross-encoder; others are faster, with scores of their own
+    )
     dense: str = "exact"  # search by cosine; or "approximate", from about a million passages up
     language: str = "english"  # Snowball stemmer of BM25, or "none"
     pool: int = 100  # passages each first stage brings back

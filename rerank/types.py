@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Precision = Literal["fp32", "int8"]  # in which a model computes
+Precision = Literal["fp32", "bf16", "int8"]  # in which a model computes
 
 
 class InputError(ValueError):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rerank.assessor import CalibratedReranker
-from rerank.batch import rescore
+from rerank.batch import on_ray, rescore
 from rerank.jobs.workspace import score_cache
 from rerank.sets.labelled_set import LabelledSet
 
@@ -21,6 +21,28 @@ Run = Any  # the session's run, see conftest
 @pytest.fixture(scope="module")
 def model(run: Run) -> CalibratedReranker:
     return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
+
+
+@pytest.mark.parametrize(
+    ("actors", "on_gpus", "count", "each"),
+    [
+        (None, True, 2, 1.0),
+        (1, True, 1, 1.0),
+        (3, True, 3, 0.5),
+        (5, True, 5, 1 / 3),
+        (None, False, 4, None),
+        (3, False, 3, None),
+    ],
+)
+def test_actors_reserve_gpus_where_the_model_runs_on_them(
+    actors: int | None, *, on_gpus: bool, count: int, each: float | None
+) -> None:
+    """Of two GPUs each actor has one, or a share such that all find room."""
+    pool = on_ray._pool({"CPU": 16.0, "GPU": 2.0}, actors, 100, on_gpus=on_gpus)
+    assert (pool["actors"], pool.get("num_gpus")) == (count, each)
+    if each:
+        assert 2 * int(1 / each + 1e-9) >= count
+    assert on_ray._pool({"CPU": 16.0}, actors, 100, on_gpus=on_gpus).get("num_gpus") is None
 
 
 def test_two_actors_give_the_same_bytes(

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, pairwise
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from rerank.types import InputError, Ints
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-ACTOR_CORES = 4  # cores of an actor, where the number of actors is not given
+ACTOR_CORES = 4  # cores of an actor, where neither actors nor GPUs say how many
 SPARE = (
     0.5  # what an actor leaves of its last core for Ray's own work: without any, Ray stands still
 )
@@ -56,7 +57,8 @@ def on_ray(
     if not len(places):
         return
     with _ray(actors) as ray:
-        pool = _pool(ray, actors, len(places))
+        on_gpus = model.pipeline.config.precision == "bf16"
+        pool = _pool(ray.cluster_resources(), actors, len(places), on_gpus=on_gpus)
         scored = ray.data.from_arrow(_blocks(places)).map_batches(
             _Actor,
             fn_constructor_args=(model.folder.resolve(), given.path.resolve(), given.identity),
@@ -121,18 +123,25 @@ class _Actor:
         }
 
 
-def _pool(ray: Any, actors: int | None, chunks: int) -> dict[str, Any]:
-    """How many actors, the threads of each, and what each reserves."""
-    there = ray.cluster_resources()
+def _pool(
+    there: Mapping[str, float], actors: int | None, chunks: int, *, on_gpus: bool
+) -> dict[str, Any]:
+    """How many actors, the threads of each, and what each reserves of what is there.
+
+    `on_gpus`: the model runs on a GPU where there is one; then one actor a GPU, where not told
+    otherwise; of more, as many share each.
+    """
     total = int(there.get("CPU", 0))
-    count = min(actors or max(1, total // ACTOR_CORES), chunks)
+    gpus = int(there.get("GPU", 0)) if on_gpus else 0
+    count = min(actors or gpus or max(1, total // ACTOR_CORES), chunks)
     threads = max(1, total // count)
     reserved = threads - 1 if threads > 1 else SPARE
     if count * SPARE >= total:
         raise InputError(
             f"{count} actors need more than the {total} cores that Ray has; give fewer"
         )
-    return {"threads": threads, "num_cpus": reserved, "actors": count}
+    pool = {"threads": threads, "num_cpus": reserved, "actors": count}
+    return pool | ({"num_gpus": 1 / ceil(count / gpus)} if gpus else {})
 
 
 def _plain(error: Exception) -> Exception:

@@ -6,18 +6,19 @@ Any one-output model that sentence-transformers' CrossEncoder loads. No sigmoid 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rerank.reranking.score_cache import Score, ScoreCache
-from rerank.transformer.engine import Engine, Tokenizer, open_cross_encoder
+from rerank.transformer.engine import Tokenizer, Tokens, open_cross_encoder
 from rerank.transformer.models import ModelFiles
 from rerank.types import Floats, InputError, Precision
 
 Pair = tuple[str, str]
+Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]  # an engine
 
 
 class CrossEncoder:
@@ -38,14 +39,14 @@ class CrossEncoder:
         self.max_length = max_length
         self.precision = precision
         self.cache = cache
-        self._loaded: tuple[Tokenizer, Engine] | None = None
+        self._loaded: tuple[Tokenizer, Rows] | None = None
         self._loading = Lock()
 
     def score(self, pairs: Sequence[Pair]) -> tuple[Floats, NDArray[np.bool_]]:
         """Logits, shape (n,), and whether a pair was cut at `max_length` tokens.
 
-        A pair's logit depends on the pair alone: not on its neighbours, their number or order.
-        So pairs that the cache holds are not read again.
+        A pair's logit depends on the pair alone: not on its neighbours, their number or order,
+        but for the rounding of bf16. So pairs that the cache holds are not read again.
 
         Raises:
             InputError: the model cannot be loaded, has more than one output, or gives a logit
@@ -83,12 +84,19 @@ class CrossEncoder:
         tokenizer, _ = self._open()
         return np.array([t.cut for t in tokenizer(pairs)], dtype=np.bool_)
 
-    def _open(self) -> tuple[Tokenizer, Engine]:
+    def _open(self) -> tuple[Tokenizer, Rows]:
         with self._loading:
             if self._loaded is None:
                 tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
-                self._loaded = tokenizer, open_cross_encoder(self.files, self.precision)
+                self._loaded = tokenizer, self._engine()
             return self._loaded
+
+    def _engine(self) -> Rows:
+        if self.precision != "bf16":
+            return open_cross_encoder(self.files, self.precision)
+        from rerank.transformer.unpadded import open_unpadded  # and torch
+
+        return open_unpadded(self.files)
 
     def _key(self, pair: Pair) -> bytes:
         """16 bytes that name the weights, their precision, the cut and the two texts."""

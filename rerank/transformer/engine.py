@@ -4,6 +4,7 @@ A model is exported once from its torch weights to ONNX, checked against torch, 
 cache; after that neither torch nor transformers is imported. Each sequence goes through alone and
 unpadded, one worker thread a core: on a CPU that is faster than padded batches, and a score
 cannot depend on its neighbours. A model that does not export runs in torch, in the same way.
+For bf16 and for GPUs see `unpadded`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from calibration.files import sync
 from rerank.progress import progress
 from rerank.transformer.models import ModelFiles, cache_folder
-from rerank.types import InputError, Precision
+from rerank.types import InputError
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ SAMPLES = [  # pairs that an export is traced on and compared on
 ]
 
 Row = NDArray[np.float32]
+Graphs = Literal["fp32", "int8"]  # the precisions that are exported
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +92,15 @@ def positions(folder: Path) -> int:
     """How many tokens the model has positions for; no bound where its configuration says none."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        shifted = any(family in config.get("model_type", "") for family in SHIFTED)
-        shift = int(config["pad_token_id"]) + 1 if shifted else 0
-        return int(config["max_position_embeddings"]) - shift
+        return int(config["max_position_embeddings"]) - first_position(config)
     except (OSError, ValueError, KeyError, TypeError):
         return sys.maxsize
+
+
+def first_position(config: Mapping[str, Any]) -> int:
+    """The position of a sequence's first token, by the model's configuration."""
+    shifted = any(family in config.get("model_type", "") for family in SHIFTED)
+    return int(config["pad_token_id"]) + 1 if shifted else 0
 
 
 class Engine:
@@ -120,7 +126,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def open_cross_encoder(files: ModelFiles, precision: Precision = "fp32") -> Engine:
+def open_cross_encoder(files: ModelFiles, precision: Graphs = "fp32") -> Engine:
     """An engine that gives a pair's logits, without any activation.
 
     In int8 they are close to those in fp32, and not the same: a calibration is of one of the two.
@@ -137,7 +143,7 @@ def open_bi_encoder(files: ModelFiles) -> Engine:
 
 
 def _open(
-    files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"], precision: Precision
+    files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"], precision: Graphs
 ) -> Engine:
     whole = cache_folder() / f"{kind}-{files.fingerprint[:32]}-{EXPORT_FORMAT}.onnx"
     path = whole if precision == "fp32" else whole.with_suffix(".int8.onnx")
@@ -148,14 +154,8 @@ def _open(
         with progress(2, f"exporting {files.name}, once", unit="step") as bar:
             from rerank.transformer import export
 
-            load = export.cross_encoder if kind == "cross_encoder" else export.bi_encoder
             samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
-            try:
-                module = load(files.folder)
-            except InputError:
-                raise
-            except Exception as error:  # a broken file shows in as many ways as there are libraries
-                raise InputError(f"{files.name} cannot be loaded as a {kind}: {error}") from error
+            module = export.load(files, kind)
             bar.update()
             try:
                 _export(module, samples, whole)

@@ -10,10 +10,11 @@ import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
+from rerank.transformer.models import ModelFiles
 from rerank.types import InputError
 
 FIRST_TOKEN_FAMILIES = ("bert", "roberta", "xlm-roberta")  # whose layers have the parts used below
@@ -88,6 +89,20 @@ def _refuse_code(folder: Path) -> None:
             f"{folder} asks for the code {strange[0]!r}; only modules of sentence-transformers are "
             "run"
         )
+
+
+def load(files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"]) -> Rows:
+    """The module that gives rows of shape (1, width).
+
+    Raises:
+        InputError: the model cannot be loaded as such a one.
+    """
+    try:
+        return (cross_encoder if kind == "cross_encoder" else bi_encoder)(files.folder)
+    except InputError:
+        raise
+    except Exception as error:  # a broken file shows in as many ways as there are libraries
+        raise InputError(f"{files.name} cannot be loaded as a {kind}: {error}") from error
 
 
 def cross_encoder(folder: Path) -> Rows:

@@ -34,6 +34,7 @@ from rerank.sets.beir import read_labelled_set
 from rerank.sets.labelled_set import LabelledSet
 from rerank.transformer.engine import (
     Engine,
+    Graphs,
     Tokenizer,
     Tokens,
     _torch_runner,
@@ -42,10 +43,10 @@ from rerank.transformer.engine import (
 )
 from rerank.transformer.export import cross_encoder
 from rerank.transformer.models import ModelFiles, resolve
-from rerank.types import Precision
+from rerank.transformer.unpadded import UnpaddedEngine, open_unpadded
 
 PER_QUERY = 16  # pairs in a row that share their query, as a reranker's do
-PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
+GRAPHS: tuple[Graphs, ...] = ("fp32", "int8")
 USED = ("sentence-transformers", "transformers", "torch", "onnxruntime")
 LIMIT = "limit: products of matrices"
 
@@ -64,22 +65,24 @@ def ways(files: ModelFiles, max_length: int, workers: int) -> dict[str, Way]:
 
         return run
 
-    def ours(engine: Engine) -> Way:
+    def ours(engine: Engine | UnpaddedEngine) -> Way:
         def run(pairs: Pairs) -> np.ndarray:
-            torch.set_num_threads(workers)  # the torch fallback's alone
+            torch.set_num_threads(workers)  # of the ways that run in torch
             return engine(tokenizer(pairs))[:, 0]
 
         return run
 
     fallback = Engine(_torch_runner(cross_encoder(files.folder)), workers=1)
+    unpadded = open_unpadded(files)
     return {
         "`predict`, batches of 32": predict(32),
         "`predict`, batches of 8": predict(8),
         "our engine, torch fallback": ours(fallback),
         **{
             f"our engine, {p}": ours(Engine(open_cross_encoder(files, p).run, workers=workers))
-            for p in PRECISIONS
+            for p in GRAPHS
         },
+        f"our engine, bf16 on {unpadded.device}": ours(unpadded),
     }
 
 
