@@ -6,6 +6,7 @@ brings back is ranked by the exact cosines; only what it misses differs from exa
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def searching(count: int) -> int:
 
     With 512 of a million, 97.5 % of the nearest hundred were found (docs/performance.md, once).
     """
-    return max(SEARCHING, round(1.5 * count**0.5))
+    return max(SEARCHING, round(1.5 * math.sqrt(count)))
 
 
 class Graph:
