@@ -12,6 +12,7 @@ from rerank.assessor import CalibratedReranker
 from rerank.batch import on_ray, rescore
 from rerank.jobs.workspace import score_cache
 from rerank.sets.labelled_set import LabelledSet
+from rerank.types import InputError
 
 ray = pytest.importorskip("ray")
 
@@ -38,11 +39,38 @@ def test_actors_reserve_gpus_where_the_model_runs_on_them(
     actors: int | None, *, on_gpus: bool, count: int, each: float | None
 ) -> None:
     """Of two GPUs each actor has one, or a share such that all find room."""
-    pool = on_ray._pool({"CPU": 16.0, "GPU": 2.0}, actors, 100, on_gpus=on_gpus)
+    pool = on_ray._pool([{"CPU": 16.0, "GPU": 2.0}], actors, 100, on_gpus=on_gpus)
     assert (pool["actors"], pool.get("num_gpus")) == (count, each)
     if each:
         assert 2 * int(1 / each + 1e-9) >= count
-    assert on_ray._pool({"CPU": 16.0}, actors, 100, on_gpus=on_gpus).get("num_gpus") is None
+    assert on_ray._pool([{"CPU": 16.0}], actors, 100, on_gpus=on_gpus).get("num_gpus") is None
+
+
+@pytest.mark.parametrize(
+    ("machines", "actors", "count", "threads"),
+    [
+        ([{"CPU": 16.0}], None, 4, 4),
+        ([{"CPU": 2.0}] * 4, None, 2, 2),
+        ([{"CPU": 2.0}] * 4, 1, 1, 2),
+        ([{"CPU": 32.0}, {"CPU": 8.0, "GPU": 1.0}], None, 1, 8),
+        ([{"CPU": 64.0}, {"GPU": 1.0, "CPU": 2.0}], 3, 3, 1),
+        ([{"CPU": 4.0, "GPU": 8.0}], None, 7, 1),
+        ([{"CPU": 1.0}], None, 1, 1),
+        ([{"object_store_memory": 1.0}, {"CPU": 4.0}], 7, 7, 1),
+    ],
+)
+def test_each_actor_fits_on_a_machine(
+    machines: list[dict[str, float]], actors: int | None, count: int, threads: int
+) -> None:
+    """As many threads as let all find room, and a rest of the cores for Ray itself."""
+    pool = on_ray._pool(machines, actors, 100, on_gpus=True)
+    assert (pool["actors"], pool["threads"]) == (count, threads)
+
+
+def test_more_actors_than_there_is_room_for_are_refused() -> None:
+    """Instead of waiting for ever."""
+    with pytest.raises(InputError, match=r"8 actors need more than the 4 cores"):
+        on_ray._pool([{"CPU": 2.0}, {"CPU": 2.0}], 8, 100, on_gpus=False)
 
 
 def test_two_actors_give_the_same_bytes(

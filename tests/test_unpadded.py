@@ -115,16 +115,58 @@ def test_several_batches_give_what_one_gives(
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING)
 
 
-def test_the_kernel_takes_what_the_products_take() -> None:
-    """By the kernel's own rule of shapes, on a GPU that is only imagined, it gives as many rows."""
-    shape = (12, 32)
-    for lengths, asking in (([2, 3], [2, 3]), ([2, 3], [1, 1])):
-        rows = [torch.rand(sum(n), *shape) for n in (asking, lengths, lengths)]
-        expected = mix_in_turn(*rows, Spans.of(asking, "cpu"), Spans.of(lengths, "cpu"))
-        with FakeTensorMode():
-            there = [torch.empty(x.shape, dtype=torch.bfloat16, device="cuda") for x in rows]
-            found = mix_by_kernel(*there, Spans.of(asking, "cuda"), Spans.of(lengths, "cuda"))
-        assert (found.shape, found.device.type) == (expected.shape, "cuda")
+def test_the_kernel_is_asked_for_what_the_products_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that does as its documentation says, in 16 bits, gives the products' rows."""
+
+    def documented(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        cu_seq_q: torch.Tensor,
+        cu_seq_k: torch.Tensor,
+        max_q: int,
+        max_k: int,
+    ) -> torch.Tensor:
+        assert {x.dtype for x in (query, key, value)} == {torch.bfloat16}
+        assert {x.dtype for x in (cu_seq_q, cu_seq_k)} == {torch.int32}
+        asking, lengths = cu_seq_q.diff(), cu_seq_k.diff()
+        assert (max_q, max_k) == (int(asking.max()), int(lengths.max()))
+        each = torch.arange(len(lengths))
+        allowed = each.repeat_interleave(asking)[:, None] == each.repeat_interleave(lengths)
+        q, k, v = (x.float().transpose(0, 1) for x in (query, key, value))
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~allowed, -torch.inf).softmax(-1)
+        mixed: torch.Tensor = (weights @ v).transpose(0, 1).to(query.dtype)
+        return mixed
+
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", documented)
+    for lengths, asking in (([2, 3, 1], [2, 3, 1]), ([2, 5], [1, 1])):
+        q, k, v = (torch.randn(sum(n), 12, 32).bfloat16() for n in (asking, lengths, lengths))
+        asked, spans = Spans.of(asking, "cpu"), Spans.of(lengths, "cpu")
+        found, expected = (f(q, k, v, asked, spans) for f in (mix_by_kernel, mix_in_turn))
+        torch.testing.assert_close(found, expected, rtol=0, atol=0.03)
+
+
+def test_the_kernel_has_these_parameters() -> None:
+    """On a GPU that is only imagined, it takes the call and gives a row for each that asks."""
+    with FakeTensorMode():
+        q, k, v = (torch.empty(n, 12, 32, dtype=torch.bfloat16, device="cuda") for n in (2, 5, 5))
+        asking, lengths = (
+            Spans(tuple(b), torch.empty(3, dtype=torch.int32, device="cuda"), longest)
+            for b, longest in (([0, 1, 2], 1), ([0, 2, 5], 3))
+        )
+        found = mix_by_kernel(q, k, v, asking, lengths)
+    assert (found.shape, found.device.type) == ((2, 12, 32), "cuda")
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_a_processor_without_bf16_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, has: bool
+) -> None:
+    """There bf16 takes several times as long as fp32."""
+    monkeypatch.setattr(unpadded, "device", lambda: "cpu")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has})
+    unpadded.open_unpadded(resolve("minilm-reranker"))
+    assert ("fp32 would be faster" in caplog.text) is not has
 
 
 def test_a_family_that_is_not_laid_end_to_end_is_refused(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, pairwise
 from math import ceil
@@ -58,7 +58,8 @@ def on_ray(
         return
     with _ray(actors) as ray:
         on_gpus = model.pipeline.config.precision == "bf16"
-        pool = _pool(ray.cluster_resources(), actors, len(places), on_gpus=on_gpus)
+        machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        pool = _pool(machines, actors, len(places), on_gpus=on_gpus)
         scored = ray.data.from_arrow(_blocks(places)).map_batches(
             _Actor,
             fn_constructor_args=(model.folder.resolve(), given.path.resolve(), given.identity),
@@ -124,24 +125,36 @@ class _Actor:
 
 
 def _pool(
-    there: Mapping[str, float], actors: int | None, chunks: int, *, on_gpus: bool
+    machines: Sequence[Mapping[str, float]], actors: int | None, chunks: int, *, on_gpus: bool
 ) -> dict[str, Any]:
-    """How many actors, the threads of each, and what each reserves of what is there.
+    """How many actors, the threads of each, and what each reserves of a machine's resources.
 
     `on_gpus`: the model runs on a GPU where there is one; then one actor a GPU, where not told
-    otherwise; of more, as many share each.
+    otherwise; of more, as many share each. An actor has as many threads as let all find room.
+
+    Raises:
+        InputError: `actors`, or a single one, do not find room.
     """
-    total = int(there.get("CPU", 0))
-    gpus = int(there.get("GPU", 0)) if on_gpus else 0
-    count = min(actors or gpus or max(1, total // ACTOR_CORES), chunks)
-    threads = max(1, total // count)
-    reserved = threads - 1 if threads > 1 else SPARE
-    if count * SPARE >= total:
-        raise InputError(
-            f"{count} actors need more than the {total} cores that Ray has; give fewer"
-        )
-    pool = {"threads": threads, "num_cpus": reserved, "actors": count}
-    return pool | ({"num_gpus": 1 / ceil(count / gpus)} if gpus else {})
+    with_gpus = [m for m in machines if on_gpus and m.get("GPU")]
+    hosts = with_gpus or machines
+    gpus = int(sum(m["GPU"] for m in with_gpus))
+    total = int(sum(m.get("CPU", 0) for m in machines))
+    wanted = min(actors or gpus or max(1, total // ACTOR_CORES), chunks)
+    for count in (wanted,) if actors else range(wanted, 0, -1):
+        per_gpu = ceil(count / gpus) if gpus else 0
+        for threads in range(max(1, total // count), 0, -1):
+            reserved = threads - 1 if threads > 1 else SPARE
+            room = sum(_room(machine, threads, per_gpu) for machine in hosts)
+            if room >= count and reserved * count < total:
+                pool = {"threads": threads, "num_cpus": reserved, "actors": count}
+                return pool | ({"num_gpus": 1 / per_gpu} if gpus else {})
+    raise InputError(f"{wanted} actors need more than the {total} cores that Ray has; give fewer")
+
+
+def _room(machine: Mapping[str, float], threads: int, per_gpu: int) -> int:
+    """How many actors of so many threads a machine takes; 0 `per_gpu`: they need no GPU."""
+    by_cores = int(machine.get("CPU", 0) / (threads if threads > 1 else SPARE))
+    return min(by_cores, int(machine["GPU"]) * per_gpu) if per_gpu else by_cores
 
 
 def _plain(error: Exception) -> Exception:

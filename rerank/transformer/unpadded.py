@@ -3,12 +3,16 @@
 A batch holds as many sequences as its budget of tokens lets in, one behind the other, without
 padding. Attention stays within a sequence: on a GPU by Flash Attention's kernel for sequences of
 different lengths (Dao 2023), on a CPU one sequence after the other. The last layer is computed for
-the first tokens alone. Importing this file imports torch.
+the first tokens alone. Importing this file imports torch, and opening a model on the CPU sets the
+process's torch to one thread an operator.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -31,8 +35,12 @@ from rerank.transformer.engine import (
 from rerank.transformer.models import ModelFiles
 from rerank.types import InputError
 
-BUDGET = {"cuda": 65_536, "cpu": 2_048}  # tokens a batch
+logger = logging.getLogger(__name__)
+
+BUDGET = {"cuda": 65_536, "cpu": 1_024}  # tokens a batch
 FLASH = (8, 0)  # the compute capability from which the kernel runs
+KERNEL = "torch.nn.attention.varlen"  # of torch 2.10 and later
+BF16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")  # instructions, as torch names them
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +55,7 @@ class Spans:
     def of(cls, lengths: Sequence[int], device: str) -> Spans:
         """The spans of sequences of such lengths, one behind the other."""
         bounds = (0, *accumulate(lengths))
-        on_device = torch.tensor(bounds, dtype=torch.int32, device=device)
-        return cls(bounds, on_device, max(lengths))
+        return cls(bounds, _sent(bounds, torch.int32, device), max(lengths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +77,15 @@ class Batch:
             [i for t in sequences for i in t.types],
             [i for n in lengths for i in range(n)],
         )
-        ids, types, positions = torch.tensor(columns).to(device, non_blocking=True)
+        ids, types, positions = _sent(columns, torch.int64, device)
         ones = Spans.of([1] * len(lengths), device)
         return cls(ids, types, positions, Spans.of(lengths, device), ones)
+
+
+def _sent(numbers: Sequence[Any], dtype: torch.dtype, device: str) -> torch.Tensor:
+    """The numbers on the device; a GPU fetches them itself, while more are laid out."""
+    there = torch.tensor(numbers, dtype=dtype, pin_memory=device == "cuda")
+    return there.to(device, non_blocking=True)
 
 
 class Unpadded(torch.nn.Module):
@@ -161,22 +174,32 @@ def mix_by_kernel(
 class UnpaddedEngine:
     """A model in bf16 ready to run, on the device where it is."""
 
-    def __init__(self, model: Unpadded, device: str) -> None:
+    def __init__(self, model: Unpadded, device: str, *, workers: int | None = None) -> None:
         self._model = model.to_bf16().to(device)
         self.device = device
+        if device == "cpu":
+            torch.set_num_threads(1)  # a batch a core, instead of all cores in each operator
+        self._workers = workers or cores()
 
     def __call__(self, sequences: Sequence[Tokens]) -> NDArray[np.float32]:
         """Rows of shape (n, outputs), in the order of `sequences`; n >= 1.
 
-        A GPU works on one batch while the next is laid out; it is waited for once, at the end.
+        A GPU works on one batch while the next is laid out; it is waited for once, at the end. On a
+        CPU each core works on a batch of its own.
         """
-        with torch.inference_mode():
-            rows = [
-                self._model(Batch.of(part, self.device))
-                for part in parts(sequences, BUDGET[self.device])
-            ]
-            found: NDArray[np.float32] = torch.cat(rows).cpu().numpy()
+        batches = parts(sequences, BUDGET[self.device])
+        if self.device == "cpu":
+            with ThreadPoolExecutor(self._workers) as pool:
+                rows = list(pool.map(self._rows, batches))
+        else:
+            rows = [self._rows(batch) for batch in batches]
+        found: NDArray[np.float32] = torch.cat(rows).cpu().numpy()
         return found
+
+    @torch.inference_mode()
+    def _rows(self, batch: Sequence[Tokens]) -> torch.Tensor:
+        rows: torch.Tensor = self._model(Batch.of(batch, self.device))
+        return rows
 
 
 def parts(sequences: Sequence[Tokens], budget: int) -> Iterator[Sequence[Tokens]]:
@@ -190,10 +213,11 @@ def parts(sequences: Sequence[Tokens], budget: int) -> Iterator[Sequence[Tokens]
     yield sequences[start:]
 
 
-def open_unpadded(files: ModelFiles) -> UnpaddedEngine:
+def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedEngine:
     """An engine that gives a pair's logits in bf16: close to those in fp32, and not the same.
 
-    It runs on the first GPU if that has the kernel, else on the CPU.
+    It runs on the first GPU if that has the kernel, else on the CPU, where `workers` threads (None:
+    one a core) take a batch each.
 
     Raises:
         InputError: the model cannot be loaded, or is of a family that is not laid end to end.
@@ -210,16 +234,27 @@ def open_unpadded(files: ModelFiles) -> UnpaddedEngine:
         gap = float((found - expected).abs().max())
         if not gap <= TOLERANCE:
             raise ValueError(f"its logits would differ by {gap:.2g}")
+        engine = UnpaddedEngine(model, device(), workers=workers)
+        engine(samples)  # the kernel refuses some sizes of heads
     except Exception as error:  # a family whose parts have other names, or work in other ways
         raise InputError(
             f"{files.name} cannot be laid end to end, so it does not run in bf16 ({error})"
         ) from error
-    return UnpaddedEngine(model, device())
+    if engine.device == "cpu" and not multiplies_bf16():
+        logger.warning("This processor has no instructions for bf16: fp32 would be faster")
+    return engine
 
 
 def device() -> str:
-    """Where models in bf16 run: "cuda" where a GPU has the kernel, else "cpu"."""
-    if torch.cuda.is_available() and torch.cuda.get_device_capability() >= FLASH:
-        return "cuda"
-    torch.set_num_threads(cores())
-    return "cpu"
+    """Where models in bf16 run: "cuda" where a GPU and torch have the kernel, else "cpu"."""
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < FLASH:
+        return "cpu"
+    return "cuda" if importlib.util.find_spec(KERNEL) else "cpu"
+
+
+def multiplies_bf16() -> bool:
+    """Whether the CPU has instructions for bf16; True where torch is too old to tell."""
+    if not hasattr(torch.cpu, "get_capabilities"):
+        return True
+    has = torch.cpu.get_capabilities()
+    return any(has.get(name) for name in BF16)

@@ -38,9 +38,9 @@ not installed has no row, and above 100,000 passages rank-bm25 and FAISS's graph
 would take most of the run.
 
 **The limit.** For scoring: the floating point operations that the model needs for such pairs, at
-the rate at which the same cores multiply matrices of its size in fp32; int8 may pass it. For exact
-dense search: the time that the cores need to read all vectors from memory once; a graph reads
-fewer.
+the rate at which the same cores multiply matrices of its size in fp32; int8 and bf16 may pass it.
+For exact dense search: the time that the cores need to read all vectors from memory once; a graph
+reads fewer.
 """
 
 
