@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import torch
 from peers import ENVIRONMENT, Pairs, Way, scorers
 from ratios import in_turns, ratios, table, versions
 from sentence_transformers import CrossEncoder as Reference
-from threadpoolctl import threadpool_limits
 from transformers import AutoConfig
 
 from rerank.config import Config
@@ -65,19 +66,19 @@ def ways(files: ModelFiles, max_length: int, workers: int) -> dict[str, Way]:
 
         return run
 
-    def ours(engine: Engine | UnpaddedEngine) -> Way:
+    def ours(engine: Engine | UnpaddedEngine, threads: int = 1) -> Way:
         def run(pairs: Pairs) -> np.ndarray:
-            torch.set_num_threads(workers)  # of the ways that run in torch
+            torch.set_num_threads(threads)  # of an operator, where it runs in torch
             return engine(tokenizer(pairs))[:, 0]
 
         return run
 
     fallback = Engine(_torch_runner(cross_encoder(files.folder)), workers=1)
-    unpadded = open_unpadded(files)
+    unpadded = open_unpadded(files, workers=workers)
     return {
         "`predict`, batches of 32": predict(32),
         "`predict`, batches of 8": predict(8),
-        "our engine, torch fallback": ours(fallback),
+        "our engine, torch fallback": ours(fallback, threads=workers),
         **{
             f"our engine, {p}": ours(Engine(open_cross_encoder(files, p).run, workers=workers))
             for p in GRAPHS
@@ -99,17 +100,49 @@ def operations(files: ModelFiles, tokens: list[Tokens]) -> float:
 
 
 def product_rate(workers: int, length: int, needed: float) -> float:
-    """Pairs a second at the rate of a feed-forward layer's product in fp32: the best of twenty."""
+    """Pairs a second at the rate of a feed-forward layer's product in fp32.
+
+    The best of ten runs of each library, a thread multiplying by itself.
+    """
     torch.set_num_threads(1)
-    a, b = torch.rand(length, 384), torch.rand(384, 1536)
-    products = (lambda: a @ b, lambda: a.numpy() @ b.numpy())
+    inputs, weights = torch.rand(length, 384), torch.rand(384, 1536)
+    out = [torch.empty(length, 1536) for _ in range(workers)]
+    run = _product(weights.numpy())
+    ways = (
+        lambda i: torch.mm(inputs, weights, out=out[i]),
+        lambda i: run(None, {"x": inputs.numpy()}),
+    )
+
+    def repeat(way: Callable[[int], object], worker: int) -> None:
+        for _ in range(40):
+            way(worker)
+
     best = 0.0
-    with ThreadPoolExecutor(workers) as pool, threadpool_limits(1, "blas"):
-        for product in products * 10:
+    with ThreadPoolExecutor(workers) as pool:
+        for way in ways * 10:
             start = time.perf_counter()
-            wait([pool.submit(product) for _ in range(40)])
-            best = max(best, 40 * 2 * a.shape[0] * b.numel() / (time.perf_counter() - start))
+            wait([pool.submit(repeat, way, i) for i in range(workers)])
+            done = workers * 40 * 2 * length * weights.numel()
+            best = max(best, done / (time.perf_counter() - start))
     return best / needed
+
+
+def _product(weights: np.ndarray) -> Callable[..., Any]:
+    """A session of ONNX Runtime that multiplies by `weights` and does nothing else."""
+    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in "xy"]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "product",
+        ends[:1],
+        ends[1:],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    opset = onnx.helper.make_opsetid("", 17)
+    model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    return session.run
 
 
 def sample(labelled: LabelledSet, count: int) -> Pairs:
