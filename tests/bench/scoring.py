@@ -184,7 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--set", type=Path, default=Path("datasets/pydata"))
     parser.add_argument("--pairs", type=int, default=192)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", type=Path, default=ENVIRONMENT, help="of the backends")
     o = parser.parse_args()
     pairs = sample(read_labelled_set(o.set), o.pairs)
