@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from functools import cache
+from threading import RLock
+from typing import Any, Protocol
 
 
 class Bar(Protocol):
@@ -35,10 +37,30 @@ def progress(total: int, label: str | None, *, unit: str = "", done: int = 0) ->
     if label is None:
         yield _Silent()
         return
-    from tqdm import tqdm
-
     slow = 0.5 if sys.stderr.isatty() else 10.0  # a log file wants fewer lines
-    with tqdm(
-        total=total, initial=done, desc=label, unit=unit or "it", mininterval=slow, ascii=" ="
+    with _bars()(
+        total=total,
+        initial=done,
+        desc=label,
+        unit=unit or "it",
+        mininterval=slow,
+        miniters=1,
+        ascii=" =",
     ) as bar:
         yield bar
+
+
+@cache
+def _bars() -> Any:
+    """Bars of tqdm with a lock of this process alone, and without its watching thread.
+
+    Its own lock is shared with forked processes: one that is killed while it holds it, or that
+    forks while the watching thread does, would leave every later bar waiting for ever.
+    """
+    from tqdm import tqdm
+
+    class Own(tqdm):  # type: ignore[misc]
+        monitor_interval = 0
+
+    Own.set_lock(RLock())
+    return Own
