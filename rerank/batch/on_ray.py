@@ -139,10 +139,11 @@ def _pool(
     hosts = with_gpus or machines
     gpus = int(sum(m["GPU"] for m in with_gpus))
     total = int(sum(m.get("CPU", 0) for m in machines))
+    largest = int(max(m.get("CPU", 0) for m in hosts))
     wanted = min(actors or gpus or max(1, total // ACTOR_CORES), chunks)
     for count in (wanted,) if actors else range(wanted, 0, -1):
         per_gpu = ceil(count / gpus) if gpus else 0
-        for threads in range(max(1, total // count), 0, -1):
+        for threads in range(max(1, min(total // count, largest)), 0, -1):
             reserved = threads - 1 if threads > 1 else SPARE
             room = sum(_room(machine, threads, per_gpu) for machine in hosts)
             if room >= count and reserved * count < total:
