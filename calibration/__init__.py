@@ -3,11 +3,9 @@
 To import what stands here, and to apply a map, takes numpy only. `measure` and `comparison` import
 scikit-learn and SciPy when first called, `certify` and the bounds SciPy. The rest is imported from
 its module, because it is heavy: `calibrators`, `fitting` and `score_fitting` (scikit-learn),
-`plots` (matplotlib), `tracking` (MLflow).
+`plots` (matplotlib).
 """
 
-from calibration.by_kind import ByKind
-from calibration.drift import Drift, Sketch, alarm, sketch
 from calibration.maps import (
     BetaMap,
     CalibrationMap,
@@ -17,10 +15,11 @@ from calibration.maps import (
     VennAbersMap,
     map_from_dict,
 )
+from calibration.monitoring.drift import Drift, Sketch, alarm, sketch
+from calibration.monitoring.sequential import AccuracyWatch, Watch
 from calibration.reliability import Comparison, Reliability, comparison, measure
+from calibration.segments import ByKind
 from calibration.selection import Choice, choose, cross_fit, grouped_folds
-from calibration.sequential import AccuracyWatch, Watch
-from calibration.store import StoreError, read_manifest, verify_folder, write_file, write_folder
 from calibration.thresholds import Certificate, certify, lower_bound, upper_bound
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
     "LogisticMap",
     "Reliability",
     "Sketch",
-    "StoreError",
     "TwoStageMap",
     "VennAbersMap",
     "Watch",
@@ -49,10 +47,6 @@ __all__ = [
     "lower_bound",
     "map_from_dict",
     "measure",
-    "read_manifest",
     "sketch",
     "upper_bound",
-    "verify_folder",
-    "write_file",
-    "write_folder",
 ]

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import metrics
-from calibration.exact import Groups
-from calibration.files import plain
+from calibration.arrays import checked
+from calibration.metrics.null_labels import Groups
 from calibration.thresholds import lower_bound
+from rerank.storage.files import plain
 
 Interval = tuple[float, float]
 
@@ -172,9 +173,9 @@ def measure(
     number of random draws in the interval of smECE; the floors take 200 draws of labels.
 
     Raises:
-        ValueError: as `metrics.checked`.
+        ValueError: as `calibration.arrays.checked`.
     """
-    labels, values = metrics.checked(y, p)
+    labels, values = checked(y, p)
     accepted = values >= threshold
     right, n = int(labels[accepted].sum()), int(accepted.sum())
     base = np.full(len(labels), labels.mean())

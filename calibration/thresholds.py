@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, log_odds
-from calibration.metrics import checked
+from calibration.arrays import Floats, checked, log_odds
 from calibration.selection import codes
 from calibration.sequence_tests import (
     POWER,
@@ -143,7 +142,7 @@ def certify(
     unluckier rest, which errs to the safe side (measured by `make promise`).
 
     Raises:
-        ValueError: as `metrics.checked`; `target` or `level` not within (0, 1).
+        ValueError: as `calibration.arrays.checked`; `target` or `level` not within (0, 1).
     """
     labels, values = checked(y, p)
     for name, share in (("target", target), ("level", level)):

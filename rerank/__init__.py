@@ -3,11 +3,12 @@
 What is named here is the public surface. The training job is `rerank.jobs.calibrate.calibrate`.
 """
 
-from rerank.assessor import CalibratedReranker
+from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config, Thresholds
-from rerank.sets.beir import read_labelled_set, write_labelled_set
-from rerank.sets.labelled_set import LabelledSet
-from rerank.types import Assessment, Given, InputError, Passage, Query, Ranking
+from rerank.data.beir import read_labelled_set, write_labelled_set
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.types import Assessment, Given, Passage, Query, Ranking
 
 __all__ = [
     "Assessment",

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from rerank.arguments import Run, config, finetune_config, parser, settings
 from rerank.config import Config, Gate
-from rerank.types import InputError
+from rerank.errors import InputError
 
 if TYPE_CHECKING:
-    from calibration.tracking import TrackedRun
-    from rerank.assessor import CalibratedReranker
-    from rerank.sets.labelled_set import LabelledSet
+    from rerank.assessment.model import CalibratedReranker
+    from rerank.data.labelled_set import LabelledSet
+    from rerank.tracking.runs import TrackedRun
     from rerank.types import Assessment
 
 SHOWN = 3  # passages that `search` prints
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (InputError, OSError) as error:
         return _refuse(str(error), _code(error))
     except ValueError as error:
-        from calibration.store import StoreError
+        from rerank.errors import StoreError
 
         if not isinstance(error, StoreError):
             raise
@@ -62,7 +62,7 @@ def _refuse(message: str, code: int = 2) -> int:
 def _code(error: Exception) -> int:
     if not isinstance(error, InputError):
         return 2
-    from rerank.jobs.workspace import NotTrackedError
+    from rerank.errors import NotTrackedError
 
     return 3 if isinstance(error, NotTrackedError) else 2
 
@@ -78,7 +78,7 @@ def _prepare() -> None:
 
 
 def _dataset_build(o: argparse.Namespace) -> None:
-    from rerank.sets.pydata import build
+    from rerank.data.build.recipes import build
 
     made = build(o.name, o.out, o.libraries)
     print(f"{o.out}: {made['counts']['passages']} passages, {made['counts']['queries']} queries")
@@ -96,7 +96,7 @@ _MATCH = {
 
 def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
     """The sets, grouped by a metadata of their queries that one of them at least must have."""
-    from rerank.sets.beir import read_labelled_set
+    from rerank.data.beir import read_labelled_set
 
     sets = [read_labelled_set(folder) for folder in folders]
     if group_by is None:
@@ -108,7 +108,7 @@ def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
 
 
 def _dataset_check(o: argparse.Namespace) -> None:
-    from rerank.sets.beir import read_labelled_set
+    from rerank.data.beir import read_labelled_set
 
     labelled = read_labelled_set(o.dataset)
     for name, count in labelled.counts().items():
@@ -118,10 +118,10 @@ def _dataset_check(o: argparse.Namespace) -> None:
 
 
 def _index(o: argparse.Namespace) -> None:
+    from rerank.data.beir import read_corpus
+    from rerank.inference.model_files import resolve
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import build_index
-    from rerank.sets.beir import read_corpus
-    from rerank.transformer.models import resolve
 
     chosen = replace(
         Config(),
@@ -144,11 +144,11 @@ def _index(o: argparse.Namespace) -> None:
 
 
 def _finetune(o: argparse.Namespace) -> None:
+    from rerank.inference.int8_weights import pack_finetuned, refuse_to_pack_into
+    from rerank.inference.model_files import resolve
     from rerank.jobs.finetune import finetune
-    from rerank.jobs.workspace import noted_run
-    from rerank.reranking.mining import Source
-    from rerank.transformer.models import resolve
-    from rerank.transformer.packing import pack_finetuned, refuse_to_pack_into
+    from rerank.training.mining import Source
+    from rerank.workspace import noted_run
 
     if o.pack:
         refuse_to_pack_into(o.pack)
@@ -169,8 +169,8 @@ def _finetune(o: argparse.Namespace) -> None:
 
 
 def _calibrate(o: argparse.Namespace) -> None:
+    from rerank.errors import NotTrackedError
     from rerank.jobs.calibrate import REPORT, calibrate
-    from rerank.jobs.workspace import NotTrackedError
 
     try:
         outcome = calibrate(
@@ -197,7 +197,7 @@ def _print_model(folder: Path, report: str) -> None:
 
 def _print_run(run: TrackedRun) -> None:
     """Where a job's run is, and by which name MLflow gives the model back."""
-    from rerank.registry import NAME
+    from rerank.tracking.uris import NAME
 
     version = run.model_version
     named = f", model version {version} (models:/{NAME}/{version})" if version else ""
@@ -208,7 +208,7 @@ def _print_run(run: TrackedRun) -> None:
 
 
 def _track(o: argparse.Namespace) -> None:
-    from rerank.jobs.record import track_model
+    from rerank.jobs.track import track_model
 
     _print_run(track_model(o.model, work=o.work))
 
@@ -231,9 +231,9 @@ def _evaluate(o: argparse.Namespace) -> None:
 
 def _load(o: argparse.Namespace) -> CalibratedReranker:
     """The model asked for; its cross-encoder scores are kept under `work`, where that is given."""
-    from rerank.assessor import CalibratedReranker
-    from rerank.jobs.workspace import score_cache
-    from rerank.registry import store_of
+    from rerank.assessment.model import CalibratedReranker
+    from rerank.tracking.uris import store_of
+    from rerank.workspace import score_cache
 
     work = getattr(o, "work", None)
     return CalibratedReranker.load(
@@ -245,9 +245,9 @@ def _load(o: argparse.Namespace) -> CalibratedReranker:
 
 
 def _drift(o: argparse.Namespace) -> bool:
+    from rerank.data.beir import read_labelled_set, read_queries
     from rerank.jobs.drift import drift
-    from rerank.jobs.workspace import pipeline_over
-    from rerank.sets.beir import read_labelled_set, read_queries
+    from rerank.workspace import pipeline_over
 
     model = _load(o)
     if o.queries.is_dir():
@@ -266,11 +266,11 @@ def _drift(o: argparse.Namespace) -> bool:
 
 
 def _recalibrate(o: argparse.Namespace) -> None:
+    from rerank.data.beir import read_labelled_set
+    from rerank.data.feedback import feedback_of, read_feedback, refuse_unknown
     from rerank.jobs.recalibrate import drawn, fresh, recalibrate
-    from rerank.jobs.workspace import pipeline_over
-    from rerank.reporting.recalibration_page import recalibration_text
-    from rerank.sets.beir import read_labelled_set
-    from rerank.sets.feedback import feedback_of, read_feedback, refuse_unknown
+    from rerank.report.recalibration import recalibration_text
+    from rerank.workspace import pipeline_over
 
     model = _load(o)
     pipeline, corpus = model.pipeline, {}

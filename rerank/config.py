@@ -10,7 +10,8 @@ from typing import Any
 
 import Stemmer
 
-from rerank.types import InputError, Precision
+from rerank.errors import InputError
+from rerank.types import Precision
 
 CHOICES = {
     "rank_by": ("relevance", "logit", "fused"),

@@ -12,16 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.errors import InputError
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Precision = Literal["fp32", "bf16", "int8"]  # in which a model computes
-
-
-class InputError(ValueError):
-    """What the user gave cannot be used; the message says what came, what was expected, what to do.
-
-    The command line prints it and exits with code 2.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +119,7 @@ class Ranking:
     logits: Floats
     read: NDArray[np.bool_]
     truncated: NDArray[np.bool_]  # the cross-encoder did not see the end of this passage
-    evidence: Floats  # (n, len(rerank.evidence.EVIDENCE))
+    evidence: Floats  # (n, len(rerank.assessment.passage_features.EVIDENCE))
     relevance: Floats  # P(this passage is right) by the map that judged last; zeros before any
 
     def __len__(self) -> int:

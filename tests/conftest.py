@@ -25,23 +25,23 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
+from rerank.assessment.fitted_maps import Calibrators
+from rerank.assessment.passage_features import EVIDENCE
+from rerank.assessment.pipeline import CHUNK, Pipeline, Reading, forget
 from rerank.config import Config
-from rerank.evidence import EVIDENCE
+from rerank.data.beir import write_labelled_set
+from rerank.data.build.recipes import build_pydata
+from rerank.data.labelled_set import LabelledSet
+from rerank.evaluation import evaluate as measuring
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.plan import Plan, plan
-from rerank.fitting.ranked import rank_planned
+from rerank.fitting.rankings import rank_planned
+from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.calibrate import Outcome, calibrate
-from rerank.jobs.workspace import open_index, score_cache
-from rerank.learned import Calibrators
-from rerank.pipeline import CHUNK, Pipeline, Reading, forget
-from rerank.reporting import measuring
-from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.retrieval.index import Index
-from rerank.sets.beir import write_labelled_set
-from rerank.sets.labelled_set import LabelledSet
-from rerank.sets.pydata import build_pydata
-from rerank.transformer.models import resolve, trained_on
 from rerank.types import Candidates, Passage, Query, Ranking
+from rerank.workspace import open_index, score_cache
 
 CONFIG = Config(
     rerank_depth=4, candidates=10, pool=30, max_length=128, encoder_max_length=64, folds=2

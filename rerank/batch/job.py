@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from calibration.store import MANIFEST, sha256_file
-from rerank.assessor import CalibratedReranker
+from rerank.assessment.model import CalibratedReranker
 from rerank.batch.chunks import Position
 from rerank.batch.journal import Convert, Journal, open_journal
 from rerank.batch.recovery import REJECTED, State
 from rerank.batch.rows import Rejected
 from rerank.batch.score import Scored, score
 from rerank.batch.source import Input, is_parquet, open_input
+from rerank.errors import InputError
 from rerank.progress import progress
-from rerank.types import InputError
+from rerank.storage.folder import MANIFEST, sha256_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from calibration.files import sync, write_file
 from rerank.batch.recovery import (
     CONVERTED,
     PREDICTIONS,
@@ -33,7 +32,8 @@ from rerank.batch.recovery import (
     State,
     recover,
 )
-from rerank.types import InputError
+from rerank.errors import InputError
+from rerank.storage.files import sync, write_file
 
 FORMAT = 1
 SYNC_EVERY = 5.0  # seconds of work that a power cut may cost

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.assessor import CalibratedReranker
+from rerank.assessment.model import CalibratedReranker
 from rerank.batch.chunks import Position
 from rerank.batch.score import Scored, score
 from rerank.batch.source import Identity, Input, open_input
-from rerank.transformer.engine import CORES, cores
-from rerank.types import InputError, Ints
+from rerank.errors import InputError
+from rerank.inference.engine import CORES, cores
+from rerank.types import Ints
 
 if TYPE_CHECKING:
     from ray.data import Dataset

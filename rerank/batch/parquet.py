@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from rerank.batch.chunks import BUFFER, CHUNK_ROWS, Chunk, Position
 from rerank.batch.rows import COLUMNS, LONGEST_ROW, Rejected, Row, parse
-from rerank.types import InputError
+from rerank.errors import InputError
 
 MOST_ROW_BYTES = 4 * LONGEST_ROW  # as Arrow holds a row: four bytes a character at most
 GROUP_ROWS = 16_384  # rows of a row group that we write, at most

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from rerank.text import as_text, kind
-from rerank.types import Given, InputError, Passage, Query, named
+from rerank.data.text import as_text, kind
+from rerank.errors import InputError
+from rerank.types import Given, Passage, Query, named
 
 LONGEST_ROW = 2**23  # bytes of a line, characters of a row's texts
 LONGEST_ID = 512  # characters

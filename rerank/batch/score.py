@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rerank.assessor import CalibratedReranker
+from rerank.assessment.model import CalibratedReranker
 from rerank.batch.rows import Asked, Item, Rejected, Row
 from rerank.types import Assessment, Given, Passage, Query
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from rerank.batch.chunks import BUFFER, Source
-from rerank.types import InputError
+from rerank.errors import InputError
 
 PARQUET = (".parquet", ".pq")
 JSONL = (".jsonl", ".ndjson", ".json", "")

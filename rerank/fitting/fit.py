@@ -12,23 +12,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibration.by_kind import ByKind, cross_fit_by_kind, fit_by_kind
-from calibration.drift import Sketch, sketch
 from calibration.maps import LogisticMap
 from calibration.metrics import LEAST_GROUPS
+from calibration.monitoring.drift import Sketch, sketch
+from calibration.segments import ByKind, cross_fit_by_kind, fit_by_kind
 from calibration.selection import choose, enough_rows, grouped_folds, grouped_standard_error
 from calibration.thresholds import certify
+from rerank.assessment.fitted_maps import Calibrators, kinds_of
+from rerank.assessment.pipeline import Reading, forget, order
+from rerank.assessment.ranking_features import FEATURES, feature_matrix
+from rerank.assessment.sufficiency import fit_hazard
 from rerank.config import Config
-from rerank.features import FEATURES, feature_matrix
-from rerank.heuristics import best_logit
-from rerank.learned import Calibrators, kinds_of
-from rerank.pipeline import Reading, forget, order
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labels, grades_of, groups_of, hits, passage_labels
+from rerank.errors import InputError
+from rerank.evaluation.baselines import best_logit
+from rerank.evaluation.ranking_metrics import order_quality
 from rerank.progress import progress
-from rerank.ranking_metrics import order_quality
-from rerank.sets.labelled_set import LabelledSet
-from rerank.sets.labels import Labels, grades_of, groups_of, hits, passage_labels
-from rerank.sufficiency import fit_hazard
-from rerank.types import Floats, InputError, Ranking
+from rerank.types import Floats, Ranking
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
 FLOORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the best prior relevance; see choose_floor

@@ -9,9 +9,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rerank.sets.labelled_set import LabelledSet
-from rerank.text import query_hash
-from rerank.types import InputError
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.text import query_hash
+from rerank.errors import InputError
 
 REPORT_SHARE = 0.3  # of the groups, where a set has no split to report on
 TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was

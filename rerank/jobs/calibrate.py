@@ -12,18 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibration.store import is_made_from, refuse_to_replace, write_folder, write_json
-from rerank.config import Config
-from rerank.evidence import EVIDENCE
-from rerank.features import FEATURES
-from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.plan import plan
-from rerank.fitting.ranked import Ranked, rank_as_given, rank_planned
-from rerank.heuristics import HEURISTICS
-from rerank.jobs.record import track_model
-from rerank.jobs.workspace import open_pipeline
-from rerank.learned import learned_dict
-from rerank.model_folder import (
+from rerank.assessment.fitted_maps import learned_dict
+from rerank.assessment.model_folder import (
     CALIBRATORS,
     FITTED_ON,
     MEASURED,
@@ -31,20 +21,30 @@ from rerank.model_folder import (
     SKETCH,
     fingerprints,
 )
-from rerank.pipeline import forget
+from rerank.assessment.passage_features import EVIDENCE
+from rerank.assessment.pipeline import forget
+from rerank.assessment.ranking_features import FEATURES
+from rerank.assessment.sufficiency import INPUTS
+from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.text import query_hash
+from rerank.errors import InputError
+from rerank.evaluation.baselines import HEURISTICS
+from rerank.evaluation.evaluate import evaluate
+from rerank.fitting.fit import Fitted, fit
+from rerank.fitting.plan import plan
+from rerank.fitting.rankings import Ranked, rank_as_given, rank_planned
+from rerank.inference.model_files import lasting_name, resolve, trained_on
+from rerank.jobs.track import track_model
 from rerank.progress import progress
-from rerank.reporting.measuring import evaluate
-from rerank.reporting.report import make_report, report_text
-from rerank.reporting.report_page import report_figures, report_page, report_pictures
+from rerank.report.page import report_figures, report_page, report_pictures
+from rerank.report.report import make_report, report_text
 from rerank.retrieval.index import LAYOUT
-from rerank.sets.labelled_set import LabelledSet
-from rerank.sufficiency import INPUTS
-from rerank.text import query_hash
-from rerank.transformer.models import lasting_name, resolve, trained_on
-from rerank.types import InputError
+from rerank.storage.folder import is_made_from, refuse_to_replace, write_folder, write_json
+from rerank.workspace import open_pipeline
 
 if TYPE_CHECKING:
-    from calibration.tracking import TrackedRun
+    from rerank.tracking.runs import TrackedRun
 
 REPORT = "report.txt"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calibration.drift import Drift, alarm
-from rerank.assessor import CalibratedReranker
-from rerank.features import FEATURES, feature_matrix
-from rerank.pipeline import Pipeline, order
-from rerank.types import InputError, Query
+from calibration.monitoring.drift import Drift, alarm
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.pipeline import Pipeline, order
+from rerank.assessment.ranking_features import FEATURES, feature_matrix
+from rerank.errors import InputError
+from rerank.types import Query
 
 
 def drift(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rerank.assessor import CalibratedReranker
+from rerank.assessment.model import CalibratedReranker
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.text import query_hash
+from rerank.errors import InputError
+from rerank.evaluation.evaluate import Evaluation, evaluate
 from rerank.fitting.plan import unseen
-from rerank.jobs.workspace import pipeline_over
-from rerank.reporting.measuring import Evaluation, evaluate
-from rerank.sets.labelled_set import LabelledSet
-from rerank.text import query_hash
-from rerank.transformer.models import trained_on
-from rerank.types import InputError
+from rerank.inference.model_files import trained_on
+from rerank.workspace import pipeline_over
 
 
 def evaluate_model(

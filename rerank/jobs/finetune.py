@@ -15,28 +15,28 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibration.store import (
+from rerank.config import Config, FinetuneConfig
+from rerank.data.text import query_hash
+from rerank.errors import InputError
+from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.engine import positions
+from rerank.inference.int8_weights import TRAINED_ON, TRAINING
+from rerank.inference.model_files import ModelFiles, resolve, trained_on, training
+from rerank.inference.score_cache import ScoreCache
+from rerank.progress import progress
+from rerank.retrieval.dense import Encoder
+from rerank.storage.folder import (
     MANIFEST,
     is_made_from,
     refuse_to_replace,
     sha256_file,
     write_folder,
 )
-from rerank.config import Config, FinetuneConfig
-from rerank.jobs.workspace import open_index, score_cache, track, tracked_run
-from rerank.progress import progress
-from rerank.reranking.cross_encoder import CrossEncoder
-from rerank.reranking.mining import Example, Held, Source, held_lists, hold_out, kept_apart, mine
-from rerank.reranking.score_cache import ScoreCache
-from rerank.retrieval.dense import Encoder
-from rerank.text import query_hash
-from rerank.transformer.engine import positions
-from rerank.transformer.models import ModelFiles, resolve, trained_on, training
-from rerank.transformer.packing import TRAINED_ON, TRAINING
-from rerank.types import InputError
+from rerank.training.mining import Example, Held, Source, held_lists, hold_out, kept_apart, mine
+from rerank.workspace import open_index, score_cache, track, tracked_run
 
 if TYPE_CHECKING:
-    from calibration.tracking import TrackedRun
+    from rerank.tracking.runs import TrackedRun
 
 KIND = "cross-encoder"
 LIBRARIES = ("sentence-transformers", "transformers", "torch", "peft")
@@ -98,7 +98,7 @@ def finetune(
     key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
     if teacher:
         examples = taught(examples, teacher, config, score_cache(work))
-    from rerank.reranking.trainer import train
+    from rerank.training.trainer import train
 
     checkpoints = work / "checkpoints" / key[:16]
     model, shown = train(examples, held, base, checkpoints, config)
@@ -225,7 +225,7 @@ def taught(
 
 
 def _track(report: Mapping[str, Any], out: Path, work: Path) -> TrackedRun:
-    from calibration.tracking import RunRecord
+    from rerank.tracking.runs import RunRecord
 
     record = RunRecord(
         params={

@@ -1,7 +1,7 @@
 """The gate before champion: what a model must show before production takes it.
 
 It is measured anew on labelled queries, beside the present champion on the same ones. How a
-registry keeps its names is `calibration.tracking`'s.
+registry keeps its names is `rerank.tracking.runs`'s.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import numpy as np
 
 from calibration.selection import row_losses
 from calibration.thresholds import upper_bound
-from rerank.assessor import CalibratedReranker
+from rerank.assessment.model import CalibratedReranker
 from rerank.config import Gate
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labels
+from rerank.data.text import query_hash
+from rerank.errors import InputError
+from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.evaluation.ranking_metrics import paired_bootstrap
 from rerank.jobs.evaluate import evaluate_model
-from rerank.jobs.workspace import score_cache, tracked_run
-from rerank.ranking_metrics import paired_bootstrap
-from rerank.registry import NAME
-from rerank.reporting.measuring import OURS, Evaluation
-from rerank.sets.labelled_set import LabelledSet
-from rerank.sets.labels import Labels
-from rerank.text import query_hash
-from rerank.types import Floats, InputError
+from rerank.tracking.uris import NAME
+from rerank.types import Floats
+from rerank.workspace import score_cache, tracked_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def promote(
         InputError: not a model folder, a model that no run in `work` registered, no such split, or
             a champion that cannot be loaded here.
     """
-    from calibration.registry import champion, crown
+    from rerank.tracking.registry import champion, crown
 
     run = tracked_run(folder, work)
     if run is None:

@@ -13,27 +13,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from calibration.by_kind import ByKind
-from calibration.drift import sketch
-from calibration.recalibration import Recalibration, carried, fit_recalibration, then
-from calibration.store import MANIFEST, refuse_to_replace, sha256_file, write_folder, write_json
+from calibration.monitoring.drift import sketch
+from calibration.monitoring.recalibration import Recalibration, carried, fit_recalibration, then
+from calibration.segments import ByKind
 from calibration.thresholds import Certificate
-from rerank.assessor import CalibratedReranker
+from rerank.assessment.fitted_maps import Calibrators, learned_dict
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model_folder import CALIBRATORS, FITTED_ON, MEASURED, MODEL_KIND, SKETCH
+from rerank.assessment.pipeline import Pipeline, order
+from rerank.assessment.ranking_features import FEATURES, feature_matrix
 from rerank.config import Config
-from rerank.features import FEATURES, feature_matrix
-from rerank.fitting.ranked import as_given
-from rerank.learned import Calibrators, learned_dict
-from rerank.model_folder import CALIBRATORS, FITTED_ON, MEASURED, MODEL_KIND, SKETCH
-from rerank.pipeline import Pipeline, order
-from rerank.reporting.recalibration_page import (
+from rerank.data.feedback import Feedback, says
+from rerank.data.text import query_hash
+from rerank.errors import InputError
+from rerank.fitting.rankings import as_given
+from rerank.inference.model_files import trained_on
+from rerank.report.recalibration import (
     recalibration_page,
     recalibration_pictures,
     recalibration_text,
 )
-from rerank.sets.feedback import Feedback, says
-from rerank.text import query_hash
-from rerank.transformer.models import trained_on
-from rerank.types import InputError, Ranking
+from rerank.storage.folder import MANIFEST, refuse_to_replace, sha256_file, write_folder, write_json
+from rerank.types import Ranking
 
 LEAST_LABELS = 10
 

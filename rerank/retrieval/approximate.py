@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.errors import InputError
 from rerank.progress import progress
 from rerank.retrieval.fusion import top
-from rerank.types import InputError, Ints
+from rerank.types import Ints
 
 FILE = "vectors.usearch"
 NEIGHBOURS = 32  # of each passage in the graph

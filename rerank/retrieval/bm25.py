@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.types import Floats, InputError, Ints
+from rerank.errors import InputError
+from rerank.types import Floats, Ints
 
 K1, B = 1.5, 0.75  # BM25Okapi's own: how fast a repeated word tells less, how much length counts
 

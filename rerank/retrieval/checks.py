@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.errors import InputError
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.dense import Vectors
-from rerank.types import InputError, Ints
+from rerank.types import Ints
 
 PART = 2**22  # numbers looked at together
 LARGEST = 1e6  # of a cosine, an idf or a BM25 weight, which are all below a hundred

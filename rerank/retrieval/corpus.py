@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.types import InputError, Ints, Passage
+from rerank.errors import InputError
+from rerank.types import Ints, Passage
 
 LINES, OFFSETS = "corpus.jsonl", "offsets.npy"
 KEPT = 8192  # passages in memory, because many queries bring back the same ones

@@ -8,9 +8,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.inference.engine import Engine, Tokenizer, open_bi_encoder
+from rerank.inference.model_files import ModelFiles
 from rerank.progress import progress
-from rerank.transformer.engine import Engine, Tokenizer, open_bi_encoder
-from rerank.transformer.models import ModelFiles
 from rerank.types import Floats
 
 Vectors = NDArray[np.float32]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from rerank.data.text import words
 from rerank.retrieval.bm25 import score_texts
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
-from rerank.text import words
 from rerank.types import Candidates, Floats, Passage, Query
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from calibration.store import read_manifest, write_folder
+from rerank.data.text import words
+from rerank.errors import InputError
 from rerank.progress import progress
 from rerank.retrieval.approximate import Graph, library, write_graph
 from rerank.retrieval.bm25 import BM25
@@ -21,8 +22,8 @@ from rerank.retrieval.checks import check_index
 from rerank.retrieval.corpus import Corpus, write_corpus
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors, cosines
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
-from rerank.text import words
-from rerank.types import Candidates, InputError, Ints, Passage, Query
+from rerank.storage.folder import read_manifest, write_folder
+from rerank.types import Candidates, Ints, Passage, Query
 
 INDEX_KIND = "an index"
 LAYOUT = 3  # of the files in the folder, and of what a word is

@@ -15,6 +15,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
+from rerank.data.text import can_be_written
 from rerank.serving import answers
 from rerank.serving.batching import Answer, Batcher, Question
 from rerank.serving.champion import Champion, Watch
@@ -32,7 +33,6 @@ from rerank.serving.schemas import (
     SearchResponse,
 )
 from rerank.serving.settings import Settings
-from rerank.text import can_be_written
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": text}

@@ -18,13 +18,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rerank.errors import InputError
 from rerank.serving.champion import Champion, give_back
 from rerank.serving.drift_window import DriftWindow
 from rerank.serving.errors import Refusal
 from rerank.serving.logs import event
 from rerank.serving.served import Served
 from rerank.serving.settings import Settings
-from rerank.types import Assessment, Given, InputError, Passage, Query
+from rerank.types import Assessment, Given, Passage, Query
 
 Door = Literal["search", "rerank", "assess"]
 MOST_PASSAGES = 256  # that callers brought, in one batch of more than one request

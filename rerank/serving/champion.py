@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rerank.errors import InputError
 from rerank.serving.logs import event
 from rerank.serving.metrics import Metrics
 from rerank.serving.served import Served, open_served
-from rerank.types import InputError
 
 State = tuple[tuple[str, int, int, int], ...]
 

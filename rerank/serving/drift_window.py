@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from calibration.drift import Drift, Sketch, alarm
-from rerank.features import FEATURES, feature_matrix
+from calibration.monitoring.drift import Drift, Sketch, alarm
+from rerank.assessment.ranking_features import FEATURES, feature_matrix
 from rerank.types import Assessment, Floats
 
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from hashlib import sha256
 
+from rerank.errors import InputError
 from rerank.serving.settings import is_loopback
-from rerank.types import InputError
 
 VARIABLE = "RERANK_API_KEYS"
 """Keys, separated by commas; any of them opens."""

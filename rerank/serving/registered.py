@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from weakref import finalize
 
-from rerank.registry import folder_at, is_uri, locate, store_of
+from rerank.tracking.uris import folder_at, is_uri, locate, store_of
 
 
 def where(model: str, work: Path) -> Callable[[], Path]:

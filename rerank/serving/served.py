@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calibration.drift import Sketch
-from calibration.leftovers import held, sweep
-from calibration.store import MANIFEST, StoreError, read_manifest
-from rerank.assessor import CalibratedReranker
-from rerank.types import InputError, Passage
+from calibration.monitoring.drift import Sketch
+from rerank.assessment.model import CalibratedReranker
+from rerank.errors import InputError, StoreError
+from rerank.storage.folder import MANIFEST, read_manifest
+from rerank.storage.leftovers import held, sweep
+from rerank.types import Passage
 
 COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named after
 PROBE = "does this model answer"

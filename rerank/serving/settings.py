@@ -7,7 +7,7 @@ import math
 import socket
 from dataclasses import dataclass
 
-from rerank.types import InputError
+from rerank.errors import InputError
 
 LEAST = {  # the smallest value that makes sense
     "port": 0,

@@ -28,17 +28,17 @@ from rank_bm25 import BM25Okapi
 from ratios import in_turns, installed, ratios, table, versions
 
 from rerank.config import Config
-from rerank.jobs.workspace import open_index
+from rerank.data.beir import read_labelled_set
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.text import words
+from rerank.inference.engine import cores
+from rerank.inference.model_files import resolve
 from rerank.retrieval.approximate import NEIGHBOURS, SEARCHING, Graph, write_graph
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.fusion import top
-from rerank.sets.beir import read_labelled_set
-from rerank.sets.labelled_set import LabelledSet
-from rerank.text import words
-from rerank.transformer.engine import cores
-from rerank.transformer.models import resolve
 from rerank.types import Ints
+from rerank.workspace import open_index
 
 SENTENCES = 4  # a passage
 NOISE = 0.5  # length of what is added to a vector of the set to make another

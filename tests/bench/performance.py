@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from calibration.files import write_file
+from rerank.storage.files import write_file
 
 HERE = Path(__file__).resolve().parent
 HEADING = """\

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from ratios import table
 
-from calibration.files import write_file
+from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
+from rerank.data.beir import read_labelled_set
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
 from rerank.fitting.plan import plan
-from rerank.fitting.ranked import Ranked, rank_planned
-from rerank.jobs.workspace import open_pipeline
-from rerank.pipeline import Pipeline
-from rerank.sets.beir import read_labelled_set
-from rerank.sets.labelled_set import LabelledSet
-from rerank.transformer.models import resolve, trained_on
-from rerank.types import InputError
+from rerank.fitting.rankings import Ranked, rank_planned
+from rerank.inference.model_files import resolve, trained_on
+from rerank.storage.files import write_file
+from rerank.workspace import open_pipeline
 
 
 @dataclass(frozen=True, slots=True)

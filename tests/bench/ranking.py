@@ -15,12 +15,12 @@ from planned import Planned, measure_sets
 
 from calibration.arrays import sigmoid
 from calibration.metrics import auroc
+from rerank.assessment.pipeline import Pipeline, forget, order
+from rerank.data.labels import grades_of, groups_of
+from rerank.data.text import words
+from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
 from rerank.fitting.fit import fit_relevance
-from rerank.pipeline import Pipeline, forget, order
-from rerank.ranking_metrics import order_quality, paired_bootstrap
 from rerank.retrieval.fusion import top
-from rerank.sets.labels import grades_of, groups_of
-from rerank.text import words
 from rerank.types import Ranking
 
 MEASURES = {"hit1": "hit@1", "mrr10": "MRR@10", "ndcg10": "nDCG@10"}

@@ -14,11 +14,11 @@ from dataclasses import replace
 import numpy as np
 from planned import Planned, measure_sets
 
+from rerank.assessment.pipeline import forget, order
+from rerank.data.labels import grades_of, groups_of
+from rerank.evaluation.evaluate import OURS, evaluate
+from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
 from rerank.fitting.fit import fit
-from rerank.pipeline import forget, order
-from rerank.ranking_metrics import order_quality, paired_bootstrap
-from rerank.reporting.measuring import OURS, evaluate
-from rerank.sets.labels import grades_of, groups_of
 from rerank.types import Floats
 
 

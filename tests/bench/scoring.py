@@ -31,9 +31,9 @@ from sentence_transformers import CrossEncoder as Reference
 from transformers import AutoConfig
 
 from rerank.config import Config
-from rerank.sets.beir import read_labelled_set
-from rerank.sets.labelled_set import LabelledSet
-from rerank.transformer.engine import (
+from rerank.data.beir import read_labelled_set
+from rerank.data.labelled_set import LabelledSet
+from rerank.inference.engine import (
     Engine,
     Graphs,
     Tokenizer,
@@ -42,9 +42,9 @@ from rerank.transformer.engine import (
     cores,
     open_cross_encoder,
 )
-from rerank.transformer.export import cross_encoder
-from rerank.transformer.models import ModelFiles, resolve
-from rerank.transformer.unpadded import UnpaddedEngine, open_unpadded
+from rerank.inference.export import cross_encoder
+from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.varlen import UnpaddedEngine, open_unpadded
 
 PER_QUERY = 16  # pairs in a row that share their query, as a reranker's do
 GRAPHS: tuple[Graphs, ...] = ("fp32", "int8")

@@ -11,8 +11,8 @@ from judges import rare
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from calibration.drift import alarm, sketch
-from calibration.sequential import AccuracyWatch, Watch
+from calibration.monitoring.drift import alarm, sketch
+from calibration.monitoring.sequential import AccuracyWatch, Watch
 
 LEVEL = 0.05
 WIDTH = 40

@@ -13,8 +13,8 @@ from numpy.random import Generator
 from worlds import TARGET, WORLDS, Featured, population
 
 from calibration.fitting import fit_logistic
+from calibration.monitoring.sequential import Watch
 from calibration.sequence_tests import test_sizes
-from calibration.sequential import Watch
 from calibration.thresholds import certify
 
 CLUSTERED = "50 groups right together, 68 %"

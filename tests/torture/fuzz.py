@@ -28,19 +28,19 @@ with watched if "--inside" in sys.argv else nullcontext():  # the parent runs no
     from pydantic import ValidationError
 
     from calibration import LogisticMap, TwoStageMap, certify
+    from rerank.assessment.fitted_maps import Calibrators
+    from rerank.assessment.passage_features import EVIDENCE
+    from rerank.assessment.pipeline import Reading
+    from rerank.assessment.ranking_features import FEATURES
+    from rerank.assessment.sufficiency import INPUTS
     from rerank.batch.chunks import Position
     from rerank.batch.source import open_input
     from rerank.config import Config
-    from rerank.evidence import EVIDENCE
-    from rerank.features import FEATURES
-    from rerank.learned import Calibrators
-    from rerank.pipeline import Reading
+    from rerank.data.beir import read_labelled_set, read_queries
+    from rerank.data.feedback import read_feedback
+    from rerank.errors import InputError
     from rerank.serving.answers import passages
     from rerank.serving.schemas import AssessRequest, RerankRequest, SearchRequest
-    from rerank.sets.beir import read_labelled_set, read_queries
-    from rerank.sets.feedback import read_feedback
-    from rerank.sufficiency import INPUTS
-    from rerank.types import InputError
 
 READS = Callable[[Path, bytes], object]
 PARTS = ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv", "splits/test.txt")

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from calibration.store import MANIFEST, verify_folder
-from rerank.sets.beir import read_labelled_set, write_labelled_set
-from rerank.sets.labelled_set import LabelledSet
+from rerank.data.beir import read_labelled_set, write_labelled_set
+from rerank.data.labelled_set import LabelledSet
+from rerank.storage.folder import MANIFEST, verify_folder
 
 JOBS = {  # and the options that make them short
     "index": "--encoder-max-length 32",

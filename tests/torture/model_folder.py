@@ -28,11 +28,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from calibration.store import FORMAT_VERSION, sealed
-from rerank.assessor import CalibratedReranker
-from rerank.model_folder import bound_to
-from rerank.reranking.score_cache import ScoreCache
-from rerank.types import InputError, Passage
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model_folder import bound_to
+from rerank.errors import InputError
+from rerank.inference.score_cache import ScoreCache
+from rerank.storage.folder import FORMAT_VERSION, sealed
+from rerank.types import Passage
 
 QUESTION = "sort an array"
 HANG = 60  # seconds that one folder may take

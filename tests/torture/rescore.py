@@ -27,9 +27,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rerank.assessor import CalibratedReranker
+from rerank.assessment.model import CalibratedReranker
 from rerank.batch import jsonl, parquet, rescore
-from rerank.reranking.score_cache import ScoreCache
+from rerank.inference.score_cache import ScoreCache
 
 Files = tuple[bytes | None, bytes | None]  # the output and its side file
 CODE = str(Path(jsonl.__file__).parent)

@@ -24,8 +24,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from calibration.store import sealed
-from rerank.assessor import CalibratedReranker
+from rerank.assessment.model import CalibratedReranker
+from rerank.storage.folder import sealed
 from rerank.types import Passage
 
 ROOT = Path(__file__).parent.parent.parent

@@ -1,0 +1,46 @@
+"""How good probabilities are: pure functions of labels y and probabilities p.
+
+y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1; each function returns one float unless it says
+otherwise. Importing this takes numpy only; SciPy and scikit-learn are imported when needed.
+"""
+
+from calibration.metrics.abstention import augrc, aurc, expected_errors, nauc, naurc
+from calibration.metrics.binned import bins, ece_debiased
+from calibration.metrics.intervals import LEAST_GROUPS, auroc_interval, resampled_interval
+from calibration.metrics.null_labels import exact_labels
+from calibration.metrics.scores import (
+    auroc,
+    band,
+    brier,
+    brier_interval,
+    corp,
+    coverage,
+    log_loss,
+    selective_accuracy,
+)
+from calibration.metrics.smooth_ece import smece, smece_floor, smece_interval
+
+__all__ = [
+    "LEAST_GROUPS",
+    "augrc",
+    "aurc",
+    "auroc",
+    "auroc_interval",
+    "band",
+    "bins",
+    "brier",
+    "brier_interval",
+    "corp",
+    "coverage",
+    "ece_debiased",
+    "exact_labels",
+    "expected_errors",
+    "log_loss",
+    "nauc",
+    "naurc",
+    "resampled_interval",
+    "selective_accuracy",
+    "smece",
+    "smece_floor",
+    "smece_interval",
+]

@@ -1,0 +1,141 @@
+"""Intervals for a mean, an AUROC and any metric, where whole groups of rows are independent.
+
+Labels, confidences and groups in, two numbers out. It knows nothing of what the groups are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibration.arrays import Floats, checked, logit, sigmoid
+from calibration.metrics.null_labels import Groups
+from calibration.selection import codes, grouped_standard_error
+
+LEAST_GROUPS = 10
+"""Groups of rows below which nothing is known of the spread, and there is no interval."""
+
+UNKNOWN = (float("nan"), float("nan"))
+
+
+def student_point(level: float, groups: int) -> float:
+    """Return the upper (1 - level) / 2 point of Student's t with groups - 1 degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(groups - 1, (1 + level) / 2))
+
+
+def mean_interval(
+    values: ArrayLike, groups: Groups = None, *, level: float = 0.95
+) -> tuple[float, float]:
+    """Return (low, high), in [0, 1], of the mean of values (n,) in [0, 1], by group (n,).
+
+    Student's interval of the log odds of the mean, which leaves more room on the side of the tail.
+    Where no group differs from another, nothing is known of the spread but that a differing one was
+    not drawn: their share is below 1 - ((1 - level) / 2)^(1 / groups), and may be 0 or 1 all over.
+    NaN twice with fewer than `LEAST_GROUPS` groups.
+    """
+    v = np.asarray(values, dtype=np.float64)
+    number = codes(groups, len(v))
+    many, mean = int(number.max()) + 1, float(v.mean())
+    if many < LEAST_GROUPS:
+        return UNKNOWN
+    error = grouped_standard_error(v, number)
+    if error < 1e-12:
+        unseen = 1 - ((1 - level) / 2) ** (1 / many)
+        return (1 - unseen) * mean, (1 - unseen) * mean + unseen
+    room = student_point(level, many) * error / (mean * (1 - mean))
+    low, high = sigmoid(float(logit(mean)) + np.array([-room, room])).tolist()
+    return low, high
+
+
+def auroc_interval(
+    y: ArrayLike, p: ArrayLike, groups: Groups = None, *, level: float = 0.95
+) -> tuple[float, float]:
+    """Return (low, high), in [0, 1], of the AUROC, by group (n,).
+
+    Every A that lies within z standard errors *at A* of the one measured (Newcombe 2006, method 5,
+    with the variance of Hanley and McNeil 1982), so it neither leaves [0, 1] nor is it a point
+    where the classes are separated. The variance is widened by its ratio to the one from the rows'
+    own placements, summed by group (Obuchowski 1997), where that is larger; where there is no such
+    ratio, because the classes are separated, by the mean size of a group.
+    NaN twice for one class, and with fewer than `LEAST_GROUPS` groups.
+    """
+    labels, values = checked(y, p)
+    number = codes(groups, len(labels))
+    many = int(number.max()) + 1
+    hits, misses = np.sort(values[labels == 1]), np.sort(values[labels == 0])
+    if many < LEAST_GROUPS or not len(hits) or not len(misses):
+        return UNKNOWN
+    of_hit = _share_below(misses, values[labels == 1])
+    area = float(of_hit.mean())
+    moves = np.empty(len(labels))
+    moves[labels == 1] = (of_hit - area) / len(hits)
+    moves[labels == 0] = (1 - _share_below(hits, values[labels == 0]) - area) / len(misses)
+
+    def variance(a: float) -> float:
+        pairs = (len(hits) + len(misses)) / 2 - 1
+        spread = 1 + pairs * ((1 - a) / (2 - a) + a / (1 + a))
+        return a * (1 - a) * spread / (len(hits) * len(misses))
+
+    expected = variance(area)
+    found = float((np.bincount(number, moves) ** 2).sum()) * many / (many - 1)
+    wider = max(1.0, found / expected) if expected > 0 else len(labels) / many
+    z = student_point(level, many)
+
+    def end(outside: float) -> float:
+        inside = area
+        for _ in range(40):
+            middle = (inside + outside) / 2
+            if abs(area - middle) <= z * np.sqrt(wider * variance(middle)):
+                inside = middle
+            else:
+                outside = middle
+        return outside
+
+    return end(0.0), end(1.0)
+
+
+def _share_below(ordered: Floats, values: Floats) -> Floats:
+    """Return the share of `ordered` below each value, ties half."""
+    left, right = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
+    return np.asarray((left + right) / (2 * len(ordered)), dtype=np.float64)
+
+
+def resampled_interval(
+    metric: Callable[[Floats, Floats], float],
+    y: ArrayLike,
+    p: ArrayLike,
+    groups: Groups = None,
+    *,
+    level: float = 0.95,
+    draws: int = 500,
+    random_state: int = 0,
+) -> tuple[float, float]:
+    """Return (low, high) of metric(y, p), by resampling whole groups (n,); None: a row a group.
+
+    The percentiles of the draws, moved so that their mean is the estimate: right for a metric that
+    is about normal, and for nothing at the edge of its range. Draws where the metric is NaN are
+    left out; NaN twice where all are, and with fewer than `LEAST_GROUPS` groups.
+    """
+    labels, values = checked(y, p)
+    number, rng = codes(groups, len(labels)), np.random.default_rng(random_state)
+    rows, sizes = np.argsort(number, kind="stable"), np.bincount(number)
+    if len(sizes) < LEAST_GROUPS:
+        return UNKNOWN
+    starts = np.cumsum(sizes) - sizes
+    found = np.empty(draws)
+    for i in range(draws):
+        drawn = rng.integers(len(sizes), size=len(sizes))
+        many = sizes[drawn]
+        offset = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
+        take = rows[np.repeat(starts[drawn], many) + offset]
+        found[i] = metric(labels[take], values[take])
+    found = found[~np.isnan(found)]
+    if not len(found):
+        return UNKNOWN
+    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    shift = metric(labels, values) - found.mean()
+    return float(low + shift), float(high + shift)

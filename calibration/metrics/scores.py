@@ -1,0 +1,97 @@
+"""How true and how useful probabilities are: pure functions of labels y and probabilities p.
+
+y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1; every function checks this through `checked` and
+returns one float unless it says otherwise. It knows nothing of who made p.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibration.arrays import checked, probabilities
+from calibration.metrics.abstention import tie_blocks
+from calibration.metrics.intervals import (
+    mean_interval,
+)
+from calibration.metrics.null_labels import Groups
+from calibration.selection import row_losses
+
+
+def brier(y: ArrayLike, p: ArrayLike) -> float:
+    """Return the mean of (p - y)^2, in [0, 1] (Brier 1950)."""
+    labels, values = checked(y, p)
+    return float(np.mean((values - labels) ** 2))
+
+
+def corp(y: ArrayLike, p: ArrayLike) -> tuple[float, float, float]:
+    """Return (miscalibration, discrimination, uncertainty) of the Brier score, each >= 0.
+
+    CORP (Dimitriadis, Gneiting and Jordan 2021): with q the isotonic fit of y on p, and the base
+    rate as the forecast that knows nothing, they are brier(p) - brier(q), brier(base) - brier(q)
+    and brier(base); the score is the first less the second plus the third. No bins are chosen.
+    """
+    from sklearn.isotonic import isotonic_regression
+
+    labels, values = checked(y, p)
+    order = np.argsort(values)
+    ends, hits = tie_blocks(values[order], labels[order])
+    rows = np.diff(ends, prepend=0)
+    fitted = isotonic_regression(hits / rows, sample_weight=rows.astype(np.float64))
+    best = float((rows * fitted * (1 - fitted)).sum() / len(labels))  # hits of a pool are its rate
+    base = float(labels.mean() * (1 - labels.mean()))
+    return max(0.0, brier(labels, values) - best), max(0.0, base - best), base
+
+
+def log_loss(y: ArrayLike, p: ArrayLike) -> float:
+    """Return the mean negative log likelihood in nats, p clipped to [1e-6, 1 - 1e-6]."""
+    labels, values = checked(y, p)
+    return float(row_losses(labels, values).mean())
+
+
+def auroc(y: ArrayLike, p: ArrayLike) -> float:
+    """Return P(p of a hit > p of a miss), ties half; NaN where y has one class (Mann-Whitney)."""
+    labels, values = checked(y, p)
+    hits = labels.sum()
+    misses = len(labels) - hits
+    if not hits or not misses:
+        return float("nan")
+    order = np.argsort(values)
+    ends, per_hit = tie_blocks(values[order], labels[order])
+    sizes = np.diff(ends, prepend=0)
+    middle = ends - (sizes - 1) / 2  # the mean rank, from 1, of each block of ties
+    return float((middle @ per_hit - hits * (hits + 1) / 2) / (hits * misses))
+
+
+def coverage(p: ArrayLike, threshold: float) -> float:
+    """Return the share of rows with p >= threshold."""
+    return float((probabilities(p) >= threshold).mean())
+
+
+def selective_accuracy(y: ArrayLike, p: ArrayLike, threshold: float) -> float:
+    """Return the mean of y over the rows with p >= threshold; NaN where there is none."""
+    labels, values = checked(y, p)
+    kept = labels[values >= threshold]
+    return float(kept.mean()) if len(kept) else float("nan")
+
+
+def band(
+    y: ArrayLike, p: ArrayLike, middle: float, *, width: float = 0.1
+) -> tuple[int, float, float]:
+    """Return (rows, mean of p, mean of y) of the rows within width / 2 of `middle`; NaN for none.
+
+    What a confidence of 0.7 is worth: of exactly calibrated ones the two means agree.
+    """
+    labels, values = checked(y, p)
+    near = np.abs(values - middle) <= width / 2
+    if not near.any():
+        return 0, float("nan"), float("nan")
+    return int(near.sum()), float(values[near].mean()), float(labels[near].mean())
+
+
+def brier_interval(
+    y: ArrayLike, p: ArrayLike, groups: Groups = None, *, level: float = 0.95
+) -> tuple[float, float]:
+    """Return (low, high) of the Brier score, in [0, 1]: `mean_interval` of the squared errors."""
+    labels, values = checked(y, p)
+    return mean_interval((values - labels) ** 2, groups, level=level)

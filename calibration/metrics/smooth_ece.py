@@ -1,0 +1,169 @@
+"""The smooth calibration error, what chance alone makes of it, and an interval that is honest at 0.
+
+y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.checked`. numpy only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.arrays import Floats, checked, probabilities
+from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
+from calibration.metrics.null_labels import Groups, exact_labels
+from calibration.selection import codes
+
+MESH = 1001
+"""Points on [0, 1] that `smece` smooths on, as many as relplot has."""
+
+CUTS = 16
+"""Confidences at which the sign of the error may change in the upper end of `smece_interval`."""
+
+_SQUARED = (np.arange(MESH // 2 + 1) / (MESH - 1)) ** 2
+"""Squared distances at which the Gaussian of `smece` is taken: 0 to 0.5, where it is cut."""
+
+Waves = NDArray[np.complex128]
+
+
+class _Mesh:
+    """Rows at confidences p (n,), put on the mesh and smoothed there.
+
+    The mesh and its mirror image are a circle, so that one bandwidth costs one FFT.
+    """
+
+    def __init__(self, p: Floats) -> None:
+        place = p * (MESH - 1)
+        self._left = np.minimum(place.astype(np.int64), MESH - 2)
+        self._share = place - self._left
+        self._rows = self.waves(np.ones(len(p)))
+
+    def waves(self, weights: Floats) -> Waves:
+        """Return the transform of weights (n,) on the circle."""
+        grid = np.bincount(self._left, weights * (1 - self._share), MESH)
+        grid += np.bincount(self._left + 1, weights * self._share, MESH)
+        return np.fft.rfft(np.concatenate([grid, grid[-2:0:-1]]))
+
+    def error(self, waves: Waves, sigma: float) -> Floats:
+        """Return the mean absolute value (m,) of residuals (m, waves) smoothed by one bandwidth."""
+        half = np.exp(-_SQUARED / (2 * sigma**2))
+        kernel = np.zeros(2 * MESH - 2)
+        kernel[: len(half)], kernel[1 - len(half) :] = half, half[:0:-1]
+        window = np.fft.rfft(kernel)
+        smoothed = np.fft.irfft(waves * window, len(kernel))[..., :MESH]
+        rows = np.fft.irfft(self._rows * window, len(kernel))[:MESH]
+        return np.asarray(np.abs(smoothed).sum(axis=-1) / rows.sum())
+
+    def errors(self, waves: Waves, sigmas: Floats) -> Floats:
+        """Return `error` (m,) of residuals (m, waves), each smoothed by its own of sigmas (m,)."""
+        found = np.empty(len(sigmas))
+        for sigma in np.unique(sigmas):
+            of_it = sigmas == sigma
+            found[of_it] = self.error(waves[of_it], float(sigma))
+        return found
+
+    def smece(self, waves: Waves) -> Floats:
+        """Return the smooth calibration error (m,) of residuals (m, waves)."""
+        sigmas = _fixed_points(lambda s: self.errors(waves, s), len(waves))
+        return np.minimum(1.0, self.errors(waves, sigmas))
+
+
+def _fixed_points(falling: Callable[[Floats], Floats], many: int) -> Floats:
+    """Return the sigmas (many,) in [0, 1] that equal falling(sigma), to about 1e-3 from above.
+
+    Bisection from the same ends, so that most of them ask for the same bandwidths.
+    """
+    low, high = np.zeros(many), np.ones(many)
+    for _ in range(10):
+        middle = (low + high) / 2
+        above = falling(middle) > middle
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return high
+
+
+def smece(y: ArrayLike, p: ArrayLike) -> float:
+    """Return the smooth expected calibration error, in [0, 1] (Błasiok and Nakkiran 2023).
+
+    The residuals p - y are smoothed along p by a Gaussian reflected at 0 and 1, and their absolute
+    values averaged; the bandwidth is the one that equals the result, so there are no bins to
+    choose. The number is that of the package `relplot` to about 1e-3, with its conventions: the
+    Gaussian is cut at 0.5, and a row at exactly 0 or 1 weighs half. A true model shows more than 0
+    on a finite sample: compare with `smece_floor`.
+    """
+    labels, values = checked(y, p)
+    mesh = _Mesh(values)
+    return float(mesh.smece(mesh.waves(values - labels)[None])[0])
+
+
+def smece_floor(
+    p: ArrayLike,
+    *,
+    groups: Groups = None,
+    y: ArrayLike | None = None,
+    draws: int = 200,
+    random_state: int = 0,
+) -> tuple[float, float]:
+    """Return the mean and the 95 % point of `smece` where p (n,) is exactly calibrated.
+
+    Labels are drawn from p itself, those of a group (n,) together as `exact.exact_labels` says:
+    as far as the labels y do, in the worst case where there are none. A measured smECE below the
+    second number cannot be told from exact calibration at this sample size.
+    """
+    values, rng = probabilities(p), np.random.default_rng(random_state)
+    drawn, mesh = exact_labels(values, draws, rng, groups=groups, y=y), _Mesh(values)
+    found = mesh.smece(np.stack([mesh.waves(values - labels) for labels in drawn]))
+    return float(np.mean(found)), float(np.quantile(found, 0.95))
+
+
+def smece_interval(
+    y: ArrayLike,
+    p: ArrayLike,
+    groups: Groups = None,
+    *,
+    level: float = 0.95,
+    draws: int = 500,
+    random_state: int = 0,
+) -> tuple[float, float]:
+    """Return (low, high), in [0, 1], that hold the true smECE with a probability of `level`.
+
+    Two tests, inverted; near 0 a bootstrap fails, because chance can only add to an absolute value.
+    Let g(s) be the true error smoothed by s and g'(s) the measured one; both fall with s, and the
+    smECE is where g(s) = s.
+
+    low: g' is at most g and the smoothed noise together. So the estimate less the noise at its own
+    bandwidth, that is the upper (1 - level) / 2 point of the residuals with the sign of each group
+    drawn at random (`draws` times), and 0 where that is less: no smECE that chance alone explains
+    has a low above 0.
+
+    high: |smoothed error| is a sum of residuals, each times a number in [-1, 1]; with the right
+    numbers it is g, with any others less. So g'(s) falls below g(s) by more than z standard errors
+    of such a sum with (1 - level) / 2 at most, and every s is refused that would need it. The error
+    is that of the sums by group of y - p, its sign changing once along p at the worst of `CUTS`.
+
+    Both are bounds, so that the interval covers more than `level` where chance is most of what is
+    seen, and about `level` elsewhere. NaN twice with fewer than `LEAST_GROUPS` groups.
+    """
+    labels, values = checked(y, p)
+    number, rng = codes(groups, len(labels)), np.random.default_rng(random_state)
+    many = int(number.max()) + 1
+    if many < LEAST_GROUPS:
+        return UNKNOWN
+    mesh, rest = _Mesh(values), values - labels
+    waves = mesh.waves(rest)[None]
+    (sigma,) = _fixed_points(lambda s: mesh.errors(waves, s), 1)
+    signs = rng.integers(0, 2, size=(draws, many)) * 2.0 - 1
+    noise = mesh.error(np.stack([mesh.waves(sign[number] * rest) for sign in signs]), sigma)
+    low = float(mesh.error(waves, sigma)[0] - np.quantile(noise, (1 + level) / 2))
+
+    cuts = [-1.0, *np.quantile(values, np.arange(1, CUTS) / CUTS)]
+    squares = max(
+        float((np.bincount(number, np.where(values > cut, rest, -rest)) ** 2).sum()) for cut in cuts
+    )
+    z = student_point(level, many)
+
+    def least(s: Floats) -> Floats:
+        return z * np.sqrt(np.maximum(0.0, squares / len(values) ** 2 - s * s / many))
+
+    (high,) = _fixed_points(lambda s: mesh.errors(waves, s) + least(s), 1)
+    return max(0.0, low), float(high)

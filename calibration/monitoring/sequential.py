@@ -1,0 +1,278 @@
+"""Is it still true? Tests on labels that arrive one by one, valid however often they are looked at.
+
+Labels and confidences in, evidence out; numpy only. It knows nothing of where a label comes from,
+and cannot check two things. Whether a label arrives must not hang on what it says: people who
+only report failures set off any alarm. And of several rephrasings of one question only one may
+count, because the second label is known from the first.
+
+The method is betting: see `betting`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibration.arrays import checked
+from calibration.monitoring.betting import Wealth, log_factors, log_mean
+
+SIZES = (0.25, 0.5, 1.0, 2.0)
+"""How far the bets of `Watch` move the log odds."""
+
+DIRECTIONS = (
+    ("promise too much", -1.0, 0.0),
+    ("promise too little", 1.0, 0.0),
+    ("are too sure", 0.0, -1.0),
+    ("are too timid", 0.0, 1.0),
+)
+"""What `Watch` bets on, and how: b = size * (second + third * (2 p - 1))."""
+
+FALLS = (-0.0625, -0.125, -0.25, -0.5, -1.0, -2.0)
+"""The b of `AccuracyWatch`, which bets that the accuracy is below its target."""
+
+
+class _Bets:
+    """What every watch says of its wealth."""
+
+    __slots__ = ()
+    level: float
+    wealth: Wealth
+
+    @property
+    def n(self) -> int:
+        """Labels seen."""
+        return self.wealth.n
+
+    @property
+    def e_value(self) -> float:
+        """The evidence now: 1 at the start, and in the mean at most 1 where nothing is wrong."""
+        return self.wealth.e_value
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether the evidence has ever reached 1 / level; it stays so."""
+        return self.wealth.p_value <= self.level
+
+
+@dataclass(frozen=True, slots=True)
+class Watch(_Bets):
+    """Are the confidences calibrated? A test of E[y | all before, p] = p, label by label.
+
+    Bets in four directions at once: the confidences promise too much, too little, are too sure
+    (too near 0 and 1) or too timid. A false alarm, ever, has a chance of at most `level`, whatever
+    the confidences are. Promised 0.7 and right 0.43 alarms after about 30 labels (median).
+
+    level: of the test, within (0, 1).
+    hits, promised: sums of the labels and of the confidences.
+    wealth: one stake a direction and size.
+
+    Raises:
+        ValueError: a level outside (0, 1), hits or promised outside 0..n, another number of stakes.
+    """
+
+    level: float
+    hits: int
+    promised: float
+    wealth: Wealth
+
+    def __post_init__(self) -> None:
+        _check(self.level, self.hits, self.wealth, len(DIRECTIONS) * len(SIZES))
+        if not 0 <= self.promised <= self.n * (1 + 1e-9):
+            raise ValueError(f"promised must lie between 0 and {self.n}, got {self.promised}")
+
+    @classmethod
+    def start(cls, level: float = 0.05) -> Watch:
+        """Return the watch before the first label."""
+        return cls(level, 0, 0.0, Wealth.start(len(DIRECTIONS) * len(SIZES)))
+
+    def update(self, y: ArrayLike, p: ArrayLike) -> Watch:
+        """Return the watch after labels y (n,) of 0 and 1, in order, on confidences p (n,).
+
+        One number each is taken too. In several parts or at once makes no difference but for the
+        last digits.
+
+        Raises:
+            ValueError: as `calibration.arrays.checked`.
+        """
+        labels, prices = checked(np.atleast_1d(y), np.atleast_1d(p))
+        slopes = np.array([third for _, _, third in DIRECTIONS])[:, None, None]
+        shifts = np.array([second for _, second, _ in DIRECTIONS])[:, None, None]
+        b = np.array(SIZES)[:, None] * (shifts + slopes * (2 * prices - 1))
+        factors = log_factors(labels, prices, b).reshape(-1, len(labels))
+        return Watch(
+            self.level,
+            self.hits + int(labels.sum()),
+            self.promised + float(prices.sum()),
+            self.wealth.after(factors),
+        )
+
+    @property
+    def direction(self) -> str:
+        """The words of `DIRECTIONS` whose bets have won most."""
+        stakes = np.array(self.wealth.stakes).reshape(len(DIRECTIONS), len(SIZES))
+        return DIRECTIONS[int(np.argmax(log_mean(stakes.T)))][0]
+
+    @property
+    def sentence(self) -> str:
+        """What is known by now, in words."""
+        shares = ((self.promised, "promised"), (self.hits, "were right"))
+        means = " and ".join(f"{100 * s / max(1, self.n):.1f} % {word}" for s, word in shares)
+        if not self.alarmed:
+            return f"No alarm after {self.n} labels: {means} ({_evidence(self.wealth)})."
+        return (
+            f"Alarm within {self.n} labels: the confidences {self.direction}; {means} "
+            f"({_evidence(self.wealth)}, level {self.level:g})."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as plain JSON values, with `"kind": "calibration-watch"`."""
+        return {"kind": "calibration-watch", **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Watch:
+        """Return what `to_dict` wrote, to be continued; the same to the last bit.
+
+        Raises:
+            ValueError: another kind, a missing or unknown key, or numbers that are no state.
+        """
+        return cls(**_fields(d, "calibration-watch", ("level", "hits", "promised")))
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyWatch(_Bets):
+    """Are the accepted answers right as often as promised? Labels of accepted queries only.
+
+    A test of E[y | all before] >= target at every label. A false alarm, ever, has a chance of at
+    most `level`. Target 0.7 and right 0.5 alarms after about 40 labels (median).
+
+    level, target: within (0, 1). hits: right answers so far. wealth: one stake a number of `FALLS`.
+
+    Raises:
+        ValueError: a level or target outside (0, 1), hits outside 0..n, another number of stakes.
+    """
+
+    level: float
+    target: float
+    hits: int
+    wealth: Wealth
+
+    def __post_init__(self) -> None:
+        _check(self.level, self.hits, self.wealth, len(FALLS))
+        if not 0 < self.target < 1:
+            raise ValueError(f"target must lie between 0 and 1, got {self.target}")
+
+    @classmethod
+    def start(cls, target: float = 0.7, level: float = 0.05) -> AccuracyWatch:
+        """Return the watch before the first label."""
+        return cls(level, target, 0, Wealth.start(len(FALLS)))
+
+    def update(self, y: ArrayLike) -> AccuracyWatch:
+        """Return the watch after labels y (n,) of 0 and 1, in order; one number is taken too.
+
+        Raises:
+            ValueError: as `calibration.arrays.checked`.
+        """
+        labels, prices = checked(np.atleast_1d(y), np.full(np.size(y), self.target))
+        factors = log_factors(labels, prices, np.array(FALLS)[:, None])
+        hits = self.hits + int(labels.sum())
+        return AccuracyWatch(self.level, self.target, hits, self.wealth.after(factors))
+
+    @property
+    def upper(self) -> float:
+        """Upper bound of the mean accuracy since the start; 1 where nothing is known.
+
+        A confidence sequence: above the running mean of E[y | all before] at all times at once,
+        with probability at least 1 - level, also where the accuracy changes on the way.
+        """
+        return _upper(self.hits, self.n, self.level)
+
+    @property
+    def lower(self) -> float:
+        """Lower bound of the mean accuracy since the start, as `upper`; each has its own level."""
+        return 1 - _upper(self.n - self.hits, self.n, self.level)
+
+    @property
+    def sentence(self) -> str:
+        """What is known by now, in words."""
+        seen = f"{self.hits} of {self.n} accepted answers were right"
+        bounds = f"between {100 * self.lower:.1f} % and {100 * self.upper:.1f} % in the mean"
+        if not self.alarmed:
+            return f"No alarm: {seen}, {bounds} ({_evidence(self.wealth)})."
+        return (
+            f"Alarm: {seen}, {bounds}; the accuracy is or was below {100 * self.target:g} % "
+            f"({_evidence(self.wealth)}, level {self.level:g})."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as plain JSON values, with `"kind": "accuracy-watch"`."""
+        return {"kind": "accuracy-watch", **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> AccuracyWatch:
+        """Return what `to_dict` wrote, to be continued; the same to the last bit.
+
+        Raises:
+            ValueError: another kind, a missing or unknown key, or numbers that are no state.
+        """
+        return cls(**_fields(d, "accuracy-watch", ("level", "target", "hits")))
+
+
+def _upper(hits: int, n: int, level: float) -> float:
+    """Return the lowest mean whose bets on less have won 1 / level, or 1; by bisection.
+
+    The bets b are the same for every mean. The logarithm is concave, so a factor priced at the
+    running mean is at most the product of those priced label by label, which is fair: Ville's
+    inequality then holds for the running mean (as in Howard et al. 2021, "Time-uniform,
+    nonparametric, nonasymptotic confidence sequences", sub-Bernoulli case).
+    """
+    b = np.array(FALLS)
+
+    def won(mean: float) -> bool:
+        logs = hits * log_factors(1, mean, b) + (n - hits) * log_factors(0, mean, b)
+        return float(log_mean(logs)) >= -math.log(level)
+
+    low, high = 0.0, 1.0
+    if not won(high):
+        return high
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if won(middle) else (middle, high)
+    return high
+
+
+def _evidence(wealth: Wealth) -> str:
+    return f"e-value {wealth.e_value:.3g}, highest {1 / wealth.p_value:.3g}"
+
+
+def _check(level: float, hits: int, wealth: Wealth, bets: int) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    if not isinstance(hits, int) or not 0 <= hits <= wealth.n:
+        raise ValueError(f"hits must lie between 0 and n, got {hits!r} of {wealth.n}")
+    if len(wealth.stakes) != bets:
+        raise ValueError(f"expected {bets} stakes, got {len(wealth.stakes)}")
+
+
+def _fields(d: Mapping[str, Any], kind: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields of a watch out of its JSON, its wealth included."""
+    for what, value, keys in (
+        (f"the state of a watch ({kind})", d, {"kind", "wealth", *names}),
+        ("its wealth", d.get("wealth") if isinstance(d, Mapping) else None, _WEALTH),
+    ):
+        if not isinstance(value, Mapping) or set(value) != keys:
+            got = ", ".join(map(str, value)) if isinstance(value, Mapping) else repr(value)
+            raise ValueError(f"{what} has the keys {', '.join(sorted(keys))}; got {got}")
+    if d["kind"] != kind:
+        raise ValueError(f"expected kind {kind!r}, got {d['kind']!r}")
+    for name in names:
+        if isinstance(d[name], bool) or not isinstance(d[name], (int, float)):
+            raise ValueError(f"{name} must be a number, got {d[name]!r}")
+    return {**{name: d[name] for name in names}, "wealth": Wealth(**d["wealth"])}
+
+
+_WEALTH = {"stakes", "n", "peak"}

@@ -1,0 +1,1 @@
+"""Figures of confidences and of their inputs, drawn with matplotlib."""

@@ -1,0 +1,286 @@
+"""Three pictures of a confidence and its labels: reliability, risk and coverage, and histogram.
+
+Each comes with how to read it. Arrays in, a matplotlib `Figure` out; `figure.savefig(path)` writes
+it. No pyplot and no global state, so they are drawn anywhere, on any thread. It knows nothing of
+what the numbers are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import ArrayLike
+
+from calibration import arrays, metrics
+from calibration.arrays import Floats
+from calibration.metrics.binned import bins, consistency_band
+from calibration.metrics.null_labels import Groups
+from calibration.plots.style import (
+    AMBER,
+    BAND,
+    BLUE,
+    COLOURS,
+    DASHED,
+    INK,
+    LEFT,
+    LEGEND,
+    LINE,
+    SOFT,
+    WIDE,
+    caption,
+    heading,
+    tidy,
+)
+from calibration.thresholds import lower_bound, upper_bound
+
+STYLES = ("-", "--", "-.", ":")
+
+
+def reliability_diagram(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    title: str = "Reliability",
+    threshold: float = 0.7,
+    groups: Groups = None,
+    draws: int = 500,
+    random_state: int = 0,
+) -> Figure:
+    """Return the reliability diagram of confidences p (n,) against labels y (n,) of 0 and 1.
+
+    Dots are bins of about as many rows, ties kept together, with 95 % binomial bars, exact for
+    independent rows. The band is where 95 % of the dots fall when p is exactly calibrated, from
+    `draws` samples of labels; those of a group (n,) go together as far as y does.
+
+    Raises:
+        ValueError: as `calibration.arrays.checked`.
+    """
+    labels, values = arrays.checked(y, p)
+    band = consistency_band(labels, values, groups=groups, draws=draws, random_state=random_state)
+    figure = Figure(figsize=(6.4, 8.2), facecolor="white")
+    main = figure.add_axes((LEFT, 0.315, WIDE, 0.555))
+    strip = figure.add_axes((LEFT, 0.185, WIDE, 0.105), sharex=main)
+    heading(figure, title, f"{len(values):,} queries · {_summary(labels, values)}")
+    for axes in (main, strip):
+        tidy(axes)
+        axes.axvline(threshold, color=AMBER, lw=1.1, ls=DASHED, zorder=1)
+    main.plot([0, 1], [0, 1], color=SOFT, lw=1.0, zorder=2)
+    _dots(main, labels, values, band)
+    main.set(xlim=(-0.015, 1.015), ylim=(-0.015, 1.015))
+    main.set_ylabel("share that is right", color=INK)
+    main.tick_params(labelbottom=False)
+    strip.hist(values, bins=np.linspace(0, 1, 41).tolist(), color=BLUE, alpha=0.75, rwidth=0.88)
+    strip.set_xlabel("confidence", color=INK)
+    strip.set_ylabel("queries", color=INK)
+    strip.locator_params(axis="y", nbins=3)
+    for axes in (main, strip):
+        axes.yaxis.set_label_coords(-0.085, 0.5)
+    figure.legend(
+        handles=[
+            Line2D([], [], marker="o", color=BLUE, mec="white", ms=7, label="measured, 95 %"),
+            Line2D([], [], color=SOFT, lw=1.0, label="exact"),
+            Line2D([], [], color=BAND, lw=8, label="chance alone"),
+            Line2D([], [], color=AMBER, lw=1.1, ls=DASHED, label=f"threshold {threshold:g}"),
+        ],
+        loc="center left",
+        bbox_to_anchor=(0.095, 0.892),
+        ncols=4,
+        handlelength=1.8,
+        columnspacing=1.6,
+        **LEGEND,
+    )
+    caption(
+        figure,
+        "How to read it: each dot is a group of queries with similar confidence. On the diagonal, "
+        "confidence is the share that is right; below it, too much is promised. Dots within the "
+        "band cannot be told from exact calibration. Below: how often each confidence is given.",
+    )
+    return figure
+
+
+def _dots(axes: Axes, labels: Floats, values: Floats, band: tuple[Floats, Floats]) -> None:
+    """Draw the share that is right in each bin, with its exact bounds, over the band."""
+    number = bins(values)
+    count, hits = np.bincount(number), np.bincount(number, labels)
+    centre, (low, high) = np.bincount(number, values) / count, band
+    if len(centre) > 1:
+        axes.fill_between(centre, low, high, color=BAND, lw=0, zorder=1)
+    else:
+        axes.plot([centre[0]] * 2, [low[0], high[0]], color=BAND, lw=14, solid_capstyle="butt")
+    bounds = [
+        (lower_bound(int(h), int(c), level=0.975), upper_bound(int(h), int(c), level=0.975))
+        for h, c in zip(hits, count, strict=True)
+    ]
+    axes.vlines(centre, *zip(*bounds, strict=True), color=BLUE, lw=1.3, alpha=0.55, zorder=3)
+    axes.plot(centre, hits / count, "o", color=BLUE, ms=6.5, mec="white", mew=0.9, zorder=4)
+
+
+def risk_coverage_curve(
+    y: ArrayLike,
+    curves: Mapping[str, ArrayLike],
+    *,
+    threshold: float = 0.7,
+    certified: Mapping[str, float] | None = None,
+) -> Figure:
+    """Return selective accuracy against coverage for each way (name to p (n,)) on labels y (n,).
+
+    The first way is drawn thick. A dot marks where p >= threshold puts a way, a diamond where the
+    threshold that `certified` names for it does. Curves start at 10 accepted rows (1 where n < 20);
+    ties are averaged over, so a run of equal p is a bend and not a jump.
+
+    Raises:
+        ValueError: as `calibration.arrays.checked`; no curve at all.
+    """
+    if not curves:
+        raise ValueError("expected at least one way of being confident, got none")
+    checked = {name: arrays.checked(y, p) for name, p in curves.items()}
+    promised = {n: t for n, t in (certified or {}).items() if (checked[n][1] >= t).any()}
+    labels = next(iter(checked.values()))[0]
+    n, base = len(labels), float(labels.mean())
+    rows = len(checked) + len(promised) + 3
+    foot = 1.35 + 0.22 * ((rows + 1) // 2)
+    height = 5.2 + foot
+    figure = Figure(figsize=(7.2, height), facecolor="white")
+    axes = figure.add_axes((LEFT, foot / height, WIDE, (height - foot - 0.85) / height))
+    heading(figure, "Accuracy against coverage", f"{n:,} queries · {base:.1%} right in all")
+    tidy(axes)
+    taken = np.arange(1, n + 1)
+    oracle = np.minimum(1.0, labels.sum() / taken)
+    handles = [
+        *axes.plot(taken / n, oracle, color=LINE, lw=2.2, label="oracle: knows every answer")
+    ]
+    handles += [axes.axhline(base, color=SOFT, lw=1.0, ls=":", label="base rate: no selection")]
+    promise = f"threshold {threshold:g}: no dot should lie below"
+    handles += [axes.axhline(threshold, color=AMBER, lw=1.1, ls=DASHED, label=promise)]
+    lowest = min(base, threshold)
+    drawn: list[Floats] = []
+    for i, (name, (_, values)) in enumerate(checked.items()):
+        colour = COLOURS[i % len(COLOURS)]
+        style = STYLES[i // len(COLOURS) % len(STYLES)]
+        accuracy = _curve(axes, labels, values, drawn, colour, style)
+        short = name if len(name) <= 40 else name[:39].rstrip() + "…"
+        dots = [_point(axes, labels, values, threshold, "o", colour)]
+        label = short if dots[0] else f"{short} (never reaches {threshold:g})"
+        handles.append(_entry(label, colour, style, "o" if dots[0] else ""))
+        if name in promised:
+            dots.append(_point(axes, labels, values, promised[name], "D", colour))
+            label = f"certified threshold {promised[name]:.3f}"
+            handles.append(_entry(label, colour, "", "D"))
+        lowest = min([lowest, float(accuracy.min()), *[right for dot in dots for right in dot]])
+    axes.set(xlim=(0, 1.0), ylim=(max(-0.015, lowest - 0.05), 1.015))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_xlabel("coverage: share of the queries accepted", color=INK)
+    axes.set_ylabel("share of the accepted that is right", color=INK)
+    figure.legend(
+        handles=handles[3:] + handles[:3],
+        loc="upper left",
+        bbox_to_anchor=(0.095, (foot - 0.52) / height),
+        ncols=2,
+        columnspacing=2.0,
+        borderaxespad=0.0,
+        **LEGEND,
+    )
+    caption(
+        figure,
+        "How to read it: accept the most confident queries first, and follow a curve from left to "
+        "right. Higher is a better order. The dot is where the threshold itself puts you: a true "
+        "confidence lands at or above the dashed line, and the further right, the more it accepts."
+        + (" The diamond is where the certified threshold puts you." if promised else ""),
+    )
+    return figure
+
+
+def _curve(
+    axes: Axes, labels: Floats, values: Floats, drawn: list[Floats], colour: str, style: str
+) -> Floats:
+    """Draw one way's accuracy against coverage, add it to those drawn before it, and return it."""
+    n = len(labels)
+    taken = np.arange(10 if n >= 20 else 1, n + 1)
+    accuracy = 1 - metrics.expected_errors(labels, values)[taken - 1] / taken
+    hidden = any(np.allclose(accuracy, other) for other in drawn)  # so it is a pale, wide line
+    width, alpha = (4.5, 0.45) if hidden else (1.2 if drawn else 2.6, 1.0)
+    above = 3 if hidden or drawn else 5
+    axes.plot(taken / n, accuracy, color=colour, ls=style, lw=width, alpha=alpha, zorder=above)
+    drawn.append(accuracy)
+    return accuracy
+
+
+def _point(
+    axes: Axes, labels: Floats, values: Floats, least: float, marker: str, colour: str
+) -> list[float]:
+    """Mark what accepting p >= least gives, and return the share that is right; none: no mark."""
+    taken = values >= least
+    if not taken.any():
+        return []
+    x, right = float(taken.mean()), float(labels[taken].mean())
+    axes.plot(x, right, marker, color=colour, ms=8.5, mec="white", mew=1.2, zorder=6, clip_on=False)
+    return [right]
+
+
+def _entry(label: str, colour: str, style: str, marker: str) -> Line2D:
+    return Line2D(
+        [], [], color=colour, ls=style, lw=1.7, label=label, marker=marker, ms=7, mec="white"
+    )
+
+
+def confidence_histogram(y: ArrayLike, p: ArrayLike, *, threshold: float = 0.7) -> Figure:
+    """Return how often each confidence p (n,) is given, of the right (y = 1) and of the wrong rows.
+
+    Bars are shares of the right rows above, of the wrong ones below: 20 bins of equal width.
+
+    Raises:
+        ValueError: as `calibration.arrays.checked`.
+    """
+    labels, values = arrays.checked(y, p)
+    edges = np.linspace(0, 1, 21)
+    figure = Figure(figsize=(6.4, 6.0), facecolor="white")
+    heading(
+        figure, "Confidence of right and of wrong answers", f"{len(values):,} queries, 20 bins each"
+    )
+    upper = figure.add_axes((LEFT, 0.565, WIDE, 0.265))
+    lower = figure.add_axes((LEFT, 0.21, WIDE, 0.265), sharey=upper)
+    for axes, name, colour, given in (
+        (upper, "right", BLUE, values[labels == 1]),
+        (lower, "wrong", AMBER, values[labels == 0]),
+    ):
+        tidy(axes)
+        shares = np.histogram(given, edges)[0] / max(1, len(given))
+        axes.bar(edges[:-1] + 0.025, shares, width=0.044, color=colour, alpha=0.8)
+        axes.axvline(threshold, color=INK, lw=1.1, ls=DASHED)
+        reach = int((given >= threshold).sum())
+        share = f" ({reach / len(given):.0%})" if len(given) else ""
+        axes.set_title(
+            f"{len(given):,} {name}, of which {reach:,} reach {threshold:g}{share}",
+            loc="left",
+            fontsize=9.5,
+            color=colour,
+            fontweight="bold",
+            pad=6,
+        )
+        axes.set_ylabel(f"share of the {name}", color=INK)
+        axes.yaxis.set_label_coords(-0.085, 0.5)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.locator_params(axis="y", nbins=4)
+        axes.set_xlim(0, 1)
+    upper.tick_params(labelbottom=False)
+    lower.set_xlabel("confidence", color=INK)
+    caption(
+        figure,
+        "How to read it: the further the upper bars lie to the right and the lower ones to the "
+        "left, the better right and wrong are told apart. Beyond the dashed line answers are "
+        "accepted: of the right ones as many as possible should be there, of the wrong ones few.",
+    )
+    return figure
+
+
+def _summary(labels: Floats, values: Floats) -> str:
+    return (
+        f"smECE {metrics.smece(labels, values):.3f} · "
+        f"Brier {metrics.brier(labels, values):.3f} · AUROC {metrics.auroc(labels, values):.3f}"
+    )

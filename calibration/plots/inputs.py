@@ -1,0 +1,251 @@
+"""Three pictures of what a confidence is made of: one query's features, all features, labels.
+
+Each comes with how to read it. Arrays in, a matplotlib `Figure` out, without pyplot and without
+global state. It knows nothing of what the features mean and of how anything was fitted.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator, PercentFormatter
+from numpy.typing import ArrayLike
+
+from calibration.arrays import Floats, logit, sigmoid
+from calibration.plots.style import (
+    AMBER,
+    BLUE,
+    DASHED,
+    INK,
+    LEFT,
+    LEGEND,
+    SMALL,
+    SOFT,
+    WIDE,
+    caption,
+    heading,
+    tidy,
+)
+
+NAMES = 0.43  # share of a picture's width that the names of its rows take
+LONGEST = 47  # characters of a line of them
+ROOM = 0.085  # share of a picture's width that a number below it takes
+CHANCES = (0.5, 0.25, 0.75, 0.1, 0.9, 0.05, 0.95, 0.01, 0.99, 0.001, 0.999)
+
+
+def feature_effects(
+    names: Sequence[str],
+    moves: ArrayLike,
+    *,
+    base: float,
+    confidence: float,
+    title: str = "Why this confidence",
+    below: str = "",
+    most: int = 10,
+) -> Figure:
+    """Return how moves (d,), one a feature, lead from `base` log odds to those of one query.
+
+    The `most` strongest have a row each, the others one row together. Where the sum of all is not
+    the log odds of `confidence`, because a second stage bends the score, the picture says so.
+
+    Raises:
+        ValueError: names and moves differ in length, or there is none.
+    """
+    steps = np.asarray(moves, dtype=np.float64)
+    if steps.shape != (len(names),) or not len(names):
+        raise ValueError(f"expected one move a name, got {steps.shape} for {len(names)} names")
+    order = np.argsort(-np.abs(steps), kind="stable")
+    rows = [(names[i], float(steps[i])) for i in order[:most]]
+    if len(order) > most:
+        rows.append((f"{len(order) - most} others together", float(steps[order[most:]].sum())))
+    ends = base + np.cumsum([0.0, *(move for _, move in rows)])
+    exact = bool(abs(float(sigmoid(ends[-1])) - confidence) < 1e-6)
+
+    top, foot = 1.2, 1.3
+    height = 0.42 * (len(rows) + 2) + top + foot
+    figure = Figure(figsize=(7.2, height), facecolor="white")
+    axes = figure.add_axes((NAMES, foot / height, 0.96 - NAMES, 1 - (foot + top) / height))
+    heading(figure, title, below)
+    tidy(axes)
+    axes.grid(visible=False, axis="y")
+    span = float(np.ptp(ends)) or 1.0
+    low, high = float(ends.min()) - 0.2 * span, float(ends.max()) + 0.2 * span
+    for i, (_, move) in enumerate(rows, start=1):
+        colour, side = (BLUE, "left") if move >= 0 else (AMBER, "right")
+        axes.barh(i, move, left=ends[i - 1], height=0.62, color=colour, zorder=3)
+        gap = 0.015 * span if move >= 0 else -0.015 * span
+        number = axes.text(ends[i] + gap, i, f"{move:+.2f}", ha=side, va="center", zorder=5)
+        number.set(fontsize=SMALL, color=colour, bbox={"color": "white", "pad": 0.5})
+    for i, end in enumerate(ends):  # from each row to the next
+        axes.plot([end, end], [i, i + 1], color=SOFT, lw=0.8, zorder=2)
+    axes.plot([ends[0], ends[-1]], [0, len(rows) + 1], "o", color=INK, ms=7, zorder=4)
+    start = f"a usual query ({float(sigmoid(base)):.2f})" if exact else "a usual query"
+    labels = [start, *(name for name, _ in rows), f"this query ({confidence:.2f})"]
+    axes.set_yticks(range(len(labels)), [_wrapped(label) for label in labels])
+    axes.set(xlim=(low, high), ylim=(len(labels) - 0.4, -0.6))
+    axes.tick_params(axis="y", labelcolor=INK, labelsize=SMALL)
+    axes.set_xlabel("log odds of being right" if exact else "score of the first stage", color=INK)
+    bent = f" A second stage turns the score into the confidence, {confidence:.2f}."
+    if exact:
+        _chances(axes, low, high)
+    caption(
+        figure,
+        "How to read it: start at the top, with a query whose features are all usual. Each bar is "
+        "what one feature adds (blue, to the right) or takes away (amber, to the left), from where "
+        "the one above it ended. The last dot is this query." + ("" if exact else bent),
+    )
+    return figure
+
+
+def _wrapped(label: str) -> str:
+    """A label whose lines are short enough to stand beside the rows."""
+    return "\n".join(part for line in label.split("\n") for part in textwrap.wrap(line, LONGEST))
+
+
+def _chances(axes: Axes, low: float, high: float) -> None:
+    """Label the upper edge with probabilities, as many as have room."""
+    kept: list[tuple[float, float]] = []
+    for chance in CHANCES:
+        place = float(logit(chance))
+        apart = all(abs(place - other) > 0.12 * (high - low) for other, _ in kept)
+        if low <= place <= high and apart:
+            kept.append((place, chance))
+    upper = axes.secondary_xaxis("top")
+    upper.set_xticks([place for place, _ in kept], [f"{chance:g}" for _, chance in kept])
+    upper.spines["top"].set_visible(False)
+    upper.tick_params(colors=SOFT, labelsize=9, length=0, pad=2)
+    upper.set_xlabel("confidence", color=INK, fontsize=9.5)
+
+
+def feature_groups(
+    names: Sequence[str],
+    saved: ArrayLike,
+    intervals: Sequence[tuple[float, float]],
+    *,
+    notes: Sequence[str] = (),
+    below: str = "",
+) -> Figure:
+    """Return a bar a row: nats of log loss saved (s,) against the base rate, with its interval.
+
+    `notes` stand beside the names, one a row. NaN for an interval leaves it out.
+
+    Raises:
+        ValueError: names, saved and intervals differ in length, or there is none.
+    """
+    nats = np.asarray(saved, dtype=np.float64)
+    if not len(names) or not len(names) == len(nats) == len(intervals):
+        raise ValueError(
+            f"expected a number and an interval a name, got {len(names)}, {len(nats)} and "
+            f"{len(intervals)}"
+        )
+    top, foot = 0.85, 1.4
+    height = 0.42 * len(names) + top + foot
+    figure = Figure(figsize=(7.2, height), facecolor="white")
+    left = 0.34
+    axes = figure.add_axes((left, foot / height, 0.96 - left, 1 - (foot + top) / height))
+    heading(figure, "What each group of features adds", below)
+    tidy(axes)
+    axes.grid(visible=False, axis="y")
+    axes.barh(range(len(names)), nats, height=0.62, color=BLUE, alpha=0.75, zorder=2)
+    for i, (low, high) in enumerate(intervals):
+        axes.plot([low, high], [i, i], color=INK, lw=1.4, zorder=3)
+    axes.axvline(0, color=SOFT, lw=1.0, zorder=4)
+    beside = [f"{n}\n{note}" for n, note in zip(names, notes, strict=True)] if notes else names
+    axes.set_yticks(range(len(names)), beside)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", labelcolor=INK, labelsize=SMALL)
+    axes.set_xlabel("log loss saved against the base rate, nats a query", color=INK)
+    caption(
+        figure,
+        "How to read it: from top to bottom the confidence is refitted with one group of features "
+        "more, and measured on the same queries. A longer bar knows more; 0 knows only how many "
+        "are right in all. Lines are 95 % intervals: two that overlap may still differ, since the "
+        "queries are the same.",
+    )
+    return figure
+
+
+def label_budget(
+    labels: Sequence[int],
+    measured: Mapping[str, ArrayLike],
+    selected: Mapping[str, ArrayLike],
+    *,
+    threshold: float = 0.7,
+    below: str = "",
+) -> Figure:
+    """Return what fits on so many labels (s,) gave, each number (s, r) over r drawn subsets.
+
+    `measured` has a panel each, `selected` are shares and have one panel together. Dots are
+    medians, lines reach from the lowest to the highest subset; NaN is left out.
+
+    Raises:
+        ValueError: a number whose shape is not (s, r).
+    """
+    panels: list[dict[str, Floats]] = [{name: np.asarray(v)} for name, v in measured.items()]
+    panels.append({name: np.asarray(values) for name, values in selected.items()})
+    for name, values in [pair for panel in panels for pair in panel.items()]:
+        if values.ndim != 2 or len(values) != len(labels):
+            raise ValueError(f"{name}: expected ({len(labels)}, r) numbers, got {values.shape}")
+    named = [labels[-1]]
+    for n in reversed(labels):  # those whose number has room
+        if np.log(named[-1] / n) > ROOM * np.log(labels[-1] / labels[0]):
+            named.append(n)
+    top, foot, each, gap = 0.9, 1.55, 1.5, 0.25
+    height = top + foot + len(panels) * each + (len(panels) - 1) * gap
+    figure = Figure(figsize=(6.4, height), facecolor="white")
+    heading(figure, "What fewer labels would have given", below)
+    for i, panel in enumerate(panels):
+        bottom = height - top - (i + 1) * each - i * gap
+        axes = figure.add_axes((LEFT, bottom / height, WIDE, each / height))
+        tidy(axes)
+        axes.set_xscale("log")
+        axes.set_xlim(0.86 * labels[0], 1.16 * labels[-1])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticks(labels, [f"{n:,}" if n in named else "" for n in labels])
+        axes.tick_params(labelbottom=i == len(panels) - 1)
+        axes.locator_params(axis="y", nbins=4)
+        axes.yaxis.set_label_coords(-0.09, 0.5)
+        for colour, values in zip((BLUE, AMBER), panel.values(), strict=False):
+            _spread(axes, labels, values, colour)
+        axes.set_ylabel(next(iter(panel)) if len(panel) == 1 else "share", color=INK)
+    axes.axhline(threshold, color=SOFT, lw=1.1, ls=DASHED, zorder=1)
+    axes.set_ylim(-0.03, 1.03)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_xlabel("labelled queries fitted on", color=INK)
+    kinds = [
+        Line2D([], [], color=colour, marker="o", mec="white", ms=7, label=name)
+        for colour, name in zip((BLUE, AMBER), selected, strict=False)
+    ]
+    promise = Line2D([], [], color=SOFT, lw=1.1, ls=DASHED, label=f"{threshold:g}")
+    figure.legend(
+        handles=[*kinds, promise],
+        loc="upper left",
+        bbox_to_anchor=(0.095, (foot - 0.52) / height),
+        ncols=3,
+        borderaxespad=0.0,
+        columnspacing=1.6,
+        **LEGEND,
+    )
+    caption(
+        figure,
+        "How to read it: dots are the median of random subsets of the fitted queries, lines reach "
+        "from the lowest to the highest of them; the last dot is all labels. Where a curve is "
+        "flat, more labels would help little. Log loss and smECE: lower is better.",
+    )
+    return figure
+
+
+def _spread(axes: Axes, labels: Sequence[int], values: Floats, colour: str) -> None:
+    known = [row[~np.isnan(row)] for row in values]
+    rows = [(n, row) for n, row in zip(labels, known, strict=True) if len(row)]
+    x = [n for n, _ in rows]
+    axes.vlines(
+        x, [r.min() for _, r in rows], [r.max() for _, r in rows], color=colour, alpha=0.55, lw=1.6
+    )
+    middle = [float(np.median(row)) for _, row in rows]
+    axes.plot(x, middle, "-o", color=colour, lw=1.2, ms=6.5, mec="white", mew=0.9, zorder=4)

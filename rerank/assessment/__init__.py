@@ -1,0 +1,1 @@
+"""Candidates to an assessment: features, relevance, confidence, sufficiency, decisions."""

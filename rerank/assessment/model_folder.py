@@ -1,0 +1,138 @@
+"""A model folder on disk: what must be in it, and what may not be, before anything of it is used.
+
+It knows nothing of what the numbers mean. Nothing in a folder is executed or unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rerank.config import Config
+from rerank.errors import InputError, StoreError
+from rerank.inference.model_files import ModelFiles, resolve
+from rerank.storage.files import parse_json
+from rerank.storage.folder import read_verified, verify_folder
+
+MODEL_KIND = "a calibrated model"
+CALIBRATORS = "calibrators.json"
+MEASURED = "reliability.json"
+SKETCH = "sketch.json"  # of the features that the confidence was fitted on
+FITTED_ON = "fitted_on.txt"  # a `query_hash` a line: the queries that the maps were fitted on
+DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
+FIELDS = ("config", "fingerprints", "dataset", "queries")  # of the manifest, each an object
+REQUIRED = ("encoder", "encoder_max_length", "reranker", "max_length")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """A folder whose every hash was checked, and what its manifest says."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    def text(self, name: str) -> str:
+        """One of its files, as it was when it was hashed.
+
+        Raises:
+            InputError: the folder has no such file, or another one than its manifest says.
+        """
+        if name not in self.manifest["files"]:
+            raise InputError(
+                f"{self.path} has no {name}: an earlier version of this project wrote it; "
+                "calibrate it again"
+            )
+        try:
+            return read_verified(self.path, name, self.manifest).decode()
+        except (StoreError, OSError, ValueError) as error:
+            raise InputError(f"{self.path}: {name} cannot be read: {error}") from None
+
+    def json(self, name: str) -> dict[str, Any]:
+        """One of its JSON files, which holds an object. Raises as `text`."""
+        content = self.text(name).encode()
+        try:
+            found = parse_json(content, name)
+        except StoreError as error:
+            raise InputError(f"{self.path}: {error}") from None
+        if not isinstance(found, dict):
+            raise InputError(f"{self.path}: {name} holds no object; calibrate again")
+        return found
+
+
+def open_folder(path: Path) -> ModelFolder:
+    """Check that a folder is a whole model folder that holds data only.
+
+    Raises:
+        InputError: with what is wrong, and where.
+    """
+    try:
+        manifest = verify_folder(path)
+    except (StoreError, OSError, ValueError) as error:
+        raise InputError(f"{path} is not a usable model folder: {error}") from None
+    if manifest.get("kind") != MODEL_KIND:
+        raise InputError(f"{path} is not a model folder; expected one that `calibrate` wrote")
+    strange = [name for name in manifest["files"] if PurePosixPath(name).suffix not in DATA]
+    if strange:
+        raise InputError(f"{path} holds {strange[0]}, and no model folder holds such a file")
+    wrong = [key for key in FIELDS if not isinstance(manifest.get(key), dict)]
+    if wrong:
+        raise InputError(f"{path}: the manifest lacks {wrong}; calibrate again")
+    return ModelFolder(path, manifest)
+
+
+def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
+    """What a calibration is bound to: both models, their tokenizers and cuts, and the precision."""
+    return {
+        "encoder": encoder.fingerprint,
+        "encoder_tokenizer": encoder.tokenizer,
+        "encoder_max_length": config.encoder_max_length,
+        "reranker": reranker.fingerprint,
+        "reranker_tokenizer": reranker.tokenizer,
+        "max_length": config.max_length,
+        "precision": config.precision,
+    }
+
+
+def bound_to(config: Mapping[str, Any], prints: Mapping[str, Any]) -> str:
+    """What the calibrators' file holds of the configuration and the models: a sha256 of both."""
+    whole = json.dumps([config, prints], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def models_of(
+    folder: ModelFolder, config: Config, *, download: bool
+) -> tuple[ModelFiles, ModelFiles]:
+    """The encoder and the reranker that a folder was calibrated with, found on this machine.
+
+    Raises:
+        InputError: one is not here, or differs in a part, which is named.
+    """
+    kept = folder.manifest["fingerprints"]
+    found = []
+    for name in (config.encoder, config.reranker):
+        try:
+            files = resolve(name, download=download)
+            inside = files.folder.resolve().is_relative_to(folder.path.resolve())
+        except (InputError, OSError, ValueError) as error:
+            raise InputError(f"{folder.path}: {error}") from None
+        if inside:
+            raise InputError(
+                f"{folder.path} names a model that lies in itself; a model folder holds none"
+            )
+        found.append(files)
+    encoder, reranker = found
+    here = fingerprints(encoder, reranker, config)
+    asked = [part for part in here if part in REQUIRED or part in kept]
+    differing = [part for part in asked if kept.get(part) != here[part]]
+    if differing:
+        said = "; ".join(
+            f"its {part.replace('_tokenizer', chr(39) + 's tokenizer')} was "
+            f"{str(kept.get(part))[:16]} when it was calibrated and is {str(here[part])[:16]} here"
+            for part in differing
+        )
+        raise InputError(f"{folder.path}: {said}; use the same, or calibrate again")
+    return encoder, reranker

@@ -1,0 +1,46 @@
+"""From probabilities to decisions: level, verdict, accepted, and reasons in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rerank.assessment.ranking_features import meaning
+from rerank.config import Thresholds
+from rerank.types import Floats
+
+REASONS = 3  # features named with a confidence
+SLIGHT = 0.05  # a feature that moves the log-odds by less says nothing worth reading
+
+
+def level(confidence: float, t: Thresholds) -> str:
+    """HIGH, MEDIUM, LOW or VERY_LOW; a band begins at its threshold."""
+    bands = (("HIGH", t.high), ("MEDIUM", t.medium), ("LOW", t.low))
+    return next((name for name, start in bands if confidence >= start), "VERY_LOW")
+
+
+def verdict(sufficiency: float, t: Thresholds) -> str:
+    """SUFFICIENT, PARTIAL or INSUFFICIENT: whether the first passages hold an answer."""
+    bands = (("SUFFICIENT", t.sufficient), ("PARTIAL", t.partial))
+    return next((name for name, start in bands if sufficiency >= start), "INSUFFICIENT")
+
+
+def accepted(confidence: float, t: Thresholds) -> bool:
+    """Whether the confidence reaches the advisory threshold; else the answer is advisory only."""
+    return confidence >= t.medium
+
+
+def reasons(
+    names: Sequence[str], values: Floats, usual: Sequence[float], contributions: Floats
+) -> tuple[str, ...]:
+    """The features that moved the log-odds most, strongest first, as sentences.
+
+    `contributions[i]` is what feature `names[i]`, of value `values[i]`, adds to the log-odds of a
+    query whose features are all `usual`; exact for a logistic map.
+    """
+    order = sorted(range(len(names)), key=lambda i: -abs(contributions[i]))[:REASONS]
+    return tuple(
+        f"{'for' if contributions[i] > 0 else 'against'}: {meaning(names[i]).lower()} "
+        f"{values[i]:.2f}, usually {usual[i]:.2f} ({contributions[i]:+.2f} log-odds)"
+        for i in order
+        if abs(contributions[i]) >= SLIGHT
+    )

@@ -1,0 +1,39 @@
+"""A model folder as an MLflow model: this file is logged with it, and run by MLflow to load it.
+
+It is not imported by anything here: `mlflow.pyfunc.load_model`, `mlflow models serve` and
+`spark_udf` run it, with this package installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd  # MLflow looks at the type hint of `predict`
+from mlflow.models import set_model
+from mlflow.pyfunc import PythonModel
+
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
+
+
+class Assessor(PythonModel):  # type: ignore[misc]  # MLflow has no types
+    """Questions in a data frame to assessments in another; see `rerank.batch.table`."""
+
+    model: CalibratedReranker
+
+    def load_context(self, context: Any) -> None:
+        """Load the model folder that was logged."""
+        from rerank.assessment.model import CalibratedReranker
+
+        self.model = CalibratedReranker.load(context.artifacts["folder"])
+
+    def predict(
+        self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None
+    ) -> pd.DataFrame:
+        """A row a question, in their order."""
+        from rerank.batch.table import assess_table
+
+        return assess_table(self.model, model_input)
+
+
+set_model(Assessor())

@@ -1,0 +1,1 @@
+"""Labelled sets and texts: read, checked, built."""

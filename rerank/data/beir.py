@@ -1,0 +1,270 @@
+"""Labelled sets on disk, in the BEIR layout: read and check, write.
+
+A folder holds `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` and, optionally,
+`splits/<split>.txt`: every query id of a split, so that a query without qrels (unanswerable)
+still counts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rerank.data.labelled_set import LabelledSet, passage_row, query_row, to_json
+from rerank.data.text import as_text, can_be_written, kind
+from rerank.errors import InputError
+from rerank.storage.files import regular
+from rerank.types import Passage, Query
+
+QRELS_HEADER = ("query-id", "corpus-id", "score")
+SHOWN_PROBLEMS = 20
+LONGEST_PROBLEM = 300  # characters
+
+
+@dataclass(slots=True)
+class _Problems:
+    """Counts every bad line, and keeps the first ones, to be told in one error."""
+
+    found: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, where: str, what: str) -> None:
+        self.count += 1
+        if len(self.found) < SHOWN_PROBLEMS:
+            told = what if len(what) <= LONGEST_PROBLEM else what[: LONGEST_PROBLEM - 1] + "…"
+            self.found.append(f"{where}: {told}")
+
+    def stop(self, what: str) -> None:
+        """Raise one error that lists the problems, if there are any."""
+        if not self.found:
+            return
+        shown = "\n  ".join(self.found)
+        more = self.count - SHOWN_PROBLEMS
+        rest = f"\n  ... and {more} more" if more > 0 else ""
+        lines = "1 bad line; mend it" if self.count == 1 else f"{self.count} bad lines; mend them"
+        raise InputError(f"{what}: {lines}:\n  {shown}{rest}")
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """(file and number, line) of each line that is not blank, or an `InputError`."""
+    try:
+        with (
+            regular(path) as handle,
+            open(handle, encoding="utf-8-sig", newline="\n", closefd=False) as file,
+        ):
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield f"{path}:{number}", line.rstrip("\r\n")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+
+
+def _read_rows(
+    path: Path, make: Callable[[dict[str, Any]], tuple[str, Any]], problems: _Problems
+) -> dict[str, Any]:
+    """Objects by id from a JSONL file; what is wrong with a line goes to `problems`."""
+    rows: dict[str, Any] = {}
+    for where, line in _lines(path):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            problems.add(where, f"not JSON ({error})")
+            continue
+        if not isinstance(row, dict):
+            problems.add(where, f"expected a JSON object, got {kind(row)}")
+            continue
+        try:
+            key, value = make(row)
+        except InputError as error:
+            problems.add(where, str(error))
+            continue
+        if key in rows:
+            problems.add(where, f"id {key!r} stands twice")
+        rows[key] = value
+    return rows
+
+
+def _string(row: Mapping[str, Any], key: str, *, empty: bool = False) -> str:
+    if not empty and key not in row:
+        raise InputError(f"{key!r} is missing")
+    return as_text(key, row.get(key, ""), empty=empty)
+
+
+def _id(row: Mapping[str, Any]) -> str:
+    key = _string(row, "_id")
+    if key != key.strip() or any(c in key for c in "\t\n\r"):
+        raise InputError(f"'_id' {key!r} holds a tab, a line end or outer spaces")
+    return key
+
+
+def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = row.get("metadata") or {}
+    if not isinstance(value, dict):
+        raise InputError(f"'metadata' should be an object, got {kind(value)}")
+    if not can_be_written(to_json(value)):
+        raise InputError("'metadata' holds a lone surrogate, which is not text")
+    return value
+
+
+def _passage(row: dict[str, Any]) -> tuple[str, Passage]:
+    key = _id(row)
+    title = _string(row, "title", empty=True)
+    return key, Passage(key, title, _string(row, "text"), _metadata(row))
+
+
+def _query(row: dict[str, Any]) -> tuple[str, Query]:
+    key = _id(row)
+    return key, Query(key, _string(row, "text"), _metadata(row))
+
+
+def read_queries(path: Path) -> dict[str, Query]:
+    """Queries by id, in file order, from a JSONL file of `_id`, `text` and optional `metadata`.
+
+    Raises:
+        InputError: listing every bad line with file and line number.
+    """
+    return _read_file(path, _query, "query")
+
+
+def _read_qrels(
+    path: Path, corpus: Mapping[str, Any], queries: Mapping[str, Any], problems: _Problems
+) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    """Positive grades by query; and every judged query id, in file order, with its first place."""
+    qrels: dict[str, dict[str, float]] = {}
+    places: dict[str, str] = {}
+    judged: dict[str, set[str]] = {}
+    for where, line in _lines(path):
+        cells = tuple(c.strip() for c in line.split("\t"))
+        if cells == QRELS_HEADER and not places:
+            continue
+        if len(cells) != 3:
+            problems.add(where, f"expected 3 tab-separated cells, got {len(cells)}")
+            continue
+        query_id, doc_id, grade_text = cells
+        if query_id not in queries:
+            problems.add(where, f"query id {query_id!r} is not in queries.jsonl")
+        if doc_id not in corpus:
+            problems.add(where, f"passage id {doc_id!r} is not in corpus.jsonl")
+        places.setdefault(query_id, where)
+        if doc_id in judged.setdefault(query_id, set()):
+            problems.add(where, f"{query_id!r} and {doc_id!r} are judged twice")
+        judged[query_id].add(doc_id)
+        try:
+            grade = float(grade_text)
+        except ValueError:
+            grade = math.nan
+        if not math.isfinite(grade):
+            problems.add(where, f"grade {grade_text!r} is no number")
+        elif grade > 0:
+            qrels.setdefault(query_id, {})[doc_id] = grade
+    return qrels, places
+
+
+def _read_split(path: Path, queries: Mapping[str, Any], problems: _Problems) -> dict[str, str]:
+    """The query ids, in file order, each with its place."""
+    places: dict[str, str] = {}
+    for where, line in _lines(path):
+        query_id = line.strip()
+        if query_id not in queries:
+            problems.add(where, f"query id {query_id!r} is not in queries.jsonl")
+        if query_id in places:
+            problems.add(where, f"query id {query_id!r} stands twice")
+        places.setdefault(query_id, where)
+    return places
+
+
+def read_corpus(path: Path) -> dict[str, Passage]:
+    """Passages by id, in file order, from a `corpus.jsonl`.
+
+    Raises:
+        InputError: listing every bad line with file and line number.
+    """
+    return _read_file(path, _passage, "passage")
+
+
+def _read_file(
+    path: Path, make: Callable[[dict[str, Any]], tuple[str, Any]], what: str
+) -> dict[str, Any]:
+    """The objects of a JSONL file that stands alone: none is an error, as any bad line is."""
+    problems = _Problems()
+    rows = _read_rows(path, make, problems)
+    problems.stop(str(path))
+    if not rows:
+        raise InputError(f"{path}: holds no {what}")
+    return rows
+
+
+def read_labelled_set(folder: Path) -> LabelledSet:
+    """Read and check a labelled set.
+
+    Raises:
+        InputError: a missing file, broken JSON, an id that exists nowhere, duplicate ids, empty
+            text, a grade that is no number, a query in two splits: all bad lines in one error,
+            with file and line number.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; expected a BEIR folder with corpus.jsonl")
+    problems = _Problems()
+    corpus = _read_rows(folder / "corpus.jsonl", _passage, problems)
+    queries = _read_rows(folder / "queries.jsonl", _query, problems)
+    names = {p.stem for p in folder.glob("qrels/*.tsv")} | {
+        p.stem for p in folder.glob("splits/*.txt")
+    }
+    if not any(folder.glob("qrels/*.tsv")):
+        raise InputError(f"{folder}: no qrels/<split>.tsv; expected at least one split")
+    qrels: dict[str, Mapping[str, float]] = {}
+    splits: dict[str, tuple[str, ...]] = {}
+    home: dict[str, str] = {}
+    for split in sorted(names):
+        qrels_path, split_path = folder / f"qrels/{split}.tsv", folder / f"splits/{split}.txt"
+        found: dict[str, dict[str, float]] = {}
+        judged: dict[str, str] = {}
+        if qrels_path.exists():
+            found, judged = _read_qrels(qrels_path, corpus, queries, problems)
+        listed = _read_split(split_path, queries, problems) if split_path.exists() else judged
+        for query_id, where in (judged | listed).items():
+            if query_id not in listed:
+                problems.add(where, f"{query_id!r} is judged but not in {split_path}")
+            if home.setdefault(query_id, split) != split:
+                problems.add(where, f"{query_id!r} is in splits {home[query_id]} and {split}")
+        qrels |= found
+        splits[split] = tuple(listed)
+    problems.stop(str(folder))
+    if not corpus or not home:
+        raise InputError(f"{folder}: needs at least one passage and one query in a split")
+    return LabelledSet(corpus, queries, qrels, splits, folder.resolve().name)
+
+
+def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:
+    """Write the BEIR layout; reading it back gives an equal set. Splits that lie there go."""
+    for part in (folder / "qrels", folder / "splits"):
+        part.mkdir(parents=True, exist_ok=True)
+        for old in (*part.glob("*.tsv"), *part.glob("*.txt")):
+            old.unlink()
+    write_corpus(labelled.corpus.values(), folder)
+    _write_lines(
+        folder / "queries.jsonl", (to_json(query_row(q)) for q in labelled.queries.values())
+    )
+    for split, ids in labelled.splits.items():
+        rows = ["\t".join(QRELS_HEADER)]
+        for query_id in ids:
+            for doc_id, grade in labelled.qrels.get(query_id, {}).items():
+                rows.append(f"{query_id}\t{doc_id}\t{grade!r}")
+        _write_lines(folder / f"qrels/{split}.tsv", rows)
+        _write_lines(folder / f"splits/{split}.txt", ids)
+
+
+def write_corpus(passages: Iterable[Passage], folder: Path) -> None:
+    """Write only `corpus.jsonl` into `folder`."""
+    _write_lines(folder / "corpus.jsonl", (to_json(passage_row(p)) for p in passages))
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line + "\n" for line in lines)

@@ -1,0 +1,1 @@
+"""Labelled sets built from the documentation of installed libraries."""

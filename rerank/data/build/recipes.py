@@ -1,0 +1,272 @@
+"""The recipes of the bundled labelled sets: real text and human wording that any machine has.
+
+A passage is the docstring of one public object of a library as installed, less its "See Also" and
+"Examples" sections. A query is the "See Also" description that another object's docstring gives of
+it, in words that do not stand in its own docstring. Nothing is copied into the repository. This
+file knows nothing of retrieval.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+from rerank.data.beir import read_labelled_set, read_queries, write_corpus, write_labelled_set
+from rerank.data.build.docstrings import LEAST_DOCSTRING, DocumentedObject, documented_objects
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.types import Passage, Query
+
+PYDATA = ("numpy", "scipy", "pandas", "sklearn")
+LEAST_WORDS = 4  # in a query
+PLAIN = re.compile(r"[A-Z][a-z]+ ")  # how a summary begins that is neither markup nor a signature
+UNANSWERABLE = 0.18  # share of the described objects whose passages leave the corpus
+SPLITS = {"train": 0.30, "dev": 0.35, "test": 0.35}  # by described object
+
+
+def build_pydata() -> LabelledSet:
+    """The set `pydata`: about 5,800 passages and 2,000 queries, a sixth of them unanswerable.
+
+    The same package versions give the same set.
+    """
+    objects = documented_objects(PYDATA)
+    return _labelled(objects, _described(_see_also(objects)), SPLITS, "pydata")
+
+
+def build_documentation(libraries: Collection[str]) -> LabelledSet:
+    """A set to train on, of any numpydoc `libraries`: queries are summaries, too, and all `train`.
+
+    The summary of a docstring leaves its passage, and so becomes one more description of it in
+    words that do not stand there.
+
+    Raises:
+        InputError: a library is not installed or one of pydata's, or none has a description to
+            give.
+    """
+    if set(libraries) & set(PYDATA):
+        raise InputError(
+            f"{', '.join(sorted(set(libraries) & set(PYDATA)))}: what describes these are the "
+            "queries of pydata, its test queries too; give other libraries to train on"
+        )
+    objects = {}
+    for name, item in documented_objects(libraries).items():
+        rest = item.body.partition("\n\n")[2].strip()
+        if len(rest.split()) >= LEAST_DOCSTRING:
+            objects[name] = replace(item, body=rest)
+    described = _described(_see_also(objects), _summaries(objects))
+    if not described:
+        raise InputError(f"{', '.join(libraries)}: no docstring there describes another")
+    return _labelled(objects, described, {"train": 1.0}, "documentation")
+
+
+def _labelled(
+    objects: Mapping[str, DocumentedObject],
+    described: Mapping[str, frozenset[str]],
+    shares: Mapping[str, float],
+    name: str,
+) -> LabelledSet:
+    """The set of `described` (query text -> names of the objects it describes)."""
+    groups = _connected(described)
+    queries: dict[str, Query] = {}
+    qrels: dict[str, dict[str, float]] = {}
+    splits: dict[str, list[str]] = {split: [] for split in shares}
+    removed: set[str] = set()
+    for text in sorted(described):
+        right, group = described[text], groups[text]
+        query_id = "see-" + _hash(text)[:12]
+        gone = _fraction("answerable", group) < UNANSWERABLE
+        if gone:
+            removed |= right
+        else:
+            qrels[query_id] = dict.fromkeys(sorted(right), 1.0)
+        queries[query_id] = Query(query_id, text, {"group": group, "answerable": not gone})
+        splits[_split_of(group, shares)].append(query_id)
+    corpus = {p.doc_id: p for p in map(_passage, objects.values()) if p.doc_id not in removed}
+    ordered = {split: tuple(sorted(ids)) for split, ids in splits.items()}
+    return LabelledSet(corpus, queries, qrels, ordered, name)
+
+
+def build_pydata_questions(folder: Path) -> LabelledSet:
+    """The questions of `folder` (queries, qrels, splits) over every docstring, none removed.
+
+    Raises:
+        InputError: a question names an object that these package versions do not have.
+    """
+    read_queries(folder / "queries.jsonl")
+    write_corpus(map(_passage, documented_objects(PYDATA).values()), folder)
+    return read_labelled_set(folder)
+
+
+def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict[str, Any]:
+    """What a set built from `libraries` is: package versions, counts, digest."""
+    known = packages_distributions()
+    packages = {package for library in libraries for package in known.get(library, ())}
+    return {
+        "name": labelled.name,
+        "packages": {package: version(package) for package in sorted(packages)},
+        "counts": labelled.counts(),
+        "digest": labelled.digest(),
+    }
+
+
+def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, Any]:
+    """Build a set into `out` and return its manifest, with `matches` beside it.
+
+    `libraries` are the import names that `documentation` is built from. `matches` tells what
+    `out/manifest.json` said before: "new" (nothing: it is written now), "same", "other versions" of
+    the packages, or "differs", although the versions are the same.
+
+    Raises:
+        InputError: there is no set of that name, it is not built from these libraries, or `out`
+            holds something else.
+    """
+    if (name == "documentation") != bool(libraries):
+        raise InputError(
+            "documentation is built from installed libraries: name them"
+            if name == "documentation"
+            else f"{name} is built from {', '.join(PYDATA)}; only documentation from others"
+        )
+    path = out / "manifest.json"
+    if not path.exists() and (out / "corpus.jsonl").exists():
+        raise InputError(f"{out}: holds a labelled set that is not {name}; give another folder")
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if known and known.get("name") != name:
+        raise InputError(f"{out}: its manifest is not that of {name}; give another folder")
+    if name == "pydata":
+        labelled = build_pydata()
+    elif name == "pydata_questions":
+        labelled = build_pydata_questions(out)
+    elif name == "documentation":
+        labelled = build_documentation(libraries)
+    else:
+        expected = "pydata, pydata_questions or documentation"
+        raise InputError(f"no recipe for a set {name!r}; expected {expected}")
+    made = manifest(labelled, libraries or PYDATA)
+    if known and set(known["packages"]) != set(made["packages"]):
+        raise InputError(f"{out}: was built from {sorted(known['packages'])}; give another folder")
+    write_labelled_set(labelled, out)
+    if not known:
+        path.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
+    return made | {"matches": _match(known, made)}
+
+
+def _match(known: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    if not known:
+        return "new"
+    if known["packages"] != made["packages"]:
+        return "other versions"
+    return "same" if known["digest"] == made["digest"] else "differs"
+
+
+def _passage(item: DocumentedObject) -> Passage:
+    return Passage(item.name, item.name, item.body)
+
+
+# --- the queries ------------------------------------------------------------------------------
+
+
+Found = dict[str, set[str]]  # query text -> names of the objects it describes
+
+
+def _described(*ways: Found) -> dict[str, frozenset[str]]:
+    """What all ways say together, without the texts that mean several things."""
+    every: dict[str, frozenset[str]] = {}
+    for found in ways:
+        for text, names in found.items():
+            every[text] = every.get(text, frozenset()) | names
+    return {text: right for text, right in every.items() if _one_thing(right)}
+
+
+def _summaries(objects: Mapping[str, DocumentedObject]) -> Found:
+    """First sentences of summaries: each describes the objects whose docstrings begin with it."""
+    found: Found = {}
+    for item in objects.values():
+        text = re.split(r"(?<=\w)\.(?:\s|$)", item.summary)[0].strip()
+        wordy = PLAIN.match(text) and len(re.findall(r"\w+", text)) >= LEAST_WORDS
+        if wordy and _squash(text) not in _squash(item.body):
+            found.setdefault(text, set()).add(item.name)
+    return found
+
+
+def _see_also(objects: Mapping[str, DocumentedObject]) -> Found:
+    """Descriptions in "See Also" sections: namesakes with the same summary are meant as well."""
+    namesakes: dict[tuple[str, str], set[str]] = {}
+    for item in objects.values():
+        namesakes.setdefault((item.name.rsplit(".", 1)[-1], item.summary), set()).add(item.name)
+    found: Found = {}
+    for source in objects.values():
+        for written, description in source.see_also:
+            target = _resolve(written, source.name, objects)
+            if target is None or target == source.name:
+                continue
+            text = description.rstrip(".").strip()
+            if len(re.findall(r"\w+", text)) < LEAST_WORDS:
+                continue
+            item = objects[target]
+            if _squash(text) in _squash(item.body):
+                continue
+            same = namesakes[(item.name.rsplit(".", 1)[-1], item.summary)]
+            found.setdefault(text, set()).update(same)
+    return found
+
+
+def _one_thing(names: Collection[str]) -> bool:
+    """Whether the names mean one thing; "Equivalent method on Series" describes many."""
+    return len({name.rsplit(".", 1)[-1] for name in names}) == 1
+
+
+def _resolve(written: str, source: str, objects: Mapping[str, DocumentedObject]) -> str | None:
+    """The object a "See Also" name means: looked up from the innermost scope outwards."""
+    scope = source.split(".")
+    for depth in range(len(scope) - 1, -1, -1):
+        name = ".".join([*scope[:depth], written])
+        if name in objects:
+            return name
+    tail = "." + written
+    ends = [n for n in objects if n.endswith(tail) and n.split(".")[0] == scope[0]]
+    return ends[0] if len(ends) == 1 else None
+
+
+def _squash(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def _connected(described: Mapping[str, frozenset[str]]) -> dict[str, str]:
+    """Query text -> the least name of its connected component of described objects."""
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            name = parent[name]
+        return name
+
+    for right in described.values():
+        first, *others = sorted(right)
+        for other in others:
+            a, b = sorted((root(first), root(other)))
+            parent[b] = a
+    return {text: root(min(right)) for text, right in described.items()}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _fraction(purpose: str, group: str) -> float:
+    """A number in [0, 1) drawn from a group's name, the same on every machine."""
+    return int(_hash(f"{purpose}:{group}")[:12], 16) / 16**12
+
+
+def _split_of(group: str, shares: Mapping[str, float]) -> str:
+    at, edge = _fraction("split", group), 0.0
+    for name, share in shares.items():
+        edge += share
+        if at < edge:
+            return name
+    return name

@@ -1,0 +1,142 @@
+"""A labelled set in memory: passages, queries, which passages are right, and its splits.
+
+It knows nothing of files or of retrieval.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rerank.data.text import query_hash
+from rerank.errors import InputError
+from rerank.types import Passage, Query
+
+ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSet:
+    """A corpus, its queries, and which passages are right for which query.
+
+    `qrels[query_id][doc_id]` is a grade > 0; a query without an entry is unanswerable.
+    `splits[name]` lists query ids in file order; every query is in at most one split.
+    """
+
+    corpus: Mapping[str, Passage]
+    queries: Mapping[str, Query]
+    qrels: Mapping[str, Mapping[str, float]]
+    splits: Mapping[str, tuple[str, ...]]
+    name: str = "labelled set"
+
+    def relevant(self, query_id: str) -> frozenset[str]:
+        """Ids of the right passages; empty for an unanswerable query."""
+        return frozenset(self.qrels.get(query_id, ()))
+
+    def group(self, query_id: str) -> str:
+        """The label that keeps queries together in folds, in resampling and in drawn splits.
+
+        `metadata.group` where present; else the set of right passages, so that two queries with
+        the same answers stay together; else the passage that an unanswerable query was asked
+        about, as if it answered; else the words of the query. Splits that are given are kept as
+        they are, but for what `questions` marks.
+        """
+        given = self._given_group(query_id)
+        if given is not None:
+            return given
+        about = self.queries[query_id].metadata.get(ASKED_ABOUT)
+        right = sorted(self.qrels.get(query_id, ())) or ([] if about is None else [str(about)])
+        return f"right:{_sha256(right)[:32]}" if right else self._words(query_id)
+
+    def grouped_by(self, key: str) -> LabelledSet:
+        """The set with `metadata[key]` as the group of every query that has it."""
+        given = {i: q for i, q in self.queries.items() if q.named(key)}
+        grouped = {
+            i: replace(q, metadata={**q.metadata, "group": q.metadata[key]})
+            for i, q in given.items()
+        }
+        return replace(self, queries={**self.queries, **grouped})
+
+    def questions(self, query_id: str) -> frozenset[str]:
+        """What marks a query as asked twice, whatever its labels: its words and its given group."""
+        given = self._given_group(query_id)
+        return frozenset({self._words(query_id), *([] if given is None else [given])})
+
+    def _given_group(self, query_id: str) -> str | None:
+        given = self.queries[query_id].named("group")
+        return f"group:{given}" if given else None
+
+    def _words(self, query_id: str) -> str:
+        return f"query:{query_hash(self.queries[query_id].text)}"
+
+    def asked(self, split: str) -> tuple[list[Query], list[str]]:
+        """The queries of a split and the group of each, in the split's order.
+
+        Raises:
+            InputError: no such split.
+        """
+        if split not in self.splits:
+            raise InputError(f"{self.name} has no split {split!r}; it has {list(self.splits)}")
+        ids = self.splits[split]
+        return [self.queries[i] for i in ids], [self.group(i) for i in ids]
+
+    def described(self) -> dict[str, Any]:
+        """Name, digest and counts: what a model folder says of the set it was made from."""
+        return {"name": self.name, "digest": self.digest(), **self.counts()}
+
+    def digest(self) -> str:
+        """sha256 over all content in a fixed order: the same set, the same digest."""
+        return _sha256([*_corpus_lines(self), *_label_lines(self)])
+
+    def corpus_digest(self) -> str:
+        """sha256 over the passages alone: the same corpus, the same index."""
+        return _sha256(_corpus_lines(self))
+
+    def counts(self) -> dict[str, int]:
+        """Passages, queries, and per split the queries and how many have a right passage."""
+        found = {"passages": len(self.corpus), "queries": len(self.queries)}
+        for split, ids in self.splits.items():
+            found[f"{split}_queries"] = len(ids)
+            found[f"{split}_answerable"] = sum(q in self.qrels for q in ids)
+        return found
+
+
+def _sha256(lines: Iterable[str]) -> str:
+    state = hashlib.sha256()
+    for line in lines:
+        state.update(line.encode())
+        state.update(b"\n")
+    return state.hexdigest()
+
+
+def _corpus_lines(labelled: LabelledSet) -> Iterator[str]:
+    for passage in sorted(labelled.corpus.values(), key=lambda p: p.doc_id):
+        yield to_json(passage_row(passage))
+
+
+def _label_lines(labelled: LabelledSet) -> Iterator[str]:
+    for query in sorted(labelled.queries.values(), key=lambda q: q.query_id):
+        yield to_json(query_row(query))
+    for split in sorted(labelled.splits):
+        for query_id in sorted(labelled.splits[split]):
+            yield to_json([split, query_id, sorted(labelled.qrels.get(query_id, {}).items())])
+
+
+def to_json(value: Any) -> str:
+    """One line of JSON, keys in order: the same value, the same line."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def passage_row(passage: Passage) -> dict[str, Any]:
+    """The passage as a line of `corpus.jsonl` holds it."""
+    row = {"_id": passage.doc_id, "title": passage.title, "text": passage.text}
+    return row | ({"metadata": dict(passage.metadata)} if passage.metadata else {})
+
+
+def query_row(query: Query) -> dict[str, Any]:
+    """The query as a line of `queries.jsonl` holds it."""
+    row: dict[str, Any] = {"_id": query.query_id, "text": query.text}
+    return row | ({"metadata": dict(query.metadata)} if query.metadata else {})

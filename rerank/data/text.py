@@ -1,0 +1,80 @@
+"""Texts: checked as they come in, and their words as BM25 and the coverage features see them."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from itertools import chain, islice
+
+import regex
+import Stemmer
+
+from rerank.errors import InputError
+
+WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
+SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\uff01\uff1f\n]")  # with CJK's full-width stops
+
+
+def words(text: str, *, language: str = "english") -> list[str]:
+    """Stemmed lower-case words in order; underscores and punctuation separate.
+
+    Stems are Snowball's (Porter 2001). `language` is a Snowball name, or "none" for no stemming.
+    Scripts without spaces between words give a word a run: there the dense stage must find.
+    """
+    return _stems(WORD.findall(_normal(text)), language)
+
+
+def sentence_words(text: str, *, language: str = "english") -> list[list[str]]:
+    """The same words, a list a sentence.
+
+    A sentence ends with `. ! ? : ;` and a space, with a full-width stop, or with the line.
+    """
+    parts = [WORD.findall(part) for part in SENTENCE_END.split(_normal(text))]
+    stems = iter(_stems(list(chain.from_iterable(parts)), language))
+    return [list(islice(stems, len(part))) for part in parts]
+
+
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFC", text).lower()
+
+
+def _stems(found: list[str], language: str) -> list[str]:
+    return found if language == "none" else list(Stemmer.Stemmer(language).stemWords(found))
+
+
+def query_hash(text: str) -> str:
+    """16 hex digits of the sha256, case and spaces aside: names a query without showing it."""
+    return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]
+
+
+def as_text(name: str, value: object, *, most: int | None = None, empty: bool = False) -> str:
+    """The value of a field, if it is a text that can be stored: one with words, where not `empty`.
+
+    Raises:
+        InputError: no text, one without words, with a lone surrogate, of more than `most`
+            characters. The sentence names the field.
+    """
+    if not isinstance(value, str):
+        raise InputError(f"{name!r} should be text, got {kind(value)}")
+    if most is not None and len(value) > most:
+        raise InputError(f"{name!r} has {len(value)} characters, at most {most} are taken")
+    if not empty and not value.strip():
+        raise InputError(f"{name!r} is empty")
+    if not can_be_written(value):
+        raise InputError(f"{name!r} holds a lone surrogate, which is not text")
+    return value
+
+
+def can_be_written(text: str) -> bool:
+    """Whether it is text as UTF-8 has it: without half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def kind(value: object) -> str:
+    """What a value is, in the words of JSON where it has some."""
+    names = {type(None): "null", dict: "an object", list: "a list", str: "text", bool: "a boolean"}
+    return names.get(type(value), type(value).__name__)

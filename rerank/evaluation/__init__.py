@@ -1,0 +1,1 @@
+"""Rankings and confidences measured against labels, beside baselines."""

@@ -1,0 +1,126 @@
+"""Confidences that learn from no label, kept as baselines to compare with.
+
+They are hand-set formulas, the sigmoid of a cross-encoder's best score, and the three confidences
+of MTEB's abstention task (`confidence_scores` in its retrieval metrics; Gisserot-Boukhlef et al.
+2024). Each takes a ranking and gives a number in [0, 1] that its authors called confidence. None
+has seen a label: that is the point of the comparison. "Similarity" is the cosine of the bi-encoder;
+"score" is the sigmoid of the cross-encoder's logit; the results are the first ten passages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from calibration.arrays import sigmoid
+from rerank.assessment.ranking_features import diversity, stage_correlation
+from rerank.types import Floats, Ranking
+
+RESULTS = 10
+SIMILAR = 0.40  # a result counts from this similarity on
+HOT = 70.0  # `temperature` metadata above which a result earns a bonus
+
+Heuristic = Callable[[Ranking], float]
+
+
+def predict(heuristic: Heuristic, rankings: Sequence[Ranking]) -> Floats:
+    """The formula's number for each ranking, shape (n,); 0 for a ranking without passages."""
+    return np.array([heuristic(r) if len(r) else 0.0 for r in rankings], dtype=np.float64)
+
+
+def sufficiency_score(r: Ranking) -> float:
+    """Best similarity, plus 0.03 a similar result, plus 0.05 (at most 0.15) a "hot" one."""
+    similar = np.flatnonzero(r.candidates.dense[:RESULTS] >= SIMILAR)
+    hot = sum(_number(r.passages[i].metadata.get("temperature")) > HOT for i in similar)
+    best = float(r.candidates.dense[:RESULTS].max())
+    return _unit(best + 0.03 * len(similar) + min(0.15, 0.05 * hot))
+
+
+def seven_metric_score(r: Ranking) -> float:
+    """A weighted sum of seven signals: top, gap, consensus, agreement, spread, graph, diversity.
+
+    0.30 top score + 0.20 gap to the second + 0.15 share of scores above 0.75 + 0.15 BM25-dense
+    rank correlation + 0.10 (1 - 2 x deviation) + 0.05 `graph_support` metadata of the best + 0.05
+    (1 - diversity); each clipped to [0, 1].
+    """
+    scores = np.sort(sigmoid(r.logits[:RESULTS]))[::-1]
+    gap = float(scores[0] - scores[1]) if len(scores) > 1 else 0.0
+    return _unit(
+        0.30 * float(scores[0])
+        + 0.20 * gap
+        + 0.15 * float((scores > 0.75).mean())
+        + 0.15 * _unit(stage_correlation(r))
+        + 0.10 * _unit(1 - 2 * float(scores.std()))
+        + 0.05 * _unit(_number(r.passages[0].metadata.get("graph_support")))
+        + 0.05 * _unit(1 - diversity(r))
+    )
+
+
+def coverage_score(r: Ranking) -> float:
+    """0.6 mean similarity + 0.4 share of the query's entities found; the mean alone without any."""
+    mean = float(r.candidates.dense[:RESULTS].mean())
+    wanted = entities(r.query.text)
+    if not wanted:
+        return _unit(mean)
+    text = " ".join(p.full_text for p in r.passages[:RESULTS]).lower()
+    return _unit(0.6 * mean + 0.4 * sum(e.lower() in text for e in wanted) / len(wanted))
+
+
+def best_logit(r: Ranking) -> float:
+    """The best logit that was read; 0 for a ranking without passages."""
+    logits = r.logits[r.read] if r.read.any() else r.logits
+    return float(logits.max()) if len(r) else 0.0
+
+
+def top_logit_sigmoid(r: Ranking) -> float:
+    """The sigmoid of the best logit: what cross-encoders return as their "score"."""
+    return float(sigmoid(np.array([best_logit(r)]))[0])
+
+
+def _similarities(r: Ranking) -> Floats:
+    return np.sort(r.candidates.dense)[::-1][:RESULTS]
+
+
+def mteb_max(r: Ranking) -> float:
+    """The best similarity."""
+    return _unit(float(_similarities(r)[0]))
+
+
+def mteb_std(r: Ranking) -> float:
+    """The standard deviation of the ten best similarities."""
+    return _unit(float(_similarities(r).std()))
+
+
+def mteb_diff1(r: Ranking) -> float:
+    """The lead of the best similarity over the second; 0 if alone."""
+    best = _similarities(r)
+    return _unit(float(best[0] - best[1])) if len(best) > 1 else 0.0
+
+
+HEURISTICS: dict[str, Heuristic] = {
+    "sufficiency score": sufficiency_score,
+    "seven-metric score": seven_metric_score,
+    "coverage score": coverage_score,
+    "sigmoid of top logit": top_logit_sigmoid,
+    "MTEB max": mteb_max,
+    "MTEB std": mteb_std,
+    "MTEB diff1": mteb_diff1,
+}
+
+
+def entities(text: str) -> list[str]:
+    """Names a question holds: capitalised words after the first, numbers, `dotted.names`."""
+    tail = text.split(maxsplit=1)[1] if " " in text.strip() else ""
+    found = re.findall(r"\b[A-Z][\w-]+(?:\s+[A-Z][\w-]+)*", tail)
+    found += re.findall(r"\b\d[\d.,]*\b|\b\w+(?:[._]\w+)+\b", text)
+    return list(dict.fromkeys(found))
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and np.isfinite(value) else 0.0
+
+
+def _unit(value: float) -> float:
+    return min(1.0, max(0.0, value))

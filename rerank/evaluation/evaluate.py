@@ -1,0 +1,187 @@
+"""Labelled rankings and maps in, measurements out: every way of being confident, every order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calibration import metrics
+from calibration.reliability import Comparison, comparison
+from rerank.assessment.fitted_maps import Calibrators
+from rerank.assessment.pipeline import forget, order
+from rerank.assessment.ranking_features import feature_matrix
+from rerank.assessment.sufficiency import DEPTH
+from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labels, grades_of, groups_of, hits, passage_labels
+from rerank.evaluation.baselines import HEURISTICS, Heuristic, predict
+from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
+from rerank.storage.files import plain
+from rerank.types import Floats, Ranking
+
+OURS = "calibrated"  # this model's own confidence among the ways of being confident
+SUFFICIENCY = "sufficiency: one of the first {}"
+TOLD = (3, 5, 10)  # the k that a text table shows; all are measured
+SHARES = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Labelled rankings seen every way: confidences compared, and orders compared."""
+
+    query_ids: tuple[str, ...]
+    groups: tuple[str, ...]  # of the queries
+    features: Floats  # (n, len(FEATURES))
+    table: Comparison
+    confidences: dict[str, Floats]  # name of the way -> (n,)
+    right: Labels  # (n,) 1 where the top passage is right
+    events: dict[str, dict[str, float]]  # sufficiency at each k, relevance -> `SHARES`
+    orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
+    passages_read: float  # by the cross-encoder, a query
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; what cannot be told is None."""
+        return {
+            "confidence": self.table.to_dict(),
+            "events": plain(self.events),
+            "orders": plain(self.orders),
+            "passages_read": self.passages_read,
+        }
+
+    def events_cells(self) -> list[tuple[str, ...]]:
+        """The probabilities beside the confidence, each with its base rate's: a head, then rows."""
+        head = ("event", "base rate", "AUROC", "smECE", "log loss", "of base rate")
+        keys = ("base_rate", "auroc", "smece", "log_loss", "log_loss_of_base_rate")
+        rows = [(name, *(_shown(v[key]) for key in keys)) for name, v in self.events.items()]
+        return [head, *rows]
+
+    def events_table(self) -> str:
+        """`events_cells` in columns; of sufficiency, `TOLD` alone."""
+        untold = {SUFFICIENCY.format(k) for k in range(2, DEPTH + 1) if k not in TOLD}
+        rows = [row for row in self.events_cells() if row[0] not in untold]
+        return "\n".join(f"{row[0]:<36}" + "".join(f"{c:>13}" for c in row[1:]) for row in rows)
+
+    def orders_cells(self) -> list[tuple[str, ...]]:
+        """The orders, each against the fused first stage with its interval: a head, then rows."""
+        head = ("order", "hit@1", "MRR@10", "nDCG@10", "nDCG@10 less fused [95 %]")
+        rows: list[tuple[str, ...]] = [head]
+        for name, v in self.orders.items():
+            gain, low, high = (_shown(v[key], "+") for key in ("gain", "gain_low", "gain_high"))
+            between = "-" if math.isnan(v["gain_low"]) else f"{low}, {high}"
+            less = "" if name == "fused" else f"{gain} [{between}]"
+            rows.append((name, *(_shown(v[key]) for key in ("hit1", "mrr10", "ndcg10")), less))
+        return rows
+
+    def orders_table(self) -> str:
+        """`orders_cells` in columns."""
+        rows = self.orders_cells()
+        return "\n".join(f"{a:<12}{b:>8}{c:>9}{d:>10}   {e}".rstrip() for a, b, c, d, e in rows)
+
+
+def _shown(value: float, sign: str = "") -> str:
+    """Three digits, or a dash for what cannot be told."""
+    return "-" if math.isnan(value) else f"{value:{sign}.3f}"
+
+
+def evaluate(
+    whole: Sequence[Ranking],
+    labelled: LabelledSet,
+    calibrators: Calibrators,
+    config: Config,
+    *,
+    baselines: Mapping[str, Heuristic] = HEURISTICS,
+) -> Evaluation:
+    """Every way of being confident on the same labelled rankings, and every order of them.
+
+    `whole` are read with no floor. What comes from this model is measured on as much of them as it
+    reads; what does not, the formulas and the order by logit, is given all.
+    """
+    read = [forget(r, calibrators.reading.floor) for r in whole]
+    orders = {
+        name: [order(r, calibrators.relevance, rank_by=name) for r in given]
+        for name, given in (("fused", whole), ("logit", whole), ("relevance", read))
+    }
+    ordered = orders["relevance"]
+    if config.rank_by != "relevance":
+        ordered = [order(r, calibrators.relevance, rank_by=config.rank_by) for r in read]
+    alike = [_in_order_of(one, w) for one, w in zip(ordered, whole, strict=True)]
+    features = feature_matrix(ordered)
+    confidences = {name: predict(rule, alike) for name, rule in baselines.items()}
+    confidences[OURS] = calibrators.confidences(ordered, features, correct_by=config.correct_by)
+    right = hits(ordered, labelled)
+    sufficient = calibrators.sufficiencies(ordered, confidences[OURS])
+    table = comparison(
+        confidences,
+        right,
+        groups=groups_of(ordered, labelled).tolist(),
+        threshold=config.thresholds.medium,
+        random_state=config.seed,
+    )
+    events = {
+        SUFFICIENCY.format(k): _event(hits(ordered, labelled, k=k), sufficient[:, k - 1])
+        for k in range(2, DEPTH + 1)
+    }
+    events["relevance: each passage"] = _event(
+        np.concatenate([passage_labels(r, labelled) for r in ordered]),
+        np.concatenate([r.relevance for r in ordered]),
+    )
+    passages_read = float(np.mean([r.read.sum() for r in read])) if read else 0.0
+    ids = tuple(r.query.query_id for r in whole)
+    groups = tuple(labelled.group(i) for i in ids)
+    return Evaluation(
+        ids,
+        groups,
+        features,
+        table,
+        confidences,
+        right,
+        events,
+        _orders(orders, labelled),
+        passages_read,
+    )
+
+
+def _in_order_of(ordered: Ranking, other: Ranking) -> Ranking:
+    """`other`, which holds the same passages, in the order of `ordered`."""
+    place = {row: i for i, row in enumerate(other.candidates.rows.tolist())}
+    return other.reorder(np.array([place[row] for row in ordered.candidates.rows], dtype=np.int64))
+
+
+def _event(y: Labels, p: Floats) -> dict[str, float]:
+    """How well probabilities p (n,) tell an event y (n,); NaN for what cannot be told."""
+    if not len(y):
+        return dict.fromkeys(SHARES, float("nan"))
+    base = float(y.mean())
+    return {
+        "base_rate": base,
+        "auroc": metrics.auroc(y, p),
+        "brier": metrics.brier(y, p),
+        "smece": metrics.smece(y, p),
+        "log_loss": metrics.log_loss(y, p),
+        "log_loss_of_base_rate": metrics.log_loss(y, np.full(len(y), base)),
+    }
+
+
+def _orders(orders: dict[str, list[Ranking]], labelled: LabelledSet) -> dict[str, dict[str, float]]:
+    """The quality of each order of the same queries, and its gain on the one called `fused`."""
+    qrels = grades_of(orders["fused"], labelled)
+    groups = [g for g, q in zip(groups_of(orders["fused"], labelled), qrels, strict=True) if q]
+    measured = {
+        name: order_quality([r.doc_ids for r in ranked], qrels) for name, ranked in orders.items()
+    }
+    found = {}
+    for name, quality in measured.items():
+        gain, low, high = paired_bootstrap(quality.ndcg10, measured["fused"].ndcg10, groups)
+        found[name] = {
+            "hit1": float(quality.hit1.mean()),
+            "mrr10": float(quality.mrr10.mean()) if len(quality.mrr10) else math.nan,
+            "ndcg10": float(quality.ndcg10.mean()) if len(quality.ndcg10) else math.nan,
+            "gain": gain,
+            "gain_low": low,
+            "gain_high": high,
+        }
+    return found

@@ -1,0 +1,109 @@
+"""The cross-encoder: pairs of query and passage to raw logits, truncation counted.
+
+Any one-output model that sentence-transformers' CrossEncoder loads. No sigmoid is applied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rerank.errors import InputError
+from rerank.inference.engine import Tokenizer, Tokens, open_cross_encoder
+from rerank.inference.model_files import ModelFiles
+from rerank.inference.score_cache import Score, ScoreCache
+from rerank.types import Floats, Precision
+
+Pair = tuple[str, str]
+Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]  # an engine
+
+
+class CrossEncoder:
+    """A cross-encoder; the model is loaded when the first pair must be read.
+
+    Safe to call from many threads, of which one loads the model.
+    """
+
+    def __init__(
+        self,
+        files: ModelFiles,
+        *,
+        max_length: int,
+        precision: Precision = "fp32",
+        cache: ScoreCache | None = None,
+    ) -> None:
+        self.files = files
+        self.max_length = max_length
+        self.precision = precision
+        self.cache = cache
+        self._loaded: tuple[Tokenizer, Rows] | None = None
+        self._loading = Lock()
+
+    def score(self, pairs: Sequence[Pair]) -> tuple[Floats, NDArray[np.bool_]]:
+        """Logits, shape (n,), and whether a pair was cut at `max_length` tokens.
+
+        A pair's logit depends on the pair alone: not on its neighbours, their number or order,
+        but for the rounding of bf16. So pairs that the cache holds are not read again.
+
+        Raises:
+            InputError: the model cannot be loaded, has more than one output, or gives a logit
+                that is no finite number.
+        """
+        keys = [self._key(pair) for pair in pairs]
+        known = self.cache.get(keys) if self.cache else {}
+        missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in known}
+        if missing:
+            fresh = dict(zip(missing, self.read(list(missing.values())), strict=True))
+            if self.cache:
+                self.cache.put(fresh)
+            known |= fresh
+        scores = [known[key] for key in keys]
+        logits = np.array([logit for logit, _ in scores], dtype=np.float64)
+        return logits, np.array([cut for _, cut in scores], dtype=np.bool_)
+
+    def read(self, pairs: Sequence[Pair]) -> list[Score]:
+        """Scores of `pairs` (at least one) by the model, whatever the cache holds."""
+        tokenizer, engine = self._open()
+        tokens = tokenizer(pairs)
+        rows = engine(tokens)
+        if rows.shape[1] != 1:
+            raise InputError(
+                f"{self.files.name} has {rows.shape[1]} outputs; expected one, as rerankers have"
+            )
+        if not np.isfinite(rows).all():
+            raise InputError(
+                f"{self.files.name} gives logits that are no finite numbers; its weights are broken"
+            )
+        return [(float(row[0]), t.cut) for row, t in zip(rows, tokens, strict=True)]
+
+    def truncates(self, pairs: Sequence[Pair]) -> NDArray[np.bool_]:
+        """Whether each pair is longer than the model reads, shape (n,); none is read."""
+        tokenizer, _ = self._open()
+        return np.array([t.cut for t in tokenizer(pairs)], dtype=np.bool_)
+
+    def _open(self) -> tuple[Tokenizer, Rows]:
+        with self._loading:
+            if self._loaded is None:
+                tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
+                self._loaded = tokenizer, self._engine()
+            return self._loaded
+
+    def _engine(self) -> Rows:
+        if self.precision != "bf16":
+            return open_cross_encoder(self.files, self.precision)
+        from rerank.inference.varlen import open_unpadded  # and torch
+
+        return open_unpadded(self.files)
+
+    def _key(self, pair: Pair) -> bytes:
+        """16 bytes that name the weights, their precision, the cut and the two texts."""
+        by = f"{self.files.fingerprint}\0{self.precision}\0{self.max_length}"
+        state = hashlib.sha256(by.encode())
+        for text in pair:
+            content = text.encode()
+            state.update(len(content).to_bytes(8, "big") + content)
+        return state.digest()[:16]

@@ -1,0 +1,281 @@
+"""Running a transformer: token ids in, one row of numbers a sequence out.
+
+A model is exported once from its torch weights to ONNX, checked against torch, and kept in the
+cache; after that neither torch nor transformers is imported. Each sequence goes through alone and
+unpadded, one worker thread a core: on a CPU that is faster than padded batches, and a score
+cannot depend on its neighbours. A model that does not export runs in torch, in the same way.
+For bf16 and for GPUs see `unpadded`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rerank.errors import InputError
+from rerank.inference.model_files import ModelFiles, cache_folder
+from rerank.progress import progress
+from rerank.storage.files import sync
+
+logger = logging.getLogger(__name__)
+
+EXPORT_FORMAT = 2  # raised when exported files of an older version must not be used
+TOLERANCE = 1e-4  # largest deviation from torch that an export may show
+SAMPLE_LENGTH = 32  # tokens
+CORES = "RERANK_CORES"  # of the environment: for several processes that share a machine
+SLOWER = ["SkipLayerNormFusion"]  # of the runtime's fusions: 1.7 times as long as its two parts
+SHIFTED = ("roberta", "mpnet", "camembert")  # families that count positions from behind padding's
+SAMPLES = [  # pairs that an export is traced on and compared on
+    ("what is the median", "The middle value of a sorted sample."),
+    ("mean", "The sum over the count."),
+    ("how long is a long passage", "As long as it takes to say what has to be said. " * 5),
+]
+
+Row = NDArray[np.float32]
+Graphs = Literal["fp32", "int8"]  # the precisions that are exported
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One tokenised text or pair; `cut` says that it was longer than the maximum."""
+
+    ids: tuple[int, ...]
+    types: tuple[int, ...]
+    cut: bool
+
+
+class Tokenizer:
+    """The fast tokenizer of a model folder, cutting at `max_length` tokens."""
+
+    def __init__(self, folder: Path, *, max_length: int) -> None:
+        most = positions(folder)
+        if max_length > most:
+            raise InputError(f"{folder.name} reads at most {most} tokens, got {max_length}")
+        try:
+            self._fast = _fast_tokenizer(folder)
+        except Exception as error:  # the libraries raise bare exceptions
+            raise InputError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
+        self._fast.no_padding()
+        self._fast.enable_truncation(max_length)
+
+    def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
+        """Tokens of texts, or of pairs, whose longer side is cut first."""
+        return [
+            Tokens(tuple(e.ids), tuple(e.type_ids), bool(e.overflowing))
+            for e in self._fast.encode_batch(list(texts))
+        ]
+
+
+def _fast_tokenizer(folder: Path) -> Any:
+    if (folder / "tokenizer.json").is_file():
+        from tokenizers import Tokenizer as Fast
+
+        return Fast.from_file(str(folder / "tokenizer.json"))
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(str(folder), local_files_only=True).backend_tokenizer
+
+
+def positions(folder: Path) -> int:
+    """How many tokens the model has positions for; no bound where its configuration says none."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return int(config["max_position_embeddings"]) - first_position(config)
+    except (OSError, ValueError, KeyError, TypeError):
+        return sys.maxsize
+
+
+def first_position(config: Mapping[str, Any]) -> int:
+    """The position of a sequence's first token, by the model's configuration."""
+    shifted = any(family in config.get("model_type", "") for family in SHIFTED)
+    return int(config["pad_token_id"]) + 1 if shifted else 0
+
+
+class Engine:
+    """A model ready to run: `run` takes one sequence and gives one row."""
+
+    def __init__(self, run: Callable[[Tokens], Row], *, workers: int | None = None) -> None:
+        self.run = run
+        self._workers = workers or cores()
+
+    def __call__(self, sequences: Sequence[Tokens]) -> NDArray[np.float32]:
+        """Rows of shape (n, width), in the order of `sequences`; n >= 1."""
+        with ThreadPoolExecutor(self._workers) as pool:
+            return np.stack(list(pool.map(self.run, sequences)))
+
+
+def cores() -> int:
+    """Cores that this process may use: as many as `RERANK_CORES` says, else all it is given."""
+    given = os.environ.get(CORES, "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def open_cross_encoder(files: ModelFiles, precision: Graphs = "fp32") -> Engine:
+    """An engine that gives a pair's logits, without any activation.
+
+    In int8 they are close to those in fp32, and not the same: a calibration is of one of the two.
+
+    Raises:
+        InputError: the model cannot be loaded, or does not export where int8 is asked for.
+    """
+    return _open(files, "cross_encoder", precision)
+
+
+def open_bi_encoder(files: ModelFiles) -> Engine:
+    """An engine that gives a text's unit vector."""
+    return _open(files, "bi_encoder", "fp32")
+
+
+def _open(
+    files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"], precision: Graphs
+) -> Engine:
+    whole = cache_folder() / f"{kind}-{files.fingerprint[:32]}-{EXPORT_FORMAT}.onnx"
+    path = whole if precision == "fp32" else whole.with_suffix(".int8.onnx")
+    run = _kept(path)
+    if run is not None:
+        return Engine(run)
+    if precision == "fp32" or _kept(whole) is None:
+        with progress(2, f"exporting {files.name}, once", unit="step") as bar:
+            from rerank.inference import export
+
+            samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
+            module = export.load(files, kind)
+            bar.update()
+            try:
+                _export(module, samples, whole)
+            except Exception as error:  # exporters fail in many ways; torch is slower but right
+                if precision != "fp32":
+                    raise InputError(
+                        f"{files.name} does not export, so it runs in fp32 only ({error})"
+                    ) from error
+                logger.warning("%s runs in torch: it does not export (%s)", files.name, error)
+                return Engine(_torch_runner(module), workers=1)
+            bar.update()
+    if precision == "int8":
+        _quantize(whole, path)
+    return Engine(_onnx_runner(path))
+
+
+def _kept(path: Path) -> Callable[[Tokens], Row] | None:
+    """The graph of an earlier export; None where there is none, or a broken one."""
+    if not path.exists():
+        return None
+    try:
+        return _onnx_runner(path)
+    except Exception as error:  # of the runtime, which has many
+        logger.warning("%s is made again: it does not load (%s)", path, error)
+        return None
+
+
+def _quantize(whole: Path, path: Path) -> None:
+    """Write the graph of `whole` to `path` with its matrices in int8, scaled by output channel.
+
+    Activations are scaled as they come (dynamic quantization, Jacob et al. 2018). The reduced range
+    of 7 bits keeps the sums of processors without VNNI from saturating.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.preprocess import quant_pre_process
+
+    with _written(path) as part:
+        quant_pre_process(str(whole), str(part), skip_symbolic_shape=True)
+        quantize_dynamic(
+            str(part),
+            str(part),
+            op_types_to_quantize=["MatMul"],
+            weight_type=QuantType.QInt8,
+            per_channel=True,
+            reduce_range=True,
+        )
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to; it becomes `path` if nothing is raised, and goes if not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".export-", suffix=".onnx", dir=path.parent)
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        sync(part)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _onnx_runner(path: Path) -> Callable[[Tokens], Row]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER
+    )
+    names = {entry.name for entry in session.get_inputs()}
+
+    def run(tokens: Tokens) -> Row:
+        feed = {"input_ids": tokens.ids, "token_type_ids": tokens.types}
+        arrays = {k: np.array([v], dtype=np.int64) for k, v in feed.items() if k in names}
+        row: Row = session.run(None, arrays)[0][0]
+        return row
+
+    return run
+
+
+def _torch_runner(module: Any) -> Callable[[Tokens], Row]:
+    import torch
+
+    def run(tokens: Tokens) -> Row:
+        with torch.inference_mode():
+            row: Row = module(torch.tensor([tokens.ids]), torch.tensor([tokens.types]))[0].numpy()
+        return row
+
+    return run
+
+
+def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
+    """Write the module as ONNX under `path`, in the cheapest form that gives torch's numbers.
+
+    The numbers are compared on `samples`, of different lengths.
+
+    Raises:
+        Exception: no form does; whatever the last one raised.
+    """
+    from rerank.inference import export
+
+    *cheaper, whole = export.forms(module)
+    for form in cheaper:
+        try:
+            _export_checked(form, module, samples, path)
+            return
+        except Exception as error:
+            logger.info("exporting the whole model, not %s: %s", type(form).__name__, error)
+    _export_checked(whole, module, samples, path)
+
+
+def _export_checked(form: Any, module: Any, samples: Sequence[Tokens], path: Path) -> None:
+    """Write `form` as ONNX under `path`, once the graph has shown the numbers of `module`."""
+    from rerank.inference import export
+
+    with _written(path) as part:
+        export.to_onnx(form, samples[0].ids, samples[0].types, part)
+        exported, reference = _onnx_runner(part), _torch_runner(module)
+        gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in samples)
+        if not gap <= TOLERANCE:
+            raise ValueError(f"the exported model differs from torch by {gap:.2g}")

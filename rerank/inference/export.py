@@ -1,0 +1,165 @@
+"""From torch weights to the modules that score, and to ONNX files: what `engine` does once a model.
+
+A cross-encoder reads its logit off the first token alone, so its last layer needs the other
+tokens' keys and values and nothing else of them. Importing this file imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from rerank.errors import InputError
+from rerank.inference.model_files import ModelFiles
+
+FIRST_TOKEN_FAMILIES = ("bert", "roberta", "xlm-roberta")  # whose layers have the parts used below
+
+FP32 = {"dtype": torch.float32}  # whatever the file holds: a CPU is slow at 16 bits
+
+
+class Rows(torch.nn.Module):
+    """(ids, types), each of shape (1, length), to one output of a sentence-transformers model."""
+
+    def __init__(self, model: Any, output: str, *, unit: bool = False) -> None:
+        super().__init__()
+        self.model, self.output, self.unit = model, output, unit
+
+    def forward(self, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+        """Rows of shape (1, width), of length 1 where `unit` asks for it."""
+        features = {
+            "input_ids": ids,
+            "attention_mask": torch.ones_like(ids),
+            "token_type_ids": types,
+        }
+        found: torch.Tensor = self.model(features)[self.output]
+        found = found if found.ndim == 2 else found.unsqueeze(-1)
+        return torch.nn.functional.normalize(found) if self.unit else found
+
+
+class FirstToken(torch.nn.Module):
+    """The logits of a BERT-like classifier, its last layer computed for the first token alone."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+        """Logits of shape (1, outputs)."""
+        body = self.model.base_model
+        hidden = body.embeddings(input_ids=ids, token_type_ids=types)
+        *layers, last = body.encoder.layer
+        for layer in layers:
+            hidden = layer(hidden)
+        first = last.feed_forward_chunk(_attend(last.attention, hidden))
+        if body.pooler is None:  # RoBERTa's head takes the first token itself
+            logits: torch.Tensor = self.model.classifier(first)
+        else:
+            logits = self.model.classifier(body.pooler(first))
+        return logits
+
+
+def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """The attention block's output at the first token, (1, 1, width), of all tokens' `hidden`."""
+    part, first = attention.self, hidden[:, :1]
+
+    def heads(x: torch.Tensor) -> torch.Tensor:
+        return x.view(1, -1, part.num_attention_heads, part.attention_head_size).transpose(1, 2)
+
+    query, key, value = heads(part.query(first)), heads(part.key(hidden)), heads(part.value(hidden))
+    weights = torch.softmax(query @ key.transpose(2, 3) * part.attention_head_size**-0.5, dim=-1)
+    mixed = (weights @ value).transpose(1, 2).reshape(1, 1, -1)
+    out: torch.Tensor = attention.output(mixed, first)
+    return out
+
+
+def _refuse_code(folder: Path) -> None:
+    """Refuse a model that names modules beyond sentence-transformers, which would be imported."""
+    path = folder / "modules.json"
+    if not path.is_file():
+        return
+    modules = json.loads(path.read_text(encoding="utf-8"))
+    strange = [m["type"] for m in modules if not m["type"].startswith("sentence_transformers.")]
+    if strange:
+        raise InputError(
+            f"{folder} asks for the code {strange[0]!r}; only modules of sentence-transformers are "
+            "run"
+        )
+
+
+def load(files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"]) -> Rows:
+    """The module that gives rows of shape (1, width).
+
+    Raises:
+        InputError: the model cannot be loaded as such a one.
+    """
+    try:
+        return (cross_encoder if kind == "cross_encoder" else bi_encoder)(files.folder)
+    except InputError:
+        raise
+    except Exception as error:  # a broken file shows in as many ways as there are libraries
+        raise InputError(f"{files.name} cannot be loaded as a {kind}: {error}") from error
+
+
+def cross_encoder(folder: Path) -> Rows:
+    """A pair's logits, without any activation.
+
+    Raises:
+        InputError: the folder holds no trained classification head, or asks for code of its own.
+    """
+    _refuse_code(folder)
+    from sentence_transformers import CrossEncoder
+    from transformers import AutoModelForSequenceClassification
+
+    loaded = AutoModelForSequenceClassification.from_pretrained(
+        str(folder), output_loading_info=True, local_files_only=True
+    )[1]
+    if loaded["missing_keys"]:
+        raise InputError(
+            f"{folder} is no cross-encoder: it lacks {sorted(loaded['missing_keys'])}, which would "
+            "be drawn at random; give a reranker, or train one with `rerank finetune`"
+        )
+    model = CrossEncoder(str(folder), device="cpu", local_files_only=True, model_kwargs=FP32)
+    return Rows(model, "scores").eval()
+
+
+def bi_encoder(folder: Path) -> Rows:
+    """A text's unit vector.
+
+    Raises:
+        InputError: the folder asks for code of its own.
+    """
+    _refuse_code(folder)
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True, model_kwargs=FP32)
+    return Rows(model, "sentence_embedding", unit=True).eval()
+
+
+def forms(module: Rows) -> list[torch.nn.Module]:
+    """Modules that give the same rows as `module`, the cheapest first; the last is `module`."""
+    classifier = getattr(module.model, "model", None)
+    family = getattr(getattr(classifier, "config", None), "model_type", None)
+    if module.output == "scores" and family in FIRST_TOKEN_FAMILIES:
+        return [FirstToken(classifier).eval(), module]
+    return [module]
+
+
+def to_onnx(module: torch.nn.Module, ids: Sequence[int], types: Sequence[int], path: Path) -> None:
+    """Write the module's graph to `path`, traced on one sequence; it takes one of any length."""
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            (torch.tensor([ids]), torch.tensor([types])),
+            str(path),
+            input_names=["input_ids", "token_type_ids"],
+            output_names=["row"],
+            dynamic_axes={"input_ids": {1: "length"}, "token_type_ids": {1: "length"}},
+            opset_version=17,
+            dynamo=False,
+        )

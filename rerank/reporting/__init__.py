@@ -1,1 +1,0 @@
-"""What maps are worth: measured, beside the baselines, in text, pictures and pages."""

@@ -1,1 +1,0 @@
-"""The second stage: the cross-encoder that scores a passage, and the job that trains it."""

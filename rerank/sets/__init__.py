@@ -1,1 +1,0 @@
-"""Labelled sets: read, checked and built, what their labels say of a ranking, and feedback."""

@@ -1,0 +1,1 @@
+"""Files and folders: atomic, verified, cleaned up after a crash."""

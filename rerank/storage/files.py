@@ -1,0 +1,172 @@
+"""Files: written whole or not at all, and read only if they are regular and of a sane size.
+
+Bytes and plain JSON; it knows nothing of manifests or of what a file means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rerank.errors import StoreError
+
+LARGEST_JSON = 32 * 2**20
+"""Bytes of a JSON file that is read whole; a larger one is refused unread."""
+
+
+def sha256_file(path: str | Path) -> str:
+    """Return the sha256 of a regular file's bytes as 64 hexadecimal digits.
+
+    Raises:
+        OSError: it cannot be read, or is a pipe or a device, which is not waited for.
+    """
+    with regular(Path(path)) as handle, open(handle, "rb", closefd=False) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_file(path: str | Path, data: bytes | str | Iterable[str]) -> None:
+    """Write a file whole or not at all: a temporary sibling, fsync, then rename. Text is UTF-8.
+
+    Parts of a text are written as they come.
+    """
+    path = Path(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for part in [data] if isinstance(data, (bytes, str)) else data:
+                file.write(part.encode() if isinstance(part, str) else part)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o666 & ~umask())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def plain(value: Any) -> Any:
+    """Return it as JSON has it: arrays and tuples as lists, NaN, which cannot be told, as None."""
+    if isinstance(value, Mapping):
+        return {key: plain(v) for key, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, (tuple, list)):
+        return [plain(v) for v in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
+    """Write plain JSON values, indented; for `fill` of `write_folder`, which makes it durable."""
+    text = json.dumps(value, indent=2, allow_nan=False)
+    Path(path).write_text(text + "\n", encoding="utf-8")
+
+
+def read_json(path: str | Path) -> Any:
+    """Return the value of a JSON file as RFC 8259 has it.
+
+    Raises:
+        StoreError: not JSON, no UTF-8, a key that stands twice in one object, NaN or an infinity,
+            nested too deep, or more than `LARGEST_JSON` bytes.
+        OSError: it cannot be read, or is a pipe or a device.
+    """
+    return parse_json(read_bytes(Path(path), LARGEST_JSON), str(path))
+
+
+def parse_json(data: bytes, name: str) -> Any:
+    """Return the value of JSON bytes; as `read_json`, `name` standing in its sentences."""
+    try:
+        return json.loads(data, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{name} is not JSON: {error}") from None
+
+
+def read_bytes(path: Path, most: int, *, follow: bool = True) -> bytes:
+    """The bytes of a file of at most `most`, however much it grows meanwhile."""
+    with regular(path, follow=follow) as handle, open(handle, "rb", closefd=False) as file:
+        size = os.fstat(handle).st_size
+        data = file.read(most + 1) if size <= most else b""
+    if size > most or len(data) > most:
+        raise StoreError(f"{path} has more than {most} bytes, and is not read")
+    return data
+
+
+@contextmanager
+def regular(path: Path, *, follow: bool = True) -> Iterator[int]:
+    """An open handle of a regular file; what became a pipe since it was looked at blocks nobody."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    handle = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(f"{path} is no regular file")
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def digest(handle: int, size: int) -> str:
+    """The sha256 of the first `size` bytes and one more, so that a file that grows is another."""
+    state = hashlib.sha256()
+    while size >= 0 and (part := os.read(handle, min(size + 1, 2**20))):
+        state.update(part)
+        size -= len(part)
+    return state.hexdigest()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key[:80]!r} stands twice")
+        found[key] = value
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def files_below(folder: Path) -> dict[str, Path]:
+    """Return every regular file below a folder by its relative posix path; refuse all else."""
+    result, below = {}, [folder]
+    while below:
+        try:
+            with os.scandir(below.pop()) as entries:
+                for entry in entries:
+                    path = Path(entry.path)
+                    if entry.is_dir(follow_symlinks=False):
+                        below.append(path)
+                        continue
+                    name = path.relative_to(folder).as_posix()
+                    if not entry.is_file(follow_symlinks=False):
+                        raise StoreError(f"{folder}: {name} is a link or no regular file")
+                    result[name] = path
+        except OSError as error:
+            raise StoreError(f"{folder} cannot be read: {error}") from None
+    return result
+
+
+def sync(path: Path) -> None:
+    """Make a file, or a folder's list of names, durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def umask() -> int:
+    """The process' file mode creation mask."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,274 @@
+"""Atomic, hashed, code-free folders: what stands under the final name is whole, or is not there.
+
+Bytes in, bytes on disk, each file's sha256 in `manifest.json`. It knows nothing of what the files
+mean; whoever fills a folder adds fields of its own to the manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rerank.errors import StoreError
+from rerank.storage.files import (
+    LARGEST_JSON,
+    digest,
+    files_below,
+    parse_json,
+    read_bytes,
+    regular,
+    sha256_file,
+    sync,
+    umask,
+    write_file,
+    write_json,
+)
+from rerank.storage.leftovers import held, sweep
+
+__all__ = [
+    "FORMAT_VERSION",
+    "MANIFEST",
+    "StoreError",
+    "is_made_from",
+    "read_manifest",
+    "read_verified",
+    "refuse_to_replace",
+    "sealed",
+    "sha256_file",
+    "verify_folder",
+    "write_file",
+    "write_folder",
+    "write_json",
+]
+
+FORMAT_VERSION = 2
+"""Version of the manifest's own layout; a reader takes 1, which had no digest, refuses a newer."""
+
+DIGEST = "digest"
+"""The manifest's own hash, over all of its other fields."""
+
+MANIFEST = "manifest.json"
+
+
+def write_folder(
+    path: str | Path,
+    fill: Callable[[Path], Mapping[str, Any]],
+    *,
+    overwrite: bool = False,
+    kind: str | None = None,
+) -> dict[str, Any]:
+    """Write a folder whole or not at all, and return its manifest.
+
+    `fill(folder)` writes files into an empty temporary sibling and returns fields for the
+    manifest, which adds `format_version`, `digest`, and `files`: relative path to sha256 and
+    size. An
+    exception, or an end of the process, leaves whatever stood at `path` as it was; the one moment
+    between the two renames of a replacement leaves the old folder beside it, under a hidden name
+    that ends in `.old`, and the next writer puts it back.
+
+    Raises:
+        StoreError: path exists and `overwrite` is False; it exists and is no folder with a
+            manifest of ours; `fill` returned a field of the store's own, or made a link.
+    """
+    path = Path(path)
+    refuse_to_replace(path, overwrite=overwrite, kind=kind)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
+    try:
+        with held(new):
+            manifest = _filled(new, fill, kind)
+            refuse_to_replace(path, overwrite=overwrite, kind=kind)
+            if path.exists():
+                _swap(new, path)
+            else:
+                _take(path, new)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    return json.loads(json.dumps(manifest))  # type: ignore[no-any-return]
+
+
+def _filled(
+    new: Path, fill: Callable[[Path], Mapping[str, Any]], kind: str | None
+) -> dict[str, Any]:
+    """Fill a folder, make it durable, write its manifest and return it."""
+    extra = dict(fill(new))
+    taken = {"files", "format_version", DIGEST, *(["kind"] if kind else [])} & set(extra)
+    if taken:
+        raise StoreError(f"the manifest's own fields cannot be given: {sorted(taken)}")
+    files = {}
+    for name, file in sorted(files_below(new).items()):
+        if name == MANIFEST:
+            raise StoreError(f"{MANIFEST} is written by the store, not by the caller")
+        files[name] = {"sha256": sha256_file(file), "size": file.stat().st_size}
+        file.chmod(0o666 & ~umask())
+        sync(file)
+    named = {"kind": kind} if kind else {}
+    manifest = sealed({"format_version": FORMAT_VERSION, **named, **extra, "files": files})
+    write_file(new / MANIFEST, json.dumps(manifest, indent=2, allow_nan=False) + "\n")
+    for folder in [p for p in new.rglob("*") if p.is_dir()]:
+        sync(folder)
+    new.chmod(0o777 & ~umask())
+    return manifest
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """Return the manifest of a folder, its own shape checked, its files not (see `verify_folder`).
+
+    Raises:
+        StoreError: no manifest, not JSON, a newer format, or entries that are not a relative path
+            within the folder with its sha256 and size.
+    """
+    file = Path(path) / MANIFEST
+    if file.is_symlink() or not file.is_file():
+        raise StoreError(f"{path} has no {MANIFEST}")
+    try:
+        manifest = parse_json(read_bytes(file, LARGEST_JSON, follow=False), str(file))
+    except OSError as error:
+        raise StoreError(f"{file} cannot be read: {error}") from None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        raise StoreError(f"{file} is not a manifest of this project: it lists no files")
+    version = manifest.get("format_version")
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+        raise StoreError(
+            f"{file} has format version {version!r}; this version reads 1 to {FORMAT_VERSION}"
+        )
+    for name, entry in manifest["files"].items():
+        parts = PurePosixPath(name)
+        if parts.is_absolute() or ".." in parts.parts or "\\" in name or str(parts) != name:
+            raise StoreError(f"{file} names {name!r}, which is not a path within the folder")
+        if (
+            not isinstance(entry, dict)
+            or not isinstance(entry.get("sha256"), str)
+            or type(entry.get("size")) is not int
+        ):
+            raise StoreError(f"{file} has no sha256 and size for {name}")
+    if (version > 1 or DIGEST in manifest) and sealed(manifest) != manifest:
+        raise StoreError(f"{file} is changed, its digest is not that of its fields")
+    return manifest
+
+
+def sealed(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest with the digest of its other fields, in place of the one it may have."""
+    fields = {key: value for key, value in manifest.items() if key != DIGEST}
+    text = json.dumps(fields, sort_keys=True)
+    return {**fields, DIGEST: hashlib.sha256(text.encode()).hexdigest()}
+
+
+def verify_folder(path: str | Path) -> dict[str, Any]:
+    """Check every file of a folder against its manifest, and return the manifest.
+
+    Raises:
+        StoreError: as `read_manifest`; a file that is missing, changed, a link, or not listed.
+    """
+    manifest = read_manifest(path)
+    found = files_below(Path(path))
+    found.pop(MANIFEST, None)
+    for name, entry in manifest["files"].items():
+        if name not in found:
+            raise StoreError(f"{path}: {name} is missing")
+        try:
+            with regular(found[name], follow=False) as handle:
+                size = os.fstat(handle).st_size
+                same = size == entry["size"] and digest(handle, size) == entry["sha256"]
+        except OSError as error:
+            raise StoreError(f"{path}: {name} cannot be read: {error}") from None
+        if size != entry["size"]:
+            raise StoreError(f"{path}: {name} has {size} bytes, expected {entry['size']}")
+        if not same:
+            raise StoreError(f"{path}: {name} is changed, its sha256 is not the manifest's")
+    extra = sorted(set(found) - set(manifest["files"]))
+    if extra:
+        raise StoreError(
+            f"{path}: {extra[0]} is not in the manifest; take it away ({len(extra)} such)"
+        )
+    return manifest
+
+
+def read_verified(path: str | Path, name: str, manifest: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a folder's file, which are those that its manifest names.
+
+    What was verified once may have been changed since: these bytes were not.
+
+    Raises:
+        StoreError: the manifest lacks the file, or the file is not the manifest's; more than
+            `LARGEST_JSON` bytes.
+        OSError: it cannot be read.
+    """
+    entry = manifest["files"].get(name)
+    if entry is None:
+        raise StoreError(f"{path}: its manifest lists no {name}")
+    data = read_bytes(Path(path) / name, LARGEST_JSON, follow=False)
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise StoreError(f"{path}: {name} is changed, its sha256 is not the manifest's")
+    return data
+
+
+def is_made_from(path: str | Path, made_from: Mapping[str, Any]) -> bool:
+    """Whether a whole folder stands at `path` whose manifest holds all that is in `made_from`."""
+    try:
+        manifest = read_manifest(path)
+        if any(manifest.get(key) != value for key, value in made_from.items()):
+            return False
+        verify_folder(path)
+    except StoreError:
+        return False
+    return True
+
+
+def _take(path: Path, new: Path) -> None:
+    """Rename new to path, where nothing stands; another writer may have been faster."""
+    try:
+        new.rename(path)
+    except OSError:
+        refuse_to_replace(path, overwrite=False)
+        raise
+    sync(path.parent)
+
+
+def _swap(new: Path, path: Path) -> None:
+    """Rename path away and new to path, then remove the old one; undo where that fails."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+    old = aside / path.name
+    try:
+        with held(aside):
+            path.rename(old)
+            new.rename(path)
+            sync(path.parent)
+    except BaseException:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        if not old.exists():
+            aside.rmdir()
+        raise
+    shutil.rmtree(aside)
+
+
+def refuse_to_replace(path: Path, *, overwrite: bool, kind: str | None = None) -> None:
+    """Raise what `write_folder` would: early, before the work that would be lost.
+
+    What killed writers left beside the folder is cleared away.
+
+    Raises:
+        StoreError: path exists and `overwrite` is False, or is no folder with a manifest of ours,
+            or is one of another kind.
+    """
+    sweep(path)
+    if not path.exists() and not path.is_symlink():
+        return
+    if not overwrite:
+        raise StoreError(f"{path} exists; allow overwriting, or give another path")
+    if path.is_symlink() or not path.is_dir():
+        raise StoreError(f"{path} is not a folder, and is not replaced")
+    try:
+        found = read_manifest(path)
+    except StoreError as error:
+        raise StoreError(f"{path} is not a folder of ours, and is not replaced: {error}") from error
+    if kind is not None and found.get("kind") != kind:
+        raise StoreError(f"{path} is not {kind} but {found.get('kind')}, and is not replaced")

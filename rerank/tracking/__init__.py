@@ -1,0 +1,1 @@
+"""MLflow: its client, runs and model registry."""

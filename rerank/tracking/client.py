@@ -1,0 +1,122 @@
+"""How MLflow is spoken to: one store for the while, quietly, and without waiting for ever.
+
+It leaves no global state: no tracking URI, no logging level, no variable of the environment. These
+are set while a store is spoken to, so that one thread of a process does so at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+
+import mlflow
+from mlflow import MlflowClient
+
+from rerank.storage.leftovers import held, sweep
+
+VARIABLE = "MLFLOW_TRACKING_URI"
+SQLITE = "sqlite:///"
+_SPEAKING = RLock()
+
+PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+}
+"""MLflow's own settings while it is asked, where the environment has none: its defaults, seven
+retries of two minutes each, hold a finished job up for a quarter of an hour."""
+
+IMPATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
+"""While a failure is told to a server that may be the reason for it."""
+
+_SILENT = {
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+_CHATTY = ("alembic", "alembic.runtime.migration", "mlflow", "mlflow.store.db.utils")
+
+
+def named_store() -> str | None:
+    """The store that the environment names, or the process has set in MLflow itself."""
+    named = os.environ.get(VARIABLE)
+    if named is None and mlflow.is_tracking_uri_set():
+        named = str(mlflow.get_tracking_uri())
+    return named or None
+
+
+@contextmanager
+def store(tracking_uri: str) -> Iterator[MlflowClient]:
+    """A client of one store, which is MLflow's own for the while: some of its code reads only that.
+
+    A request that is not answered is given up as `PATIENCE` says.
+    """
+    with _SPEAKING, _quiet():
+        unset = {key: value for key, value in PATIENCE.items() if key not in os.environ}
+        with environment({**unset, **_SILENT}), _tracking_uri(tracking_uri):
+            _make_database(tracking_uri)
+            yield MlflowClient(tracking_uri=tracking_uri)
+
+
+def _make_database(tracking_uri: str) -> None:
+    """Make the database of a SQLite store, where there is none, whole or not at all.
+
+    MLflow makes it by dozens of migrations, and cannot go on where it was killed among them.
+    """
+    path = Path(tracking_uri.removeprefix(SQLITE))
+    if not tracking_uri.startswith(SQLITE) or path.exists() or not path.parent.is_dir():
+        return
+    sweep(path)
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
+    try:
+        with held(aside):
+            made = aside / path.name
+            MlflowClient(tracking_uri=f"{SQLITE}{made}").search_experiments(max_results=1)
+            with suppress(FileExistsError):  # another process was faster
+                os.link(made, path)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Variables of the environment for the while."""
+    before = {key: os.environ.get(key) for key in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+@contextmanager
+def _tracking_uri(uri: str) -> Iterator[None]:
+    """Point MLflow's global at uri; MLflow writes it to the environment as well."""
+    with environment({VARIABLE: ""}):  # which MLflow would take for its global
+        before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+        mlflow.set_tracking_uri(uri)
+        try:
+            yield
+        finally:
+            mlflow.set_tracking_uri(before)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the chatter of a fresh database's migrations out of the terminal."""
+    before = {name: logging.getLogger(name).level for name in _CHATTY}
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)

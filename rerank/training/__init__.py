@@ -1,0 +1,1 @@
+"""Training of the cross-encoder: mining, losses, the trainer."""

@@ -1,0 +1,220 @@
+"""What a cross-encoder is trained on: short lists of right and wrong passages, mined by the index.
+
+A training query gets one right passage (if it has any) and wrong ones, the hard among them from
+the top of the first stage. A validation query keeps the first stage's list as it is. This file
+knows nothing of models that learn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rerank.config import FinetuneConfig
+from rerank.data.labelled_set import ASKED_ABOUT, LabelledSet
+from rerank.data.text import query_hash
+from rerank.errors import InputError
+from rerank.retrieval.dense import Encoder
+from rerank.retrieval.index import Index
+from rerank.types import Passage, Query
+
+NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" is the answer again
+
+POOL = 50  # passages that each first stage brings back, at least
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One query and its short list; `labels` is 1 where the passage is right.
+
+    `teacher` holds another model's logits of the same passages, where there is one to learn from.
+    """
+
+    query: str
+    passages: tuple[str, ...]
+    labels: tuple[int, ...]
+    teacher: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One validation query: its right passages, and the first stage's list, best first."""
+
+    query: str
+    right: tuple[str, ...]
+    found: tuple[str, ...]
+
+
+def hold_out(
+    labelled: LabelledSet,
+    split: str,
+    count: int,
+    *,
+    seed: int,
+    seen: frozenset[str] = frozenset(),
+    limit: int | None = None,
+) -> tuple[list[str], list[str]]:
+    """(ids of queries to train on, at most `limit`; ids of about `count` to validate on).
+
+    Both are whole groups, in drawn order: what a limit leaves over can still be calibrated on. At
+    most a fifth of the queries are held out, and no group of which the base has `seen` a query (its
+    `query_hash`): on those it would look better than it is.
+    """
+    draw = random.Random(f"{seed}:{labelled.name}")
+    groups: dict[str, list[str]] = {}
+    for query_id in labelled.splits[split]:
+        groups.setdefault(labelled.group(query_id), []).append(query_id)
+    names = sorted(groups)
+    draw.shuffle(names)
+    room = min(count, len(labelled.splits[split]) // 5)
+    held: list[str] = []
+    kept: list[str] = []
+    for name in names:
+        group = groups[name]
+        known = any(query_hash(labelled.queries[i].text) in seen for i in group)
+        if not known and len(held) + len(group) <= room:
+            held += group
+        elif limit is None or len(kept) + len(group) <= limit:
+            kept += group
+    return kept, held
+
+
+def kept_apart(
+    labelled: LabelledSet, ids: Sequence[str], held: Sequence[str], asked: frozenset[str]
+) -> list[str]:
+    """`ids` without those that ask what is validated on.
+
+    That is: one of the questions `asked` (`query_hash`), of whatever set; or, of the `held` queries
+    of this one, the group or a right passage.
+    """
+    marks = {mark for i in held for mark in _marks(labelled, i)}
+    return [
+        i
+        for i in ids
+        if query_hash(labelled.queries[i].text) not in asked
+        and marks.isdisjoint(_marks(labelled, i))
+    ]
+
+
+def _marks(labelled: LabelledSet, query_id: str) -> frozenset[tuple[str, str]]:
+    questions = {("question", mark) for mark in labelled.questions(query_id)}
+    return frozenset(questions | {("right", doc_id) for doc_id in labelled.relevant(query_id)})
+
+
+def mine(
+    labelled: LabelledSet,
+    ids: Sequence[str],
+    index: Index,
+    encoder: Encoder,
+    config: FinetuneConfig,
+    *,
+    limit: int | None = None,
+) -> list[Example]:
+    """`limit` examples from the queries `ids`, in their order; by default one a query.
+
+    A limit above the number of queries goes round again, and draws other wrong passages. The
+    passage that an unanswerable query was asked about is always among its wrong ones.
+    """
+    draw = random.Random(f"{config.seed}:{labelled.name}:lists")
+    queries = [labelled.queries[i] for i in ids[:limit]]
+    vectors = encoder.encode([q.text for q in queries], label=f"mining {labelled.name}")
+    lists = [
+        _first_stage(query, vector, index, config.depth + len(labelled.relevant(query.query_id)))
+        for query, vector in zip(queries, vectors, strict=True)
+    ]
+    rounds = itertools.cycle(zip(queries, lists, strict=True))
+    return [
+        _example(labelled, query, found, index, config, draw)
+        for query, found in itertools.islice(rounds, limit or len(queries))
+    ]
+
+
+def _example(
+    labelled: LabelledSet,
+    query: Query,
+    found: Sequence[Passage],
+    index: Index,
+    config: FinetuneConfig,
+    draw: random.Random,
+) -> Example:
+    right = sorted(labelled.relevant(query.query_id))
+    shown = [labelled.corpus[draw.choice(right)]] if right else []
+    answers = {doc_id: _words(labelled.corpus[doc_id]) for doc_id in right}
+    near = [p for p in found if _is_wrong(p, answers)][: config.depth]
+    about = query.metadata.get(ASKED_ABOUT)
+    asked = None if about is None else labelled.corpus.get(str(about))
+    sure = [asked] if asked and asked.doc_id not in right and not right else []
+    room = config.hard + (not right) - len(sure)
+    others = [p for p in near if p not in sure]
+    hard = [*sure, *draw.sample(others, min(max(room, 0), len(others)))]
+    drawn = [index.passage(draw.randrange(len(index))) for _ in range(config.easy)]
+    easy = [p for p in drawn if _is_wrong(p, answers)]
+    passages = [p.full_text for p in (*shown, *hard, *easy)]
+    labels = (1,) * len(shown) + (0,) * (len(passages) - len(shown))
+    return Example(query.text, tuple(passages), labels)
+
+
+def held_lists(
+    labelled: LabelledSet, ids: Sequence[str], index: Index, encoder: Encoder, *, depth: int
+) -> list[Held]:
+    """The first stage's `depth` best passages of each answerable query of `ids`."""
+    queries = [labelled.queries[i] for i in ids if labelled.relevant(i)]
+    if not queries:
+        return []
+    vectors = encoder.encode([q.text for q in queries])
+    held = []
+    for query, vector in zip(queries, vectors, strict=True):
+        right = sorted(labelled.relevant(query.query_id))
+        found = _first_stage(query, vector, index, depth)
+        held.append(
+            Held(
+                query.text,
+                tuple(labelled.corpus[d].full_text for d in right),
+                tuple(p.full_text for p in found),
+            )
+        )
+    return held
+
+
+def _first_stage(
+    query: Query, vector: NDArray[np.float32], index: Index, count: int
+) -> list[Passage]:
+    found = index.candidates(query, vector, pool=max(POOL, count), count=count, rrf_k=60)
+    return [index.passage(row) for row in found.rows]
+
+
+def _is_wrong(passage: Passage, answers: Mapping[str, set[str]]) -> bool:
+    """Not judged right, and no near-duplicate of what is: words of the right passages, by id."""
+    if passage.doc_id in answers:
+        return False
+    words = _words(passage)
+    return all(
+        len(answer & words) < NEAR_DUPLICATE * len(answer | words) for answer in answers.values()
+    )
+
+
+def _words(passage: Passage) -> set[str]:
+    return set(passage.full_text.lower().split())
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A labelled set to train on: its split, and how many examples (default: one a query)."""
+
+    labelled: LabelledSet
+    split: str = "train"
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a split that is not there, or an empty one, before any work is done for it."""
+        labelled, split, limit = self.labelled, self.split, self.limit
+        if limit is not None and limit < 1:
+            raise InputError(f"{labelled.name}: expected at least 1 query, got {limit}")
+        if not labelled.splits.get(split):
+            has = list(labelled.splits)
+            raise InputError(f"{labelled.name} has no split {split!r}; it has {has}")

@@ -1,0 +1,291 @@
+"""Mined lists and a base model in, a trained cross-encoder out: sentence-transformers' trainer.
+
+Importing this file imports torch. It knows nothing of labelled sets or of how lists are mined.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import random
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig, LoraModel
+from safetensors.torch import load_model
+from sentence_transformers import CrossEncoder
+from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+from transformers import AutoConfig, EarlyStoppingCallback, PrinterCallback, TrainerCallback
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import get_last_checkpoint
+
+from rerank.config import FinetuneConfig
+from rerank.errors import InputError
+from rerank.inference.model_files import ModelFiles
+from rerank.progress import Bar, progress
+from rerank.training.losses import ListsLoss
+from rerank.training.mining import Example, Held
+
+logger = logging.getLogger(__name__)
+
+LOGGED = 20  # steps that a logged loss is the mean of, at most
+LEAST_LISTS = 50  # to choose the best step by; fewer tell steps apart by chance alone
+NDCG = "validation_ndcg@10"  # as the evaluator names it
+FIRST_STAGE = "validation_base_ndcg@10"
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a training run showed, by step; `best_step` is that of the weights that were kept."""
+
+    loss: dict[int, float]
+    ndcg10: dict[int, float]  # on the validation lists; empty without any
+    best_step: int
+    first_stage_ndcg10: float | None = None
+
+
+def train(
+    examples: Sequence[Example],
+    held: Sequence[Held],
+    base: ModelFiles,
+    checkpoints: Path,
+    config: FinetuneConfig,
+) -> tuple[CrossEncoder, Training]:
+    """Train on `examples`; the model as it was at the step that is best on `held`.
+
+    With fewer than `LEAST_LISTS` of `held` it is that of the last step. Interrupted, the same call
+    goes on from the last of its `checkpoints`.
+
+    Raises:
+        InputError: there is no example, or the base lacks the layers that should be frozen or
+            updated.
+    """
+    if not examples:
+        raise InputError("no training example; expected at least one query with passages")
+    torch.manual_seed(config.seed)
+    try:
+        model = CrossEncoder(
+            str(base.folder),
+            num_labels=1,
+            max_length=config.max_length,
+            local_files_only=True,
+            config_kwargs=_dropout(base.folder, config.dropout),
+        )
+    except Exception as error:  # a broken file shows in as many ways as there are libraries
+        raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
+    model.model.float()  # in 16 bits small updates are lost
+    _freeze(model.model, config.frozen_layers)
+    updates = _low_rank(model.model, config.lora) if config.lora else None
+    chooses = len(held) >= LEAST_LISTS
+    if held and not chooses:
+        logger.warning("the last step is kept: %d validation lists cannot choose one", len(held))
+    trainer = _Trainer(
+        model=model,
+        args=_arguments(checkpoints, config, validates=bool(held), chooses=chooses),
+        train_dataset=_dataset(examples, config.seed),
+        loss=ListsLoss(model, loss=config.loss, share=config.distil),
+        evaluator=_evaluator(held, config) if held else None,
+        callbacks=[_Progress(), *([EarlyStoppingCallback(config.patience)] if chooses else [])],
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train(resume_from_checkpoint=_last_whole(checkpoints))
+    if updates is not None:
+        updates.merge_and_unload()  # into the model's own weights: what is saved is an ordinary one
+    history, state = trainer.state.log_history, trainer.state
+    best = state.best_model_checkpoint
+    first = [row[f"eval_{FIRST_STAGE}"] for row in history if f"eval_{FIRST_STAGE}" in row]
+    return model, Training(
+        loss={row["step"]: row["loss"] for row in history if "loss" in row},
+        ndcg10={row["step"]: row[f"eval_{NDCG}"] for row in history if f"eval_{NDCG}" in row},
+        best_step=int(best.rsplit("-", 1)[-1]) if chooses and best else state.global_step,
+        first_stage_ndcg10=first[0] if first else None,
+    )
+
+
+def _last_whole(checkpoints: Path) -> str | None:
+    """The last checkpoint that was written to its end; others go. None where there is none."""
+    for folder in checkpoints.glob("checkpoint-*"):
+        try:  # the last file that is written
+            json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            shutil.rmtree(folder)
+    return get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
+
+
+def _arguments(
+    folder: Path, config: FinetuneConfig, *, validates: bool, chooses: bool
+) -> CrossEncoderTrainingArguments:
+    on_gpu = torch.cuda.is_available()
+    # a resumed run begins a mean anew: no checkpoint falls between two losses that are logged
+    logged = math.gcd(LOGGED, config.check_every)
+    return CrossEncoderTrainingArguments(
+        output_dir=str(folder),
+        max_steps=config.steps,
+        per_device_train_batch_size=config.batch,
+        learning_rate=config.learning_rate,
+        warmup_steps=config.warmup,
+        bf16=on_gpu and torch.cuda.is_bf16_supported(),
+        use_cpu=not on_gpu,
+        logging_steps=min(logged, config.steps),
+        save_steps=config.check_every,
+        save_total_limit=1,
+        eval_strategy="steps" if validates else "no",
+        eval_steps=config.check_every,
+        load_best_model_at_end=chooses,
+        restore_callback_states_from_checkpoint=True,  # how long early stopping has waited
+        metric_for_best_model=NDCG if validates else None,
+        greater_is_better=True if validates else None,
+        seed=config.seed,
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
+
+
+def _dataset(examples: Sequence[Example], seed: int) -> Dataset:
+    """A row an example, shuffled; `label` is the losses' target: (label, teacher's logit) pairs."""
+    shuffled = list(examples)
+    random.Random(seed).shuffle(shuffled)
+    nan = float("nan")
+    return Dataset.from_dict(
+        {
+            "query": [e.query for e in shuffled],
+            "passages": [list(e.passages) for e in shuffled],
+            "label": [
+                [
+                    [float(label), score]
+                    for label, score in zip(
+                        e.labels, e.teacher or (nan,) * len(e.labels), strict=True
+                    )
+                ]
+                for e in shuffled
+            ],
+        }
+    )
+
+
+def _evaluator(held: Sequence[Held], config: FinetuneConfig) -> CrossEncoderRerankingEvaluator:
+    return CrossEncoderRerankingEvaluator(
+        [{"query": h.query, "positive": list(h.right), "documents": list(h.found)} for h in held],
+        at_k=10,
+        always_rerank_positives=False,
+        name="validation",
+        batch_size=config.batch,
+        write_csv=False,
+    )
+
+
+class _Trainer(CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transformers has no types
+    """Takes up a checkpoint as it was written, low-rank updates and all, or fails."""
+
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+        load_model(self.model.model, Path(checkpoint_path) / "model.safetensors")
+
+    def _load_best_model(self) -> None:  # the library's own logs a failure and goes on without
+        self._load_from_checkpoint(self.state.best_model_checkpoint)
+
+
+class _Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no types
+    """The project's own bar, which also shows the last loss and the last check."""
+
+    def __init__(self) -> None:
+        self._context: Any = None
+        self._bar: Bar | None = None
+        self._done = 0
+        self._shown: dict[str, str] = {}
+
+    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Open the bar where a resumed run stands."""
+        self._done = state.global_step
+        self._context = progress(state.max_steps, "training", unit="step", done=self._done)
+        self._bar = self._context.__enter__()
+
+    def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Move the bar."""
+        self._move_to(state.global_step)
+
+    def on_log(self, _args: Any, _state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
+        """Show the loss, and the nDCG@10 of a check beside the first stage's."""
+        if "loss" in logs:
+            self._shown["loss"] = f"loss {float(logs['loss']):.3f}"
+        if f"eval_{NDCG}" in logs:
+            ours, first = logs[f"eval_{NDCG}"], logs[f"eval_{FIRST_STAGE}"]
+            self._shown["check"] = f"nDCG@10 {ours:.3f}, first stage {first:.3f}"
+        if self._bar is not None:
+            self._bar.set_postfix_str(", ".join(self._shown.values()))
+
+    def on_train_end(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+        """Close the bar."""
+        self._context.__exit__(None, None, None)
+
+    def _move_to(self, step: int) -> None:
+        if self._bar is not None:
+            self._bar.update(step - self._done)
+        self._done = step
+
+
+def _dropout(folder: Path, rate: float) -> dict[str, float]:
+    """Every dropout rate that the model's configuration names, set to `rate`."""
+    known = AutoConfig.from_pretrained(str(folder), local_files_only=True).to_dict()
+    return {k: rate for k, v in known.items() if "dropout" in k and isinstance(v, float)}
+
+
+def _freeze(model: Any, layers: int) -> None:
+    """Keep the word embeddings, and the lowest `layers` with what lies below them, as they are.
+
+    Raises:
+        InputError: the model has fewer layers than that.
+    """
+    model.get_input_embeddings().weight.requires_grad_(False)
+    if not layers:
+        return
+    stack = _stack(model)
+    if layers > len(stack):
+        raise InputError(f"the model has {len(stack)} layers, cannot freeze {layers}")
+    for part in (model.base_model.embeddings, *stack[:layers]):
+        part.requires_grad_(False)
+
+
+def _low_rank(model: Any, rank: int) -> LoraModel:
+    """Train the head, and updates of `rank` to the linear maps of the layers that are not frozen.
+
+    LoRA, Hu et al. 2022.
+
+    Raises:
+        InputError: every layer is frozen, or none has a linear map.
+    """
+    in_layers = {id(module) for module in _stack(model).modules()}
+    linear = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+        and module.weight.requires_grad
+        and id(module) in in_layers
+    ]
+    if not linear:
+        raise InputError("low-rank updates need a layer that is not frozen and has a linear map")
+    updates = LoraModel(model, LoraConfig(r=rank, lora_alpha=rank, target_modules=linear), "lora")
+    body = f"{model.base_model_prefix}."
+    for name, parameter in model.named_parameters():
+        if not name.startswith(body) or name.startswith(f"{body}pooler."):
+            parameter.requires_grad_(True)
+    return updates
+
+
+def _stack(model: Any) -> torch.nn.ModuleList:
+    """The model's layers, lowest first.
+
+    Raises:
+        InputError: it has no list of layers.
+    """
+    lists = [m for m in model.base_model.modules() if isinstance(m, torch.nn.ModuleList)]
+    if not lists:
+        raise InputError(f"{type(model).__name__} has no list of layers to freeze or to update")
+    return max(lists, key=len)

@@ -1,1 +1,0 @@
-"""Transformers: names to checked weights, weights to ONNX, and token ids to numbers."""

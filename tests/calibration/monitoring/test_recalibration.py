@@ -1,0 +1,87 @@
+"""A slope and an intercept from few labels: what moves, by how much, and what is promised after."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from calibration.arrays import log_odds
+from calibration.maps import LogisticMap
+from calibration.monitoring.recalibration import Recalibration, carried, fit_recalibration, then
+from calibration.score_fitting import fit_update
+
+
+def learned(shift: float, n: int, seed: int = 0) -> Recalibration:
+    """What n labels teach where the log odds of the truth are `shift` above the confidence's."""
+    rng = np.random.default_rng(seed)
+    z = 1.5 * rng.normal(size=n)
+    right = (rng.random(n) < expit(z + shift)).astype(np.int64)
+    return fit_recalibration(expit(z), right, [str(i) for i in range(n)])
+
+
+def test_a_fall_in_accuracy_is_found_and_mended() -> None:
+    """After a fall of one in log odds, 200 labels take most of it away, and an alarm is raised."""
+    found = learned(-1.0, 200)
+    assert found.update.intercept == pytest.approx(-1, abs=0.35)
+    assert found.gain > 0.03
+    assert found.watch.alarmed
+    assert found.table["after"].smece < found.table["before"].smece
+
+
+def test_without_a_change_little_moves() -> None:
+    """Where the confidence was true, an update stays small and no alarm is raised."""
+    found = learned(0.0, 200)
+    assert abs(found.update.intercept) < 0.35
+    assert found.gain > -0.01
+    assert not found.watch.alarmed
+
+
+def test_the_certificate_is_carried_through_the_update() -> None:
+    """Its threshold accepts the same queries after the update as it did before."""
+    rng = np.random.default_rng(1)
+    z = 2 * rng.normal(size=500)
+    right = (rng.random(500) < expit(z)).astype(np.int64)
+    found = fit_recalibration(expit(z), right, [str(i) for i in range(500)])
+    moved = found.update.predict(z)
+    assert found.certificate.threshold is not None
+    assert (moved >= found.certificate.threshold - 1e-12).sum() == found.certificate.accepted
+
+
+def test_two_updates_are_one() -> None:
+    """Applying the first and then the second is applying what `then` makes of them."""
+    one, two = (LogisticMap((a,), b, (0.0,), (1.0,)) for a, b in ((0.5, -1.0), (1.3, 0.2)))
+    z = np.linspace(-3, 3, 7)
+    expected = two.predict(log_odds(one.predict(z)))
+    np.testing.assert_allclose(then(one, two).predict(z), expected, rtol=1e-9)
+    assert then(None, two) == two
+
+
+def test_a_kinds_update_is_carried_behind_another() -> None:
+    """The other first and the carried one then is the kind's first and the other then."""
+    kind, other = (LogisticMap((a,), b, (0.0,), (1.0,)) for a, b in ((0.5, -1.0), (1.3, 0.2)))
+    z = np.linspace(-3, 3, 7)
+    expected = other.predict(log_odds(kind.predict(z)))
+    found = carried(kind, other).predict(log_odds(other.predict(z)))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_slope_at_its_bound_keeps_the_mean() -> None:
+    """Where the truth falls with the confidence, more labels do not make the update worse."""
+    rng = np.random.default_rng(4)
+    z = 2 + 0.6 * rng.normal(size=3000)
+    y = (rng.random(3000) < expit(1 - 1.5 * (z - 2))).astype(np.int64)
+    update = fit_update(z, y)
+    assert update.coef[0] == pytest.approx(0.05)
+    assert update.predict(z).mean() == pytest.approx(y.mean(), abs=0.01)
+
+
+def test_the_prior_gives_way_to_strong_evidence_only() -> None:
+    """A truth far from the prior is reached by 100 labels; a near one moves as it did before."""
+    rng = np.random.default_rng(5)
+    z = 1.5 + 2 * rng.normal(size=100)
+    far = fit_update(z, rng.random(100) < expit(0.3 * z - 3.0))
+    assert far.intercept == pytest.approx(-3.0, abs=0.6)
+    near = rng.random(100) < expit(0.9 * z - 0.2)
+    wide = fit_update(z, near, slope_spread=1.0, intercept_spread=2.0)
+    assert abs(fit_update(z, near).coef[0] - 1) < abs(wide.coef[0] - 1)

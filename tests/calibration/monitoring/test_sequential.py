@@ -1,0 +1,292 @@
+"""The sequential tests against all outcomes there are, a slow second hand, and their promise."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit
+from scipy.stats import beta, binom
+
+from calibration.monitoring.betting import Wealth
+from calibration.monitoring.sequential import DIRECTIONS, FALLS, SIZES, AccuracyWatch, Watch
+
+STEPS = 2000
+LEVEL = 0.05
+
+CONFIDENCES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
+    "always 0.7": lambda rng: np.full(STEPS, 0.7),
+    "uniform": lambda rng: rng.random(STEPS),
+    "near 0 and 1": lambda rng: rng.beta(0.05, 0.05, STEPS),
+    "sure, then at the ends": lambda rng: np.append(rng.beta(8, 2, STEPS - 99), np.ones(99)),
+}
+
+
+def may_be(repeats: int) -> float:
+    """The most that a rate of LEVEL shows in this many repeats: three standard errors."""
+    return LEVEL + 3 * np.sqrt(LEVEL * (1 - LEVEL) / repeats)
+
+
+def labels_until(watch: Watch | AccuracyWatch, rng: np.random.Generator, draw: Callable) -> int:
+    """The number of further labels, one by one, after which the watch alarms; at most 3,000."""
+    before = watch.n
+    while not watch.alarmed and watch.n < before + 3000:
+        watch = watch.update(*draw(rng))
+    return watch.n - before
+
+
+# --- the promise ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CONFIDENCES)
+def test_a_true_model_is_seldom_alarmed_at_ever(name: str) -> None:
+    """Looked at after each of 2,000 labels, at most 5 % of calibrated streams ever alarm."""
+    rng = np.random.default_rng(len(name))
+    streams = (CONFIDENCES[name](rng) for _ in range(150))
+    alarms = [Watch.start(LEVEL).update(rng.random(STEPS) < p, p).alarmed for p in streams]
+    assert np.mean(alarms) <= may_be(150)
+
+
+def test_broken_promises_are_seen_within_a_few_labels() -> None:
+    """Promised 0.7 and right 0.43: the median alarm comes within 40 labels, in words."""
+    rng, found = np.random.default_rng(1), []
+    for _ in range(60):
+        found.append(labels_until(Watch.start(), rng, lambda r: (r.random() < 0.43, 0.7)))
+    assert 15 <= np.median(found) <= 40
+    watch = Watch.start().update(rng.random(200) < 0.43, np.full(200, 0.7))
+    assert watch.sentence.startswith("Alarm within 200 labels: the confidences promise too much; ")
+    assert "promised and " in watch.sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "truth"),
+    [
+        ("promise too much", lambda p: p - 0.2 * np.sin(np.pi * p)),
+        ("promise too little", lambda p: p + 0.2 * np.sin(np.pi * p)),
+        ("are too sure", lambda p: 0.4 * p + 0.3),
+        ("are too timid", lambda p: expit(3 * logit(p))),
+    ],
+)
+def test_every_direction_is_told(words: str, truth: Callable) -> None:
+    """Also where promises are kept in the mean, as by one that is too sure."""
+    rng = np.random.default_rng(2)
+    p = rng.random(1000)
+    watch = Watch.start().update(rng.random(1000) < truth(p), p)
+    assert watch.alarmed
+    assert watch.direction == words
+
+
+def test_a_change_after_a_good_time_is_seen() -> None:
+    """After 2,000 calibrated labels it takes about a hundred to see 0.7 become 0.43."""
+    rng, found = np.random.default_rng(3), []
+    for _ in range(20):
+        p = rng.beta(5, 2, STEPS)
+        good = Watch.start(LEVEL).update(rng.random(STEPS) < p, p)
+        found.append(labels_until(good, rng, lambda r: (r.random() < 0.43, 0.7)))
+    assert np.median(found) <= 160
+
+
+@pytest.mark.parametrize("truth", [0.7, 0.8])
+def test_an_accuracy_that_holds_is_seldom_alarmed_at(truth: float) -> None:
+    """At the target or above it, at most 5 % of the streams ever alarm."""
+    rng = np.random.default_rng(4)
+    streams = (rng.random(STEPS) < truth for _ in range(150))
+    alarms = [AccuracyWatch.start(0.7, LEVEL).update(y).alarmed for y in streams]
+    assert np.mean(alarms) <= may_be(150)
+
+
+def test_an_accuracy_that_falls_is_seen() -> None:
+    """Target 0.7 and right 0.5: the median alarm comes within 60 labels."""
+    rng, found = np.random.default_rng(5), []
+    for _ in range(60):
+        found.append(labels_until(AccuracyWatch.start(0.7), rng, lambda r: (r.random() < 0.5,)))
+    assert 20 <= np.median(found) <= 60
+
+
+def test_the_bounds_hold_at_all_times() -> None:
+    """The running mean, of an accuracy that changes, is seldom ever outside either bound."""
+    rng, repeats, ever = np.random.default_rng(6), 100, np.zeros(2)
+    truth = np.append(np.full(150, 0.9), np.full(150, 0.4))
+    mean = np.cumsum(truth) / np.arange(1, 301)
+    for _ in range(repeats):
+        right = np.cumsum(rng.random(300) < truth)
+        outside = np.zeros(2, dtype=bool)
+        for n in (5, 10, 20, 40, 80, 160, 300):
+            wealth = replace(Wealth.start(len(FALLS)), n=n)  # the bounds need n and hits only
+            watch = AccuracyWatch(LEVEL, 0.7, int(right[n - 1]), wealth)
+            outside |= [watch.upper < mean[n - 1], watch.lower > mean[n - 1]]
+        ever += outside
+    assert (ever / repeats <= may_be(repeats)).all()
+
+
+# --- the arithmetic ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [(0.7, 0.7, 0.7, 0.7), (0.0, 0.3, 1.0, 0.99), (1e-9, 1.0, 0.5, 0.2)])
+def test_the_price_is_fair(p: tuple) -> None:
+    """Over all outcomes of four labels, weighed by their chances, the mean e-value is 1."""
+    mean = 0.0
+    for y in itertools.product((0, 1), repeat=4):
+        chance = np.prod([q if hit else 1 - q for hit, q in zip(y, p, strict=True)])
+        mean += chance * Watch.start().update(y, p).e_value
+    assert mean == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("truth", [0.7, 0.75, 1.0])
+def test_the_price_of_an_accuracy_is_not_too_low(truth: float) -> None:
+    """At the target the mean e-value of six labels is 1; above it less."""
+    mean = 0.0
+    for hits in range(7):
+        orders = [AccuracyWatch.start(0.7).update(y).e_value for y in _orders(hits, 6)]
+        mean += binom.pmf(hits, 6, truth) * np.mean(orders)
+    assert mean == pytest.approx(1, abs=1e-12) if truth == 0.7 else mean < 1
+
+
+def _orders(hits: int, n: int) -> list[list[int]]:
+    return [[i in places for i in range(n)] for places in itertools.combinations(range(n), hits)]
+
+
+def test_the_e_value_by_a_slow_second_hand() -> None:
+    """A mean over all bets, and over the label each begins at, of likelihood ratios."""
+    rng = np.random.default_rng(7)
+    p = rng.uniform(0.05, 0.95, 12)
+    y = rng.random(12) < 0.3
+    wealth, bets = 0.0, [(s * a, s * c) for _, a, c in DIRECTIONS for s in SIZES]
+    for shift, slope in bets:
+        other = expit(logit(p) + shift + slope * (2 * p - 1))
+        ratio = np.where(y, other / p, (1 - other) / (1 - p))
+        for start in range(12):
+            wealth += np.prod(ratio[start:]) / ((start + 1) * (start + 2)) / len(bets)
+    wealth += 1 / 13  # what begins later has not been bet yet
+    watch = Watch.start().update(y, p)
+    assert watch.e_value == pytest.approx(wealth, rel=1e-12)
+    assert watch.wealth.p_value <= 1 / watch.e_value + 1e-12
+
+
+def test_in_parts_or_at_once() -> None:
+    """One by one, in parts or at once: the same evidence, and the same highest one."""
+    rng = np.random.default_rng(8)
+    p, y = rng.random(60), rng.random(60) < 0.3
+    whole, parts, single = Watch.start().update(y, p), Watch.start(), Watch.start()
+    for part in np.split(np.arange(60), [1, 20, 21]):
+        parts = parts.update(y[part], p[part])
+    for label, confidence in zip(y, p, strict=True):
+        single = single.update(label, confidence)
+    for other in (parts, single):
+        assert (other.n, other.hits) == (60, whole.hits)
+        assert other.e_value == pytest.approx(whole.e_value, rel=1e-9)
+        assert other.wealth.peak == pytest.approx(whole.wealth.peak, rel=1e-9)
+
+
+def test_an_alarm_stays() -> None:
+    """Once at 1 / level, always alarmed, though the evidence may fall again."""
+    p = np.full(1000, 0.7)
+    alarmed = Watch.start().update(np.zeros(20), p[:20])
+    later = alarmed.update(np.arange(1000) % 10 < 7, p)
+    assert alarmed.e_value >= 20 > later.e_value
+    assert later.alarmed
+
+
+def test_the_impossible_is_strong_evidence_and_finite() -> None:
+    """A miss at confidence 1 multiplies the boldest bet by e^2 and breaks nothing."""
+    once = Watch.start().update(0, 1.0)
+    assert 1 < once.e_value < np.exp(2)
+    assert np.isfinite(Watch.start().update(np.zeros(5000), np.ones(5000)).e_value)
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 40), (20, 40), (350, 500), (40, 40)])
+def test_the_bounds_of_an_accuracy(hits: int, n: int) -> None:
+    """They hold the share seen, and are at most 2.2 times as far off as those of one look."""
+    y = np.arange(n) < hits
+    watch = AccuracyWatch.start(level=LEVEL).update(y)
+    exact = beta.ppf(1 - LEVEL, hits + 1, n - hits) if hits < n else 1.0
+    assert hits / n <= exact <= watch.upper <= min(1, hits / n + 2.2 * (exact - hits / n) + 1e-9)
+    mirror = AccuracyWatch.start(level=LEVEL).update(~y)
+    assert watch.lower == pytest.approx(1 - mirror.upper)
+
+
+def test_nothing_is_known_at_the_start() -> None:
+    """No label: an e-value of 1, no alarm, bounds of 0 and 1."""
+    assert Watch.start().e_value == pytest.approx(1)
+    fresh = AccuracyWatch.start()
+    assert (fresh.lower, fresh.upper, fresh.alarmed) == (0, 1, False)
+    assert Watch.start().sentence.startswith("No alarm after 0 labels")
+
+
+def test_sentences() -> None:
+    """What was promised, what came, and the evidence."""
+    watch = Watch.start().update([1, 1, 0, 1], [0.7, 0.8, 0.6, 0.7])
+    assert watch.sentence.startswith("No alarm after 4 labels: 70.0 % promised and 75.0 % were")
+    accuracy = AccuracyWatch.start(0.7).update(np.arange(100) % 2)
+    assert accuracy.sentence.startswith("Alarm: 50 of 100 accepted answers were right, between")
+    assert "is or was below 70 %" in accuracy.sentence
+    assert AccuracyWatch.start(0.7).update([1]).sentence.startswith("No alarm: 1 of 1")
+
+
+# --- the state --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [Watch.start(0.1), AccuracyWatch.start(0.6, 0.1)])
+def test_a_watch_goes_on_from_json_to_the_bit(start: Watch | AccuracyWatch) -> None:
+    """Through text and back it is equal, and so is what more labels make of it; frozen."""
+    rng = np.random.default_rng(9)
+    more = (rng.random(30) < 0.5, rng.random(30))[: 2 if isinstance(start, Watch) else 1]
+    watch = start.update(*more)
+    again = type(start).from_dict(json.loads(json.dumps(watch.to_dict())))
+    assert again == watch
+    assert again.update(*more) == watch.update(*more)
+    assert start.n == 0
+    with pytest.raises(FrozenInstanceError):
+        watch.level = 0.5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("y", "p", "sentence"),
+    [
+        ([0, 1], [0.5], "y has shape"),
+        ([2], [0.5], "0 or 1, got 2"),
+        ([1], [1.5], r"lie in \[0, 1\], got 1.5"),
+        ([], [], "n >= 1"),
+    ],
+)
+def test_labels_that_cannot_be_counted(y: list, p: list, sentence: str) -> None:
+    """Both watches check their labels as the metrics do."""
+    with pytest.raises(ValueError, match=sentence):
+        Watch.start().update(y, p)
+    if y in ([2], []):
+        with pytest.raises(ValueError, match=sentence):
+            AccuracyWatch.start().update(y)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"kind": "map"}, "expected kind 'calibration-watch', got 'map'"),
+        ({"more": 1}, r"a watch \(calibration-watch\) has the keys"),
+        ({"level": 1.0}, "level must lie between 0 and 1, got 1.0"),
+        ({"level": "0.05"}, "level must be a number, got '0.05'"),
+        ({"hits": 1}, "hits must lie between 0 and n, got 1 of 0"),
+        ({"promised": 0.5}, "promised must lie between 0 and 0"),
+        ({"wealth": None}, "its wealth has the keys"),
+        ({"wealth": {"stakes": [-1.0], "n": 0, "peak": 0.0}}, "expected 16 stakes, got 1"),
+        ({"wealth": {"stakes": ["a"], "n": 0, "peak": 0.0}}, "must be numbers"),
+        ({"wealth": {"stakes": [np.inf], "n": 0, "peak": 0.0}}, "finite stakes"),
+        ({"wealth": {"stakes": [-1.0], "n": -1, "peak": 0.0}}, "a whole n"),
+    ],
+)
+def test_json_that_is_no_watch(change: dict, sentence: str) -> None:
+    """A damaged state is refused with the part that is wrong."""
+    with pytest.raises(ValueError, match=sentence):
+        Watch.from_dict({**Watch.start().to_dict(), **change})
+
+
+def test_an_accuracy_needs_a_target_that_can_be_missed() -> None:
+    """0 cannot be missed, and 1 is missed at the first mistake."""
+    with pytest.raises(ValueError, match=r"target must lie between 0 and 1, got 1.0"):
+        AccuracyWatch.start(1.0)
+    with pytest.raises(ValueError, match=r"a watch \(accuracy-watch\) has the keys"):
+        AccuracyWatch.from_dict(Watch.start().to_dict())

@@ -1,0 +1,84 @@
+"""A correction for each kind of row: shrunk when labels are few, nothing when a kind is new."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from calibration.maps import LogisticMap
+from calibration.metrics import log_loss
+from calibration.segments import ByKind, cross_fit_by_kind, fit_by_kind
+
+SHIFT = {"easy": 1.0, "hard": -1.0, "rare": -1.0}
+
+
+def world(counts: dict[str, int], seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """p, y and kinds: the same probability is too low in one kind, too high in another."""
+    rng = np.random.default_rng(seed)
+    kinds = np.repeat(list(counts), list(counts.values()))
+    score = 1.5 * rng.normal(size=len(kinds))
+    truth = expit(score + np.array([SHIFT[kind] for kind in kinds]))
+    return expit(score), (rng.random(len(kinds)) < truth).astype(int), kinds
+
+
+@pytest.fixture(scope="module")
+def fitted() -> ByKind:
+    return fit_by_kind(*world({"easy": 500, "hard": 500, "rare": 8}, seed=0))
+
+
+def test_each_kind_is_calibrated_on_new_rows(fitted: ByKind) -> None:
+    """Mean probability is the share of right ones in both, and the log loss falls by a tenth."""
+    old, y, kinds = world({"easy": 4000, "hard": 4000}, seed=1)
+    p = fitted.apply(old, kinds)
+    for kind in ("easy", "hard"):
+        rows = kinds == kind
+        assert p[rows].mean() == pytest.approx(y[rows].mean(), abs=0.04)
+    assert log_loss(y, p) < 0.9 * log_loss(y, old)
+
+
+def test_few_rows_move_a_kind_little(fitted: ByKind) -> None:
+    """Eight rows of a kind give an update between none and that of the many rows like them."""
+    few, many = (fitted.updates[kind].intercept for kind in ("rare", "hard"))
+    assert many < few < 0.3
+    assert abs(few) < 0.8 * abs(many)
+
+
+def test_an_unseen_kind_keeps_its_probability(fitted: ByKind) -> None:
+    """Nothing was learned of it, so nothing is added; what came in is not written to."""
+    old, _, _ = world({"easy": 50}, seed=2)
+    before = old.copy()
+    np.testing.assert_array_equal(fitted.apply(old, ["new"] * 50), before)
+    fitted.apply(old, ["easy"] * 50)
+    np.testing.assert_array_equal(old, before)
+
+
+def test_cross_fitted_updates_have_not_seen_the_row() -> None:
+    """Where labels are coin tosses they help nobody: no row knows its own label or its group's."""
+    rng = np.random.default_rng(3)
+    p, y = np.full(400, 0.5), rng.integers(0, 2, 400)
+    kinds, groups = np.arange(400) // 4, np.arange(400) // 4  # a kind is a group: never seen
+    np.testing.assert_array_equal(cross_fit_by_kind(p, y, kinds, groups), p)
+    own = fit_by_kind(p, y, kinds).apply(p, kinds)
+    assert log_loss(y, own) < log_loss(y, p)
+
+
+def test_json_keeps_every_bit(fitted: ByKind) -> None:
+    """Through JSON the updates are equal to themselves; what are none is refused."""
+    assert ByKind.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
+    wide = LogisticMap((1.0, 1.0), 0.0, (0.0, 0.0), (1.0, 1.0))
+    for broken, sentence in (
+        ([], "an update a kind"),
+        ({"a": {"kind": "unheard of"}}, "unknown kind of map"),
+        ({"a": wide.to_dict()}, "of one input"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            ByKind.from_dict(broken)
+
+
+def test_kinds_are_one_a_row(fitted: ByKind) -> None:
+    """A missing kind is a mistake of the caller."""
+    with pytest.raises(ValueError, match="one kind a row"):
+        fitted.apply(np.zeros(3), ["easy"])

@@ -1,0 +1,367 @@
+"""The model folder as production loads it: what it answers, and every part that it refuses."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rerank.assessment.fitted_maps import Calibrators
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model_folder import bound_to
+from rerank.assessment.passage_features import EVIDENCE
+from rerank.assessment.ranking_features import FEATURES
+from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.inference.model_files import resolve
+from rerank.storage.folder import sealed, sha256_file
+from rerank.types import Ranking
+from rerank.workspace import score_cache
+
+Run = Any  # the session's run, see conftest
+UNUSED = ("sklearn", "mlflow", "pandas", "matplotlib")
+
+
+@pytest.fixture(scope="module")
+def model(run: Run) -> CalibratedReranker:
+    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
+
+
+@pytest.fixture
+def copied(run: Run, tmp_path: Path) -> Path:
+    """A copy of the model folder that a test may damage."""
+    return Path(shutil.copytree(run.folder, tmp_path / "model"))
+
+
+def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(sealed(manifest)))
+
+
+def reconfigure(folder: Path, **values: Any) -> None:
+    """Change the configuration and bind the maps to it: only the models behind it differ."""
+    edit_manifest(folder, lambda m: m["config"].update(values))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    bound = bound_to(manifest["config"], manifest["fingerprints"])
+    rewrite_calibrators(folder, lambda kept: kept.update(bound_to=bound), door=None)
+
+
+def rewrite_calibrators(
+    folder: Path, change: Callable[[dict[str, Any]], None], *, door: str | None = "found"
+) -> None:
+    """Change the maps of a door, or the whole file where it is None, and give the manifest the
+    right hash: only the content is wrong.
+    """
+    path = folder / "calibrators.json"
+    kept = json.loads(path.read_text())
+    change(kept[door] if door else kept)
+    path.write_text(json.dumps(kept))
+    entry = {"sha256": sha256_file(path), "size": path.stat().st_size}
+    edit_manifest(folder, lambda m: m["files"].update({"calibrators.json": entry}))
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        CalibratedReranker.load(folder)
+    return str(caught.value)
+
+
+def test_assessments_keep_the_order_and_are_probabilities(
+    model: CalibratedReranker, rankings: Mapping[str, Ranking]
+) -> None:
+    """One assessment a ranking, in order; 0 <= confidence <= sufficiency <= 1."""
+    found = model.assess(list(rankings.values()))
+    assert [a.ranking.query.query_id for a in found] == list(rankings)
+    for a in found:
+        assert 0 <= a.confidence <= a.sufficiency <= 1
+        assert a.accepted == (a.confidence >= 0.7)
+        assert list(a.ranking.relevance) == sorted(a.ranking.relevance, reverse=True)
+        assert set(a.ranking.doc_ids) == set(rankings[a.ranking.query.query_id].doc_ids)
+    assert len({a.confidence for a in found}) > len(found) / 2
+
+
+def test_an_assessment_does_not_depend_on_its_neighbours(
+    model: CalibratedReranker, rankings: Mapping[str, Ranking]
+) -> None:
+    """A query alone, in a batch, or in a reversed batch is judged the same to the bit."""
+    some = list(rankings.values())[:12]
+    whole = [a.to_dict() for a in model.assess(some)]
+    assert [model.assess([r])[0].to_dict() for r in some] == whole
+    assert [a.to_dict() for a in model.assess(some[::-1])] == whole[::-1]
+
+
+def test_sure_queries_are_right_more_often(
+    model: CalibratedReranker, rankings: Mapping[str, Ranking], small: LabelledSet
+) -> None:
+    """The surer half of all queries is right more often than the other half."""
+    found = sorted(model.assess(list(rankings.values())), key=lambda a: -a.confidence)
+    right = [a.ranking.doc_ids[0] in small.relevant(a.ranking.query.query_id) for a in found]
+    half = len(right) // 2
+    assert np.mean(right[:half]) > np.mean(right[half:]) + 0.2
+
+
+def test_no_ranking_gives_no_assessment(model: CalibratedReranker) -> None:
+    """Nothing in, nothing out."""
+    assert model.assess([]) == []
+
+
+def test_a_ranking_without_passages_is_no_answer(
+    model: CalibratedReranker, by_hand: Callable[..., Ranking]
+) -> None:
+    """Where nothing was found confidence and sufficiency are 0, and the reason says it."""
+    (found,) = model.assess([by_hand()])
+    assert (found.confidence, found.sufficiency) == (0.0, 0.0)
+    assert (found.level, found.verdict, found.accepted) == ("VERY_LOW", "INSUFFICIENT", False)
+    assert found.reasons == ("against: no passage was found",)
+    assert found.to_dict()["ranking"] == []
+
+
+def test_search_is_ranking_and_assessing(
+    model: CalibratedReranker, run: Run, small: LabelledSet, rankings: Mapping[str, Ranking]
+) -> None:
+    """`search` gives the numbers that the batch path gives for the same words."""
+    query_id = run.plan.report[0]
+    ranking = rankings[query_id]
+    found, expected = model.search(small.queries[query_id].text), model.assess([ranking])[0]
+    assert found.confidence == expected.confidence
+    assert found.sufficiency == expected.sufficiency
+    assert found.ranking.doc_ids == expected.ranking.doc_ids
+
+
+@pytest.mark.parametrize("question", ["", "  \n "])
+def test_an_empty_question_is_refused(model: CalibratedReranker, question: str) -> None:
+    """There is nothing to search for."""
+    with pytest.raises(InputError, match="the question is empty"):
+        model.search(question)
+
+
+def test_any_other_question_is_answered(model: CalibratedReranker) -> None:
+    """Punctuation, another script, an unknown word and a very long text all get a ranking."""
+    for question in ("?!", "何ですか", "xyzzyx", "fill " * 700):
+        found = model.search(question)
+        assert len(found.ranking) > 0
+        assert 0 <= found.confidence <= found.sufficiency <= 1
+
+
+@pytest.mark.parametrize("rank_by", ["relevance", "logit", "fused"])
+def test_the_order_is_the_one_asked_for(
+    run: Run, rankings: Mapping[str, Ranking], copied: Path, rank_by: str
+) -> None:
+    """`rank_by` decides what the passages are sorted by, unread ones after those read."""
+    reconfigure(copied, rank_by=rank_by)
+    model = CalibratedReranker.load(copied, cache=score_cache(run.work))
+    for found in model.assess(list(rankings.values())[:10]):
+        r = found.ranking
+        key = {
+            "relevance": r.relevance,
+            "logit": np.where(r.read, r.logits, -np.inf),
+            "fused": r.candidates.fused,
+        }[rank_by]
+        assert (key[:-1] >= key[1:]).all()
+
+
+# --- without the heavy libraries --------------------------------------------------------------
+
+
+def test_searching_needs_none_of_the_training_libraries(
+    model: CalibratedReranker, run: Run, small: LabelledSet, run_python: Callable[..., str]
+) -> None:
+    """Loading and searching work, with the same numbers, where these libraries cannot load."""
+    question = small.queries[run.plan.report[0]].text
+    code = f"""
+import json
+from rerank.assessment.model import CalibratedReranker
+found = CalibratedReranker.load({str(run.folder)!r}).search({question!r})
+print(json.dumps([found.to_dict(), sorted({{m.split(".")[0] for m in sys.modules}})]))
+"""
+    kept, modules = json.loads(run_python("import sys\n" + code, blocked=UNUSED))
+    assert kept == json.loads(json.dumps(model.search(question).to_dict()))
+    assert not {"torch", "transformers", "sentence_transformers", *UNUSED} & set(modules)
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["calibrators.json", "reliability.json", "index/vectors.npy", "index/corpus.jsonl"]
+)
+def test_a_changed_byte_is_refused(copied: Path, name: str) -> None:
+    """One other byte in any file of the folder, and the refusal names the file."""
+    content = bytearray((copied / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copied / name).write_bytes(content)
+    assert f"{name} is changed" in refusal(copied)
+
+
+def test_a_file_that_does_not_belong_is_refused(copied: Path) -> None:
+    """Nothing can be smuggled into a folder."""
+    (copied / "code.py").write_text("print()")
+    assert "code.py" in refusal(copied)
+
+
+def test_a_missing_file_is_refused(copied: Path) -> None:
+    """The refusal names the file that is gone."""
+    (copied / "calibrators.json").unlink()
+    assert "calibrators.json is missing" in refusal(copied)
+
+
+@pytest.mark.parametrize("make", ["nothing", "empty", "broken", "index"])
+def test_what_is_no_model_folder_is_refused(run: Run, tmp_path: Path, make: str) -> None:
+    """A missing folder, an empty one, a broken manifest and an index are all refused by name."""
+    folder = run.folder / "index" if make == "index" else tmp_path / "model"
+    if make in ("empty", "broken"):
+        folder.mkdir()
+    if make == "broken":
+        (folder / "manifest.json").write_text("{")
+    assert str(folder) in refusal(folder)
+
+
+def test_another_max_length_is_refused(copied: Path) -> None:
+    """A confidence fitted at one cut is not given at another; the sentence says which part."""
+    reconfigure(copied, max_length=100)
+    message = refusal(copied)
+    assert "its max_length was 128 when it was calibrated and is 100 here" in message
+
+
+def test_another_reranker_is_refused(copied: Path, other_reranker: Callable[..., Path]) -> None:
+    """A confidence fitted on one cross-encoder's logits is not given on another's."""
+    folder = str(other_reranker())
+    reconfigure(copied, reranker=folder)
+    message = refusal(copied)
+    assert "its reranker was" in message
+    assert resolve(folder).fingerprint[:16] in message
+    assert resolve("minilm-reranker").fingerprint[:16] in message
+
+
+def test_another_tokenizer_is_another_reranker(
+    copied: Path, other_reranker: Callable[..., Path]
+) -> None:
+    """The fingerprint covers the tokenizer: a changed one makes another model."""
+    folder = other_reranker()
+    before = resolve(str(folder)).fingerprint
+    path = folder / "tokenizer.json"
+    path.write_text(path.read_text().replace('"lowercase":true', '"lowercase":false') + " ")
+    assert resolve(str(folder)).fingerprint != before
+
+
+@pytest.mark.parametrize("part", ["encoder_max_length", "encoder"])
+def test_another_encoder_is_refused(
+    copied: Path, other_reranker: Callable[..., Path], part: str
+) -> None:
+    """The index's vectors belong to the encoder, and the cut, that made them."""
+    value = 32 if part == "encoder_max_length" else str(other_reranker())
+    reconfigure(copied, **{part: value})
+    assert f"its {part} was" in refusal(copied)
+
+
+def test_maps_are_bound_to_their_configuration(copied: Path) -> None:
+    """A configuration changed in the manifest alone is not what the maps were fitted with."""
+    edit_manifest(copied, lambda m: m["config"].update(rank_by="fused"))
+    assert "fitted with another configuration" in refusal(copied)
+
+
+def test_an_unknown_configuration_field_is_refused(copied: Path) -> None:
+    """A folder of a later version, with options that this one does not know."""
+    reconfigure(copied, shiny=True)
+    assert "unknown configuration fields ['shiny']" in refusal(copied)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda k: k["features"].pop(), "the model's features differ"),
+        (lambda k: k["evidence"].reverse(), "the model's evidence differ"),
+        (lambda k: k.pop("hazard"), "calibrators.json cannot be read"),
+        (lambda k: k["relevance"].update(intercept="x"), "calibrators.json cannot be read"),
+        (lambda k: k.update(relevance=k["confidence"]), "map should be logistic"),
+        (lambda k: k.update(prior=k["confidence"]), "map should be logistic"),
+        (lambda k: k["certificate"].update(colour=1), "calibrators.json cannot be read"),
+        (lambda k: k.update(floor=1.5), "the floor should be in [0, 1]"),
+        (lambda k: k.update(confidence=k["relevance"]), "should have two stages"),
+    ],
+)
+def test_maps_of_another_shape_are_refused(
+    copied: Path, change: Callable[[dict[str, Any]], None], complaint: str
+) -> None:
+    """A right hash does not help wrong maps: the refusal says what is wrong with them."""
+    rewrite_calibrators(copied, change)
+    assert complaint in refusal(copied)
+
+
+@pytest.mark.parametrize("name", ["prior", "relevance", "confidence", "hazard"])
+def test_maps_of_another_width_are_refused(copied: Path, name: str) -> None:
+    """A map with fewer inputs than there are features is refused at load, not when asked."""
+
+    def narrow(kept: dict[str, Any]) -> None:
+        learned = kept[name]["first"] if name == "confidence" else kept[name]
+        for key in ("coef", "mean", "scale", "low", "high"):
+            learned[key].pop()
+
+    rewrite_calibrators(copied, narrow)
+    refusal(copied)
+
+
+@pytest.mark.parametrize("door", ["found", "given"])
+def test_maps_survive_json_to_the_bit(run: Run, door: str) -> None:
+    """`to_dict` and `from_dict` are each other's inverse."""
+    whole = json.loads((run.folder / "calibrators.json").read_text())
+    kept = whole[door]
+    learned = Calibrators.from_dict(copy.deepcopy(kept))
+    assert json.loads(json.dumps(learned.to_dict())) == kept
+    assert len(whole["bound_to"]) == 64
+    assert kept["features"] == list(FEATURES)
+    assert kept["evidence"] == list(EVIDENCE)
+
+
+def test_sufficiency_is_of_every_k_and_never_falls(
+    run: Run, rankings: Mapping[str, Ranking], empty: Ranking
+) -> None:
+    """Its first number is the confidence, its fifth the one that the verdict is of."""
+    model = CalibratedReranker.load(run.folder)
+    for found in model.assess([*rankings.values(), empty]):
+        assert len(found.sufficiency_at) == 10
+        assert found.sufficiency_at[0] == found.confidence
+        assert found.sufficiency_at[4] == found.sufficiency
+        assert (np.diff(found.sufficiency_at) >= 0).all()
+        assert found.sufficiency_at[-1] <= 1
+
+
+@pytest.mark.parametrize("threshold", [None, 0.4])
+def test_the_certified_threshold_decides(
+    run: Run, rankings: Mapping[str, Ranking], copied: Path, threshold: float | None
+) -> None:
+    """A confidence from the certified threshold up is certified; without one, none is."""
+    rewrite_calibrators(copied, lambda k: k["certificate"].update(threshold=threshold))
+    for found in CalibratedReranker.load(copied).assess(list(rankings.values())):
+        assert found.certified == (threshold is not None and found.confidence >= 0.4)
+
+
+def test_thresholds_of_the_folder_decide(
+    run: Run, rankings: Mapping[str, Ranking], copied: Path
+) -> None:
+    """The bands kept in the folder are the ones that are applied."""
+    bands = {"high": 0.2, "medium": 0.1, "low": 0.0, "sufficient": 0.0, "partial": 0.0}
+    reconfigure(copied, thresholds=bands)
+    model = CalibratedReranker.load(copied, cache=score_cache(run.work))
+    for found in model.assess(list(rankings.values())[:20]):
+        assert found.accepted == (found.confidence >= 0.1)
+        assert found.verdict == "SUFFICIENT"
+        assert found.level in ("HIGH", "MEDIUM", "LOW")
+
+
+def test_the_configuration_is_the_one_calibrated_with(
+    model: CalibratedReranker, config: Config
+) -> None:
+    """A loaded model runs on the configuration that it was given, seed included."""
+    assert model.pipeline.config == config
+    assert model.pipeline.config != replace(config, seed=config.seed + 1)

@@ -1,0 +1,147 @@
+"""What speaks for a passage: a table by hand, and the rows that the pipeline computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import rankdata
+
+from rerank.assessment.passage_features import EVIDENCE, as_read, evidence_matrix, view
+from rerank.data.text import sentence_words, words
+from rerank.retrieval.index import Index
+from rerank.types import Candidates, Passage, Query, Ranking
+
+IDF = {"fill": 2.0, "miss": 1.0, "valu": 1.0}
+
+
+def seen(
+    query: str, passages: Sequence[tuple[str, str]], numbers: dict[str, Any] | None = None
+) -> np.ndarray:
+    """Evidence of passages (title, text), with numbers that are constant unless given."""
+    n = len(passages)
+    given = {
+        "bm25": [0.0] * n,
+        "dense": [0.0] * n,
+        "bm25_rank": [1] * n,
+        "dense_rank": [1] * n,
+        "fused": [1.0] * n,
+        "logits": [0.0] * n,
+        "read": [True] * n,
+    } | (numbers or {})
+    arrays = {name: np.array(values, dtype=np.float64) for name, values in given.items()}
+    logits, read = arrays.pop("logits"), arrays.pop("read").astype(np.bool_)
+    found = Candidates(query=Query("q", query), rows=np.arange(n), **arrays)
+    texts = [Passage(f"d{i}", title, text) for i, (title, text) in enumerate(passages)]
+    first = evidence_matrix(
+        view(found, texts, weight=lambda w: IDF.get(w, 3.0), language="english")
+    )
+    return as_read(first, logits, read)
+
+
+def test_the_table_by_hand() -> None:
+    """Every column of two passages, worked out from its docstring."""
+    X = seen(
+        "fill missing values",
+        [("fillna", "Fill missing values, fast."), ("Fill", "Values. They are missing")],
+        {
+            "bm25": [2.0, 5.0],
+            "dense": [0.7, 0.4],
+            "bm25_rank": [3, 1],
+            "dense_rank": [1, 101],
+            "fused": [0.02, 0.03],
+            "logits": [1.5, -0.5],
+            "read": [True, False],
+        },
+    )
+    expected = {
+        "logit": [1.5, -0.5],
+        "logit_below_best": [0.0, -2.0],
+        "unread": [0.0, 1.0],
+        "cosine": [0.7, 0.4],
+        "cosine_below_best": [0.0, -0.3],
+        "bm25_of_best": [0.4, 1.0],
+        "bm25_a_word": [2 / 3, 5 / 3],
+        "bm25_log_rank": [math.log(3), 0.0],
+        "dense_log_rank": [0.0, math.log(101)],
+        "fused_log_rank": [math.log(2), 0.0],
+        "term_coverage": [1.0, 1.0],  # the title counts
+        "idf_coverage": [1.0, 0.5],  # it does not: missing and values are 2 of 4
+        "sentence_coverage": [1.0, 0.25],  # its two sentences have one each
+        "title_coverage": [0.0, 0.5],  # "fillna" is another word; fill is 2 of 4
+        "bigram_coverage": [1.0, 0.0],
+        "log_length": [math.log(5), math.log(5)],
+    }
+    assert set(expected) == set(EVIDENCE)
+    for k, name in enumerate(EVIDENCE):
+        assert X[:, k].tolist() == pytest.approx(expected[name], abs=1e-12), name
+
+
+def test_repeated_query_words_count_once() -> None:
+    """A word asked twice weighs once in the coverage."""
+    once, twice = (seen(q, [("", "fill it")]) for q in ("fill gaps", "fill fill gaps"))
+    names = list(EVIDENCE)
+    for name in ("term_coverage", "idf_coverage"):
+        assert once[0, names.index(name)] == pytest.approx(twice[0, names.index(name)])
+
+
+def test_no_candidate_gives_no_row() -> None:
+    """An empty ranking has a matrix of the right width."""
+    assert seen("fill", []).shape == (0, len(EVIDENCE))
+
+
+def test_sentences_end_where_a_reader_ends_them() -> None:
+    """At a stop before a space, at a full-width stop, and at the line; not within a number."""
+    text = "Version 2.0 runs. Does it? Yes: always\nThe end\u3002终于"
+    said = sentence_words(text, language="none")
+    expected = ["version 2 0 runs", "does it", "yes", "always", "the end", "终于"]
+    assert [" ".join(sentence) for sentence in said] == expected
+
+
+@given(st.text())
+def test_the_words_of_the_sentences_are_the_words_of_the_text(text: str) -> None:
+    """Nothing is lost, added or moved where a sentence ends."""
+    assert [word for said in sentence_words(text) for word in said] == words(text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    query=st.text(max_size=12),
+    passages=st.lists(st.tuples(st.text(max_size=6), st.text(max_size=12)), min_size=1, max_size=5),
+    constant=st.floats(-1e6, 1e6),
+)
+def test_every_value_is_finite(
+    query: str, passages: list[tuple[str, str]], constant: float
+) -> None:
+    """Whatever the words, and with constant scores, no value is NaN or infinite."""
+    X = seen(query, passages, {"logits": [constant] * len(passages)})
+    assert X.shape == (len(passages), len(EVIDENCE))
+    assert np.isfinite(X).all()
+
+
+def test_real_evidence_is_that_of_the_candidates(
+    rankings: Mapping[str, Ranking], index: Index
+) -> None:
+    """On real text the columns follow from the candidates, with coverage counted here."""
+    names = list(EVIDENCE)
+    for ranking in list(rankings.values())[:20]:
+        X, c = ranking.evidence, ranking.candidates
+        assert np.isfinite(X).all()
+        np.testing.assert_array_equal(X[:, names.index("cosine")], c.dense)
+        np.testing.assert_array_equal(X[:, names.index("logit")], ranking.logits)
+        places = np.exp(X[:, names.index("fused_log_rank")])
+        assert (places >= rankdata(-c.fused, method="min") - 1e-9).all()
+        assert (places <= rankdata(-c.fused, method="max") + 1e-9).all()
+        asked = set(words(ranking.query.text))
+        for k, passage in enumerate(ranking.passages):
+            text = set(words(passage.text))
+            found = sum(index.bm25.weight(w) for w in asked & text)
+            expected = found / sum(index.bm25.weight(w) for w in asked)
+            assert X[k, names.index("idf_coverage")] == pytest.approx(expected, abs=1e-9)
+            share = len(asked & (text | set(words(passage.title)))) / len(asked)
+            assert X[k, names.index("term_coverage")] == pytest.approx(share, abs=1e-12)

@@ -1,0 +1,84 @@
+"""From probabilities to decisions: the bands by hand, and reasons in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.assessment import policy
+from rerank.assessment.ranking_features import FEATURES, meaning
+from rerank.config import Thresholds
+
+T = Thresholds()
+
+
+@pytest.mark.parametrize(
+    ("confidence", "level", "accepted"),
+    [
+        (1.0, "HIGH", True),
+        (0.9, "HIGH", True),
+        (np.nextafter(0.9, 0), "MEDIUM", True),
+        (0.7, "MEDIUM", True),
+        (np.nextafter(0.7, 0), "LOW", False),
+        (0.5, "LOW", False),
+        (np.nextafter(0.5, 0), "VERY_LOW", False),
+        (0.0, "VERY_LOW", False),
+    ],
+)
+def test_levels_by_hand(confidence: float, level: str, accepted: bool) -> None:
+    """A band begins at its threshold; below 0.7 an answer is advisory."""
+    assert policy.level(confidence, T) == level
+    assert policy.accepted(confidence, T) == accepted
+
+
+@pytest.mark.parametrize(
+    ("sufficiency", "verdict"),
+    [
+        (1.0, "SUFFICIENT"),
+        (0.7, "SUFFICIENT"),
+        (np.nextafter(0.7, 0), "PARTIAL"),
+        (0.4, "PARTIAL"),
+        (np.nextafter(0.4, 0), "INSUFFICIENT"),
+        (0.0, "INSUFFICIENT"),
+    ],
+)
+def test_verdicts_by_hand(sufficiency: float, verdict: str) -> None:
+    """Two thresholds on sufficiency, each the start of its band."""
+    assert policy.verdict(sufficiency, T) == verdict
+
+
+LEVELS = ["VERY_LOW", "LOW", "MEDIUM", "HIGH"]
+
+
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=3).map(sorted), st.floats(0, 1))
+def test_more_confidence_is_never_a_lower_level(bands: list[float], confidence: float) -> None:
+    """Whatever the thresholds, levels rise with confidence and agree with acceptance."""
+    low, medium, high = bands
+    t = Thresholds(high=high, medium=medium, low=low)
+    here, above = (
+        LEVELS.index(policy.level(c, t)) for c in (confidence, min(1.0, confidence + 0.1))
+    )
+    assert above >= here
+    assert policy.accepted(confidence, t) == (here >= LEVELS.index("MEDIUM"))
+
+
+def test_reasons_by_hand() -> None:
+    """The three features that moved the log-odds most, strongest first, with their side."""
+    names = list(FEATURES)[:5]
+    moves = np.array([0.2, -1.5, 0.01, 0.7, -0.3])
+    values, usual = np.arange(5.0), (9.0,) * 5
+    found = policy.reasons(names, values, usual, moves)
+    assert len(found) == 3
+    for text, i in zip(found, (1, 3, 4), strict=True):
+        assert text.startswith("for: " if moves[i] > 0 else "against: ")
+        assert meaning(names[i]).lower() in text
+        assert f"{values[i]:.2f}" in text
+        assert f"{moves[i]:+.2f}" in text
+
+
+def test_what_moves_nothing_is_no_reason() -> None:
+    """A slight contribution is not worth reading."""
+    names = list(FEATURES)[:2]
+    assert policy.reasons(names, np.zeros(2), (0.0, 0.0), np.array([0.01, -0.02])) == ()

@@ -1,0 +1,106 @@
+"""Rescoring on Ray: a pool of two actors on this machine gives the bytes of the local engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.batch import on_ray, rescore
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.workspace import score_cache
+
+ray = pytest.importorskip("ray")
+
+Run = Any  # the session's run, see conftest
+
+
+@pytest.fixture(scope="module")
+def model(run: Run) -> CalibratedReranker:
+    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
+
+
+@pytest.mark.parametrize(
+    ("actors", "on_gpus", "count", "each"),
+    [
+        (None, True, 2, 1.0),
+        (1, True, 1, 1.0),
+        (3, True, 3, 0.5),
+        (5, True, 5, 1 / 3),
+        (None, False, 4, None),
+        (3, False, 3, None),
+    ],
+)
+def test_actors_reserve_gpus_where_the_model_runs_on_them(
+    actors: int | None, *, on_gpus: bool, count: int, each: float | None
+) -> None:
+    """Of two GPUs each actor has one, or a share such that all find room."""
+    pool = on_ray._pool([{"CPU": 16.0, "GPU": 2.0}], actors, 100, on_gpus=on_gpus)
+    assert (pool["actors"], pool.get("num_gpus")) == (count, each)
+    if each:
+        assert 2 * int(1 / each + 1e-9) >= count
+    assert on_ray._pool([{"CPU": 16.0}], actors, 100, on_gpus=on_gpus).get("num_gpus") is None
+
+
+@pytest.mark.parametrize(
+    ("machines", "actors", "count", "threads"),
+    [
+        ([{"CPU": 16.0}], None, 4, 4),
+        ([{"CPU": 2.0}] * 4, None, 2, 2),
+        ([{"CPU": 2.0}] * 4, 1, 1, 2),
+        ([{"CPU": 32.0}, {"CPU": 8.0, "GPU": 1.0}], None, 1, 8),
+        ([{"CPU": 64.0}, {"GPU": 1.0, "CPU": 2.0}], 3, 3, 1),
+        ([{"CPU": 4.0, "GPU": 8.0}], None, 7, 1),
+        ([{"CPU": 1.0}], None, 1, 1),
+        ([{"object_store_memory": 1.0}, {"CPU": 4.0}], 7, 7, 1),
+    ],
+)
+def test_each_actor_fits_on_a_machine(
+    machines: list[dict[str, float]], actors: int | None, count: int, threads: int
+) -> None:
+    """As many threads as let all find room, and a rest of the cores for Ray itself."""
+    pool = on_ray._pool(machines, actors, 100, on_gpus=True)
+    assert (pool["actors"], pool["threads"]) == (count, threads)
+
+
+def test_more_actors_than_there_is_room_for_are_refused() -> None:
+    """Instead of waiting for ever."""
+    with pytest.raises(InputError, match=r"8 actors need more than the 4 cores"):
+        on_ray._pool([{"CPU": 2.0}, {"CPU": 2.0}], 8, 100, on_gpus=False)
+
+
+def test_two_actors_give_the_same_bytes(
+    model: CalibratedReranker, small: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun here, stopped, and finished by two actors: both files are those of one process."""
+    asked = list(small.queries.values())[:5]
+    own = [p.text for p in list(small.corpus.values())[:3]]
+    rows = [{"_id": q.query_id, "text": q.text} for q in asked]
+    rows += [{"_id": "own", "text": asked[0].text, "passages": own}, {"_id": "bad", "text": ""}]
+    queries, here, there = (tmp_path / n for n in ("queries.jsonl", "here.jsonl", "ray.jsonl"))
+    # lines of 3 MB end a chunk at its bound of bytes, in the actors' processes too
+    pad = "x" * 3_000_000
+    queries.write_text("".join(json.dumps({**r, "metadata": pad}) + "\n" for r in rows))
+    assert rescore(model, queries, here).rejected == 1
+    assess, done = model.assess, list[int]()
+
+    def stopping(rankings: Any) -> Any:
+        if done:
+            raise KeyboardInterrupt
+        done.append(len(rankings))
+        return assess(rankings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "assess", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            rescore(model, queries, there)
+    assert done == [3]
+    summary = rescore(model, queries, there, engine="ray", actors=2)
+    assert (summary.answered, summary.rejected, summary.resumed) == (6, 1, 3)
+    assert there.read_bytes() == here.read_bytes()
+    assert summary.side.read_bytes() == Path(f"{here}.rejected.jsonl").read_bytes()
+    assert not ray.is_initialized()

@@ -1,0 +1,132 @@
+"""What fewer features and fewer labels give, in worlds where it is known what they carry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calibration import metrics
+from calibration.arrays import sigmoid
+from calibration.fitting import fit_two_stage
+from rerank.assessment.ranking_features import FEATURES, GROUPS
+from rerank.evaluation.ablation import (
+    BUDGETS,
+    SUBSETS,
+    Budgets,
+    Examples,
+    by_features,
+    by_labels,
+    steps,
+)
+
+COLUMNS = {"noise": [0], "+ signal": [0, 1], "+ more noise": [0, 1, 2]}
+
+
+def world(n: int, seed: int) -> Examples:
+    """Three features of which only the second one tells right from wrong; two rows a group."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    right = (rng.random(n) < sigmoid(2 * X[:, 1])).astype(np.int64)
+    return Examples(X, right, tuple(f"group {i // 2}" for i in range(n)))
+
+
+FITTED, MEASURED = world(240, 1), world(400, 2)
+WHOLE = np.where(MEASURED.right == 1, 0.8, 0.1)  # an oracle, so that no fit can be taken for it
+
+
+def test_steps_add_one_group_of_features_after_the_other() -> None:
+    """The first step is the first group, the last one all features, none twice."""
+    found = steps()
+    assert list(found) == [name if i == 0 else f"+ {name}" for i, name in enumerate(GROUPS)]
+    place = list(FEATURES)
+    assert {place[i] for i in found["logits"]} == set(GROUPS["logits"])
+    assert list(found.values())[-1] == list(range(len(FEATURES)))
+    before: set[int] = set()
+    for columns in found.values():
+        assert before < set(columns)
+        assert len(set(columns)) == len(columns)
+        before = set(columns)
+
+
+def test_only_the_step_with_the_signal_gains() -> None:
+    """Noise saves nothing, the feature that tells saves much, more noise gains nothing on it."""
+    noise, signal, more = by_features(FITTED, MEASURED, columns=COLUMNS)
+    assert [step.features for step in (noise, signal, more)] == [1, 2, 3]
+    assert abs(noise.saved) < 0.02
+    assert signal.saved_interval[0] > 0.1
+    assert signal.saved == pytest.approx(noise.saved + signal.gain, abs=1e-12)
+    assert signal.gain_interval[0] > 0.1
+    assert more.gain_interval[0] < 0.01
+    assert noise.auroc_interval[0] < 0.55
+    assert signal.auroc_interval[0] > 0.75
+    assert np.isnan(noise.gain)
+
+
+def test_the_last_step_is_the_models_own_confidence() -> None:
+    """With all columns it is what fitting on everything gives, measured by the usual metrics."""
+    last = by_features(FITTED, MEASURED, columns=COLUMNS)[-1]
+    own, penalty, _ = fit_two_stage(FITTED.features, FITTED.right, FITTED.groups)
+    p = own.predict(MEASURED.features)
+    assert last.log_loss == metrics.log_loss(MEASURED.right, p)
+    assert last.auroc == metrics.auroc(MEASURED.right, p)
+    assert last.penalty == penalty
+    base = np.full(len(p), MEASURED.right.mean())
+    assert last.saved == pytest.approx(metrics.log_loss(MEASURED.right, base) - last.log_loss)
+
+
+def test_a_query_without_passages_has_confidence_0() -> None:
+    """A row of zeros counts as never accepted and wrong, as it does in the model itself."""
+    empty = replace(MEASURED, features=np.zeros((400, 3)), right=np.zeros(400, dtype=np.int64))
+    (step,) = by_features(FITTED, empty, columns={"signal": [1]})
+    assert step.log_loss < 1e-5
+    found = by_labels(FITTED, empty, whole=np.zeros(400), threshold=0.1, penalty=1.0)
+    assert not found.accepted.any()
+    assert np.isnan(found.accepted_right).all()
+
+
+@pytest.fixture(scope="module")
+def budgets() -> Budgets:
+    """What fewer labels give in the world above."""
+    return by_labels(FITTED, MEASURED, whole=WHOLE, threshold=0.7, penalty=1.0)
+
+
+def test_budgets_end_with_all_labels(budgets: Budgets) -> None:
+    """A row for each budget below the number of labels, then one for all, without spread."""
+    assert budgets.labels == (*[b for b in BUDGETS if b < 240], 240)
+    assert budgets.log_loss.shape == (len(budgets.labels), SUBSETS)
+    assert set(budgets.log_loss[-1]) == {metrics.log_loss(MEASURED.right, WHOLE)}
+    assert set(budgets.accepted[-1]) == {metrics.coverage(WHOLE, 0.7)}
+    assert set(budgets.accepted_right[-1]) == {1.0}
+    assert (np.ptp(budgets.log_loss[:-1], axis=1) > 0).all()
+
+
+def test_more_labels_are_worth_more(budgets: Budgets) -> None:
+    """Where there is something to learn, log loss falls with the budget, and its spread too."""
+    middle = np.median(budgets.log_loss, axis=1)
+    assert middle[0] > middle[2]
+    assert np.ptp(budgets.log_loss[0]) > np.ptp(budgets.log_loss[2])
+
+
+def test_subsets_hold_whole_groups() -> None:
+    """Rows of a group come together, so that few labels of large groups are few groups."""
+    twins = replace(FITTED, groups=tuple("ab"[i % 2] for i in range(240)))
+    found = by_labels(twins, MEASURED, whole=np.full(400, 0.5), threshold=0.7, penalty=1.0)
+    # 50 and 100 labels are all of one group, with which nothing can be cross-fitted: a constant
+    assert set(found.accepted[:2].ravel()) <= {0.0, 1.0}
+
+
+def test_few_labels_fall_back_to_the_simple_second_stage(budgets: Budgets) -> None:
+    """Isotonic from 1,000 labels up only, as in the choice of the calibrator itself."""
+    bent = by_labels(
+        FITTED, MEASURED, whole=WHOLE, threshold=0.7, penalty=1.0, then="isotonic", random_state=0
+    )
+    np.testing.assert_array_equal(budgets.log_loss, bent.log_loss)
+
+
+def test_another_seed_draws_other_subsets(budgets: Budgets) -> None:
+    """All labels stay all labels."""
+    other = by_labels(FITTED, MEASURED, whole=WHOLE, threshold=0.7, penalty=1.0, random_state=1)
+    assert (budgets.log_loss[:-1] != other.log_loss[:-1]).any()
+    np.testing.assert_array_equal(budgets.log_loss[-1], other.log_loss[-1])

@@ -1,0 +1,145 @@
+"""Names of models to files: bundled names, folders, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rerank.data.text import query_hash
+from rerank.errors import InputError
+from rerank.inference import model_files as models
+from rerank.inference.model_files import (
+    MINILM_SHA256,
+    TRAINED_ON,
+    cache_folder,
+    lasting_name,
+    resolve,
+    trained_on,
+)
+
+
+def folder_with(tmp_path: Path, **files: str) -> Path:
+    """A folder that looks like a model's."""
+    folder = tmp_path / "a-model"
+    folder.mkdir()
+    for name, content in {"model_safetensors": "weights", **files}.items():
+        (folder / re.sub("_(?=[a-z]+$)", ".", name)).write_text(content)
+    return folder
+
+
+def test_minilm_is_the_hubs_own_file() -> None:
+    """The bundled encoder's weights have the sha256 that the hub publishes for it."""
+    import hashlib
+
+    found = resolve("minilm")
+    got = hashlib.sha256((found.folder / "model.safetensors").read_bytes()).hexdigest()
+    assert got == MINILM_SHA256
+    assert found.name == "minilm"
+
+
+def test_a_bundled_name_gives_the_same_files_every_time() -> None:
+    """Unpacked once into the cache, with the same fingerprint after that."""
+    one, other = resolve("minilm-reranker"), resolve("minilm-reranker")
+    assert one == other
+    assert one.folder.is_relative_to(cache_folder())
+    assert one.fingerprint != resolve("minilm").fingerprint
+
+
+def test_a_folder_is_a_model(tmp_path: Path) -> None:
+    """A local folder is named by its path; its fingerprint follows its content, not its place."""
+    folder = folder_with(tmp_path, config_json="{}")
+    found = resolve(str(folder))
+    assert found.folder == folder
+    moved = shutil.copytree(folder, tmp_path / "moved")
+    assert resolve(str(moved)).fingerprint == found.fingerprint
+    for name in ("config.json", "model.safetensors"):
+        (moved / name).write_text("changed")
+        assert resolve(str(moved)).fingerprint != found.fingerprint
+        shutil.copyfile(folder / name, moved / name)
+
+
+def test_other_formats_of_the_weights_do_not_count(tmp_path: Path) -> None:
+    """Hubs keep ONNX copies beside the weights; a machine that lacks them has the same model."""
+    folder = folder_with(tmp_path, config_json="{}")
+    before = resolve(str(folder)).fingerprint
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "config.json").write_text("{}")
+    assert resolve(str(folder)).fingerprint == before
+
+
+def test_a_folder_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a model folder keeps of a local model is its absolute path; other names stay."""
+    folder = folder_with(tmp_path, config_json="{}")
+    monkeypatch.chdir(folder.parent)
+    assert lasting_name(folder.name) == str(folder)
+    for name in ("minilm", "minilm-reranker", "org/model@main"):
+        assert lasting_name(name) == name
+
+
+def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
+    """The error names the folder and the files that it looked for."""
+    with pytest.raises(InputError, match=re.escape(str(tmp_path))) as caught:
+        resolve(str(tmp_path))
+    assert "model.safetensors" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["minilmm", "./nowhere", "/no/such/folder", "a/b/c", ""])
+def test_an_unknown_name_is_refused(name: str, tmp_path: Path, monkeypatch: object) -> None:
+    """The error names the bundled models, or the folder that is none."""
+    with pytest.raises(InputError, match=r"minilm, minilm-reranker|no model weights"):
+        resolve(name)
+
+
+def test_a_hub_id_without_a_hub_is_refused() -> None:
+    """Offline, the error names the model that was asked for."""
+    with pytest.raises(InputError, match="'nobody/nothing@v1'"):
+        resolve("nobody/nothing@v1")
+
+
+def test_other_weights_under_the_bundled_name_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The package's weights are checked against the hash written here."""
+    monkeypatch.setattr(models, "MINILM_SHA256", "0" * 64)
+    with pytest.raises(InputError, match="expected 0000"):
+        resolve("minilm")
+
+
+def test_what_a_model_was_trained_on_is_read(tmp_path: Path) -> None:
+    """Hashes a line in `trained_on.txt`; none where the file is missing."""
+    folder = folder_with(tmp_path)
+    assert trained_on(resolve(str(folder))) == frozenset()
+    hashes = [query_hash(t) for t in ("fill gaps", "drop rows")]
+    (folder / TRAINED_ON).write_text("\n".join(hashes) + "\n")
+    assert trained_on(resolve(str(folder))) == frozenset(hashes)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("Fill  gaps\n", "fill gaps", True),
+        ("fill gaps", "fill gap", False),
+        ("fillgaps", "fill gaps", False),
+    ],
+)
+def test_a_query_is_hashed_by_its_words(one: str, other: str, equal: bool) -> None:
+    """Case and spacing do not hide a query; anything else does."""
+    assert (query_hash(one) == query_hash(other)) is equal
+    assert re.fullmatch("[0-9a-f]{16}", query_hash(one))
+
+
+def test_the_cache_is_where_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """RERANK_CACHE first, then XDG_CACHE_HOME, then the home folder."""
+    monkeypatch.setenv("RERANK_CACHE", str(tmp_path / "own"))
+    assert cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("RERANK_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "calibrated-rerank"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "calibrated-rerank"

@@ -1,0 +1,48 @@
+"""Measuring a saved model on a split: the figures of its own run, and what flatters them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.jobs.evaluate import evaluate_model
+
+Run = Any  # the session's run, see conftest
+
+
+def test_evaluating_again_gives_what_the_run_measured(run: Run, small: LabelledSet) -> None:
+    """A loaded model measured on the reported split shows the numbers of its own report."""
+    seen, notes = evaluate_model(CalibratedReranker.load(run.folder), small, "test", work=run.work)
+    assert notes == ()
+    kept = json.loads((run.folder / "reliability.json").read_text())
+    ours = dict(seen.table.rows)["calibrated"].to_dict()
+    expected = kept["confidence"]["calibrated"]
+    assert ours.keys() == expected.keys()
+    for name, value in expected.items():
+        assert ours[name] == pytest.approx(value, abs=1e-12), name
+    assert seen.orders == kept["orders"]
+    assert seen.events.keys() == kept["events"].keys()
+    for name, values in kept["events"].items():
+        assert seen.events[name] == pytest.approx(values, abs=1e-12)
+
+
+def test_what_flatters_the_figures_is_said(run: Run, small: LabelledSet) -> None:
+    """Measured where it was fitted, the model says so, whatever the set is called."""
+    renamed = replace(small, name="another name")
+    _, notes = evaluate_model(CalibratedReranker.load(run.folder), renamed, "train", work=run.work)
+    assert any(f"fitted on {len(run.plan.fit)} of these" in note for note in notes)
+    other = replace(small, splits={"train": small.splits["test"]})
+    _, notes = evaluate_model(CalibratedReranker.load(run.folder), other, "train", work=run.work)
+    assert notes == ()
+
+
+def test_an_unknown_split_is_refused(run: Run, small: LabelledSet) -> None:
+    """The refusal names the splits that there are."""
+    with pytest.raises(InputError, match=r"no split 'tset'; it has \['train', 'test'\]"):
+        evaluate_model(CalibratedReranker.load(run.folder), small, "tset", work=run.work)

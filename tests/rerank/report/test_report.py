@@ -1,0 +1,347 @@
+"""What a run says of itself: the result, its sentences, its text, its pictures and its page."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from calibration.arrays import sigmoid
+from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
+from calibration.thresholds import Certificate
+from rerank.assessment.ranking_features import FEATURES, GROUPS
+from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
+from rerank.evaluation.evaluate import OURS, Evaluation, evaluate
+from rerank.fitting.fit import Fitted
+from rerank.fitting.plan import Plan
+from rerank.report.html import Picture
+from rerank.report.page import report_figures, report_page, report_pictures
+from rerank.report.report import (
+    Report,
+    band_sentence,
+    certificate_sentences,
+    make_report,
+    report_text,
+    split_sentences,
+    threshold_sentence,
+    usual_log_odds,
+)
+from rerank.types import Ranking
+
+HOSTILE = "<script>alert('1')</script> & \"quoted\" <img src=http://x.org/a.png>"
+
+
+@pytest.fixture(scope="module")
+def evaluation(
+    fitted: Fitted, to_report: list[Ranking], small: LabelledSet, config: Config
+) -> Evaluation:
+    """The reported queries measured every way."""
+    return evaluate(to_report, small, fitted.calibrators, config)
+
+
+@pytest.fixture(scope="module")
+def report(
+    run: Any,
+    fitted: Fitted,
+    evaluation: Evaluation,
+    to_report: list[Ranking],
+    small: LabelledSet,
+    config: Config,
+) -> Report:
+    """The report of the session's run."""
+    made_from = {"config": config.to_dict(), "inputs": {"features": list(FEATURES)}}
+    return make_report(
+        small,
+        run.plan,
+        fitted,
+        evaluation,
+        config,
+        given=evaluation,
+        rankings=to_report,
+        made_from=made_from,
+    )
+
+
+@pytest.fixture(scope="module")
+def pictures(report: Report) -> dict[str, Picture]:
+    """Its pictures, drawn."""
+    return report_pictures(report_figures(report))
+
+
+@pytest.fixture(scope="module")
+def page(report: Report, pictures: dict[str, Picture]) -> str:
+    """Its page."""
+    return report_page(report, pictures)
+
+
+def certified(report: Report, **changes: Any) -> Report:
+    """The report with another certificate."""
+    calibrators = report.fitted.calibrators
+    changed = replace(calibrators, certificate=replace(calibrators.certificate, **changes))
+    return replace(report, fitted=replace(report.fitted, calibrators=changed))
+
+
+# --- the result -------------------------------------------------------------------------------
+
+
+def test_it_is_plain_json(report: Report) -> None:
+    """`reliability.json` holds the evaluation, a step a group of features, and the budgets."""
+    kept = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert kept["report_split"] == report.planned.report_split
+    assert kept["confidence"][OURS]["n"] == len(report.evaluation.right)
+    assert [step["name"] for step in kept["ablation"]][:2] == ["logits", "+ margins"]
+    assert len(kept["ablation"]) == len(GROUPS)
+    assert kept["ablation"][0]["gain"] is None
+    assert kept["labels"]["labels"] == [50, len(report.planned.fit)]
+
+
+def test_the_last_step_and_the_last_budget_are_the_model(report: Report) -> None:
+    """Refitted on all features, and on all labels, the confidence is the model's own."""
+    ours = report.evaluation.table[OURS]
+    assert report.steps[-1].log_loss == pytest.approx(ours.log_loss, abs=1e-9)
+    assert report.steps[-1].auroc == pytest.approx(ours.auroc, abs=1e-9)
+    assert report.budgets.log_loss[-1, 0] == ours.log_loss
+    assert report.budgets.accepted[-1, 0] == ours.coverage
+
+
+def test_the_queries_explained_are_the_extremes(report: Report) -> None:
+    """The surest of the wrong ones and the least sure of the right ones; their moves add up."""
+    ours, right = report.evaluation.confidences[OURS], report.evaluation.right
+    wrong, least = report.explained
+    assert (wrong.file, least.file) == ("surest_wrong", "least_sure_right")
+    assert wrong.confidence == ours[right == 0].max()
+    assert least.confidence == ours[right == 1].min()
+    for each in (wrong, least):
+        assert float(sigmoid(each.base + each.moves.sum())) == pytest.approx(each.confidence)
+        assert len(each.names) == len(FEATURES)
+        assert each.query
+        assert each.top
+    assert wrong.answer
+    assert not least.answer
+
+
+def test_where_nothing_is_right_there_is_still_a_report(
+    report: Report, run: Any, to_report: list[Ranking], small: LabelledSet, config: Config
+) -> None:
+    """Only the surest mistake is explained; what cannot be told is null, and pictures are drawn."""
+    wrong = replace(report.evaluation, right=np.zeros(len(to_report), dtype=np.int64))
+    made = make_report(
+        small,
+        run.plan,
+        report.fitted,
+        wrong,
+        config,
+        given=wrong,
+        rankings=to_report,
+        made_from={},
+    )
+    assert [each.file for each in made.explained] == ["surest_wrong"]
+    kept = json.loads(json.dumps(made.to_dict(), allow_nan=False))
+    assert kept["ablation"][0]["auroc"] is None
+    report_pictures(report_figures(made))
+
+
+def test_the_base_of_an_explanation_by_hand() -> None:
+    """Logistic: the log odds of a query whose features are usual; else the first stage's."""
+    first = LogisticMap((2.0, -1.0), 0.5, (3.0, 4.0), (1.0, 1.0))
+    bent = TwoStageMap(first, IsotonicMap((0.0, 1.0), (0.2, 0.8)))
+    straight = TwoStageMap(first, LogisticMap((2.0,), -1.0, (0.0,), (1.0,)))
+    assert usual_log_odds(bent) == 0.5
+    assert usual_log_odds(straight) == pytest.approx(2 * 0.5 - 1)
+
+
+# --- sentences --------------------------------------------------------------------------------
+
+
+def with_ours(report: Report, **changes: Any) -> Report:
+    """The report with other measurements of the calibrated confidence."""
+    table = report.evaluation.table
+    rows = tuple((n, replace(r, **changes) if n == OURS else r) for n, r in table.rows)
+    changed = replace(report.evaluation, table=replace(table, rows=rows))
+    return replace(report, evaluation=changed)
+
+
+def test_what_the_threshold_is_worth(report: Report) -> None:
+    """Accepted, right and the lower bound, in one sentence; another where nothing is accepted."""
+    some = with_ours(
+        report,
+        n=1000,
+        accepted=50,
+        coverage=0.05,
+        right_accepted=40,
+        accuracy_accepted=0.8,
+        accuracy_accepted_lower95=0.684,
+    )
+    assert threshold_sentence(some) == (
+        "At 0.7: of 1,000 measured queries 50 are accepted (5.0%), and 40 of these are right: "
+        "80.0%, at least 68.4% with 95% confidence."
+    )
+    none = with_ours(
+        report, n=9, accepted=0, accuracy_accepted=None, accuracy_accepted_lower95=None
+    )
+    assert threshold_sentence(none) == "At 0.7: none of 9 measured queries is accepted."
+
+
+def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
+    """Promised and held, of the queries around the threshold; nothing where there are none."""
+    near = with_ours(report, band_rows=20, band_confidence=0.71, band_accuracy=0.65)
+    assert band_sentence(near) == (
+        "Within 0.05 of 0.7 lie 20 queries: they were promised 71.0% on average, and 65.0% of them "
+        "are right."
+    )
+    assert band_sentence(with_ours(report, band_rows=0)) == ""
+
+
+def test_how_the_certificate_fared(report: Report) -> None:
+    """The promise, and the measured queries above it; or why there is none."""
+    given = {"target": 0.7, "level": 0.95, "queries": 10, "accepted": 5, "right": 4}
+    promised = Certificate(threshold=0.0, labels_needed=None, **given)
+    right = report.evaluation.right
+    first, second = certificate_sentences(certified(report, **{**given, "threshold": 0.0}))
+    assert first == promised.sentence
+    assert second == (
+        f"Of the measured queries {right.sum()} of {len(right)} were, {right.mean():.1%}."
+    )
+    (only,) = certificate_sentences(certified(report, threshold=None, labels_needed=None))
+    assert only.startswith("No threshold is certified")
+
+
+def test_who_was_left_out(report: Report) -> None:
+    """Counts of both parts, and a sentence for each reason that applies."""
+    plan: Plan = report.planned
+    assert len(split_sentences(replace(report, planned=replace(plan, asked_twice=0)))) == 1
+    all_of_it = replace(plan, seen_by_reranker=12, asked_twice=3, beside_training=True)
+    text = " ".join(split_sentences(replace(report, planned=all_of_it)))
+    assert f"fitted on {len(plan.fit)} queries, measured on {len(plan.report)} others" in text
+    assert "Left out: 12 queries" in text
+    assert "Warning: the cross-encoder was trained on other queries" in text
+    assert "Left out: 3 queries that the measured ones ask again." in text
+
+
+def test_the_text_has_every_sentence_and_table(report: Report) -> None:
+    """Sentences wrapped, tables as they are, no line wider than 104 characters."""
+    text = report_text(report)
+    unwrapped = " ".join(text.split())
+    for sentence in (*split_sentences(report), *certificate_sentences(report)):
+        assert " ".join(sentence.split()) in unwrapped
+    for table in (
+        report.evaluation.table.table(),
+        report.evaluation.orders_table(),
+        report.evaluation.events_table(),
+    ):
+        assert table in text
+    assert max(map(len, text.splitlines())) <= 104
+
+
+# --- pictures ---------------------------------------------------------------------------------
+
+
+def test_pictures_in_the_order_of_the_page(report: Report) -> None:
+    """Every picture of the run; that of fewer labels only where there could be fewer."""
+    names = ["reliability", "risk_coverage", "histogram", "surest_wrong", "least_sure_right"]
+    assert list(report_figures(report)) == [*names, "features", "labels"]
+    few = replace(report.budgets, labels=(40,), log_loss=report.budgets.log_loss[-1:])
+    assert "labels" not in report_figures(replace(report, budgets=few))
+
+
+def test_real_names_fit_into_the_pictures(report: Report) -> None:
+    """The names of the features and of the steps lie within the picture, off its other texts."""
+    worst = max(report.explained[0].names, key=lambda name: len(name.split("\n")[0]))
+    stretched = replace(
+        report.explained[0], names=tuple(worst if i % 2 else n for i, n in enumerate(FEATURES))
+    )
+    figures = report_figures(replace(report, explained=(stretched, *report.explained[1:])))
+    for figure in figures.values():
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        figure.draw(renderer)
+        blocks = [t.get_window_extent(renderer) for t in figure.texts]
+        blocks += [axes.get_tightbbox(renderer) for axes in figure.axes]
+        assert all(b.x0 >= 0 and b.x1 <= figure.bbox.x1 for b in blocks)
+        assert not any(a.overlaps(b) for a, b in itertools.combinations(blocks, 2))
+
+
+# --- the page ---------------------------------------------------------------------------------
+
+
+def test_the_page_holds_all_of_it_in_order(
+    report: Report, page: str, pictures: dict[str, Picture]
+) -> None:
+    """What the threshold is worth comes first, the fingerprints last; each picture is explained."""
+    text = re.sub(r"<[^>]*>", " ", page)
+    evaluation = report.evaluation
+    expected = [
+        f"Measured on {len(evaluation.right)} queries",
+        "At 0.7:",
+        "Certificate:",
+        *(name for name, _ in evaluation.table.rows),
+        pictures["reliability"].caption.split(".")[0],
+        pictures["histogram"].caption.split(".")[0],
+        pictures["risk_coverage"].caption.split(".")[0],
+        "put first",
+        pictures["features"].caption.split(".")[0],
+        pictures["labels"].caption.split(".")[0],
+        *evaluation.orders,
+        *evaluation.events,
+        f"fitted on {len(report.planned.fit)} queries",
+        f"{report.fitted.taken}.",
+        "config.rerank_depth",
+    ]
+    place = 0
+    for each in expected:
+        place = text.find(each, place)
+        assert place >= 0, each
+    assert page.count("<img ") == page.count("<figcaption>") == len(pictures)
+
+
+def test_text_from_data_is_escaped_on_the_page(
+    report: Report, pictures: dict[str, Picture]
+) -> None:
+    """A set's name, a query, passages and configuration are shown as they are, never as tags."""
+    first = replace(report.explained[0], query=HOSTILE, top=HOSTILE, answer=HOSTILE)
+    hostile = replace(
+        report,
+        name=HOSTILE,
+        explained=(first, *report.explained[1:]),
+        made_from={HOSTILE: [HOSTILE]},
+        planned=replace(report.planned, report_split=HOSTILE),
+    )
+    page = report_page(hostile, pictures)
+    assert "<script" not in page
+    assert "<img src=http" not in page
+    # the set thrice, the split twice, query and passages, and the configuration's name and value
+    assert page.count("&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt;") == 10
+    assert page.count("<img ") == len(pictures)
+
+
+def test_the_page_stands_alone(page: str) -> None:
+    """No source but its own data, no link, no script."""
+    without_texts = re.sub(r">[^<]*<", "><", page)
+    assert not re.search(r'(?:src|href)="(?!data:)', without_texts)
+    assert not re.search(r"https?:", without_texts)
+    assert "<script" not in page
+    assert "<link" not in page
+
+
+def test_the_page_is_the_same_every_time(
+    report: Report, page: str, pictures: dict[str, Picture]
+) -> None:
+    """No date and no chance: the same run gives the same bytes, pictures and all."""
+    again = report_figures(report)["reliability"]
+    redrawn = {**pictures, **report_pictures({"reliability": again})}
+    assert report_page(report, redrawn) == page
+
+
+def test_a_page_needs_no_optional_part(report: Report, small: LabelledSet) -> None:
+    """Without pictures, explanations and a measured band it is still a page."""
+    bare = with_ours(replace(report, explained=()), band_rows=0)
+    page = report_page(bare, {})
+    assert "<img" not in page
+    assert "Two answers explained" not in page
+    assert "Is the confidence true?" not in page

@@ -1,0 +1,102 @@
+"""Clients that others wrote for hosted rerank APIs, pointed at this server without a change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.types import Assessment, Passage
+
+os.environ["LANGSMITH_TRACING"] = "false"
+
+QUERY = "median along an axis while ignoring NaNs"
+
+
+@pytest.fixture(scope="module")
+def url(run: Any, serving: Callable[..., Any]) -> Iterator[str]:
+    """The address of a server that asks for a key, as hosted ones do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RERANK_API_KEYS", "another-key,a-key-of-these-tests")
+        with serving(run.folder) as started:
+            yield started.url
+
+
+@pytest.fixture(scope="module")
+def documents(texts: list[str]) -> list[str]:
+    """What the clients bring."""
+    return texts[:5]
+
+
+@pytest.fixture(scope="module")
+def expected(run: Any, documents: list[str]) -> Assessment:
+    """What the model says in this process."""
+    passages = [Passage(str(i), "", text) for i, text in enumerate(documents)]
+    return CalibratedReranker.load(run.folder).rerank(QUERY, passages)
+
+
+def pairs(found: Assessment, count: int) -> list[tuple[int, float]]:
+    """Places in the request and probabilities, best first."""
+    rows = found.ranking.candidates.rows.tolist()
+    return list(zip(rows, found.ranking.relevance.tolist(), strict=True))[:count]
+
+
+def test_cohere(url: str, documents: list[str], expected: Assessment) -> None:
+    """Cohere's own clients, of both versions of its API, read the answer, its extras included."""
+    import cohere
+
+    for make in (cohere.Client, cohere.ClientV2):
+        client = make("a-key-of-these-tests", base_url=url)
+        found = client.rerank(model="rerank-v3.5", query=QUERY, documents=documents, top_n=3)
+        assert [(r.index, r.relevance_score) for r in found.results] == pairs(expected, 3)
+        assert found.id
+        assert found.meta.api_version.version == "2"
+        assert found.confidence == expected.confidence
+    first = cohere.Client("a-key-of-these-tests", base_url=url).rerank(
+        query=QUERY, documents=[{"text": d} for d in documents], return_documents=True
+    )
+    assert first.results[0].document.text == documents[first.results[0].index]
+
+
+def test_cohere_hears_why(url: str, documents: list[str]) -> None:
+    """A refusal is the client's own exception, and carries the sentence."""
+    import cohere
+
+    with pytest.raises(cohere.errors.UnauthorizedError, match="Bearer KEY"):
+        cohere.ClientV2("no-key", base_url=url).rerank(model="m", query=QUERY, documents=documents)
+    with pytest.raises(cohere.errors.UnprocessableEntityError, match="empty"):
+        cohere.ClientV2("another-key", base_url=url).rerank(
+            model="m", query=" ", documents=documents
+        )
+
+
+def test_langchain(url: str, documents: list[str], expected: Assessment) -> None:
+    """LangChain's CohereRerank compresses documents by our probabilities."""
+    from langchain_cohere import CohereRerank
+    from langchain_core.documents import Document
+
+    reranker = CohereRerank(
+        model="rerank-v3.5", top_n=2, base_url=url, cohere_api_key="a-key-of-these-tests"
+    )
+    found = reranker.compress_documents([Document(page_content=d) for d in documents], QUERY)
+    assert [(d.page_content, d.metadata["relevance_score"]) for d in found] == [
+        (documents[i], p) for i, p in pairs(expected, 2)
+    ]
+
+
+def test_llama_index(url: str, documents: list[str], expected: Assessment) -> None:
+    """LlamaIndex' JinaRerank scores nodes by our probabilities, and shows a refusal's sentence."""
+    from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+    from llama_index.postprocessor.jinaai_rerank import JinaRerank
+
+    nodes = [NodeWithScore(node=TextNode(text=d)) for d in documents]
+    reranker = JinaRerank(top_n=3, base_url=f"{url}/v1", api_key="a-key-of-these-tests")
+    found = reranker.postprocess_nodes(nodes, QueryBundle(QUERY))
+    assert [(n.node.text, n.score) for n in found] == [
+        (documents[i], p) for i, p in pairs(expected, 3)
+    ]
+    with pytest.raises(RuntimeError, match="empty"):
+        reranker.postprocess_nodes(nodes, QueryBundle(" "))

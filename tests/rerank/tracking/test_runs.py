@@ -1,0 +1,163 @@
+"""Tracking is read back from a real SQLite store, through MLflow's own client."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+
+from rerank.tracking.client import store
+from rerank.tracking.runs import RunRecord, TrackedRun, log_run
+
+Log = Callable[..., TrackedRun]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tracking")
+
+
+@pytest.fixture
+def log(place: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def call(record: RunRecord, **options: str) -> TrackedRun:
+        given = {"tracking_uri": f"sqlite:///{place}/runs.db", "experiment": "calibrate"}
+        given |= {"run_name": "first", "artifact_location": str(place / "artifacts")}
+        return log_run(record, **{**given, **options})
+
+    return call
+
+
+def test_everything_of_a_record_is_read_back(
+    log: Log, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a record holds stands in the store, and its folder is a registered version."""
+    folder = place / "folder"
+    folder.mkdir()
+    (folder / "calibrators.json").write_text("{}")
+    (place / "reliability.png").write_bytes(b"a picture")
+    record = RunRecord(
+        params={"C": 0.1, "long": "x" * 9000},
+        metrics={"brier": 0.2, "auroc": float("nan"), "smece": float(np.float64(0.01))},
+        curves={"loss": {20: 0.9, 40: 0.5}},
+        tags={"set": "pydata"},
+        files=[place / "reliability.png"],
+        tables={"comparison": pd.DataFrame({"name": ["raw"], "brier": [0.25]})},
+        folder=folder,
+        registered_name="assessor",
+    )
+    uri_before, level_before = mlflow.get_tracking_uri(), logging.getLogger("alembic").level
+
+    run = log(record)
+
+    assert "alembic" not in capfd.readouterr().err
+    assert mlflow.get_tracking_uri() == uri_before
+    assert mlflow.active_run() is None
+    assert logging.getLogger("alembic").level == level_before
+    client = mlflow.MlflowClient(tracking_uri=run.tracking_uri)
+    data, info = client.get_run(run.run_id).data, client.get_run(run.run_id).info
+    assert (info.status, info.run_name) == ("FINISHED", "first")
+    assert data.params["C"] == "0.1"
+    assert len(data.params["long"]) == 6000
+    assert data.metrics["brier"] == 0.2
+    assert data.tags["set"] == "pydata"
+    curve = client.get_metric_history(run.run_id, "loss")
+    assert {point.step: point.value for point in curve} == {20: 0.9, 40: 0.5}
+    kept = {item.path for item in client.list_artifacts(run.run_id)}
+    assert {"reliability.png", "comparison.json", "params.json", "model"} <= kept
+    files = Path(info.artifact_uri.removeprefix("file://"))
+    assert (files / "reliability.png").read_bytes() == b"a picture"
+    assert '"raw"' in (files / "comparison.json").read_text()
+    assert (files / "model" / "calibrators.json").read_text() == "{}"
+    version = client.get_model_version("assessor", run.model_version)
+    assert (run.model_version, version.run_id) == ("1", run.run_id)
+    assert version.source.endswith("/model")
+
+    again = log(record)
+
+    assert again.model_version == "2"
+    assert again.experiment_id == run.experiment_id
+
+
+def test_a_run_that_breaks_is_marked_failed(log: Log) -> None:
+    """A record that cannot be written raises, and its run does not stay RUNNING for ever."""
+    with pytest.raises((TypeError, ValueError)):
+        log(RunRecord(metrics={"brier": "much"}), experiment="broken")  # type: ignore[dict-item]
+    run = log(RunRecord(), experiment="broken")
+    client = mlflow.MlflowClient(tracking_uri=run.tracking_uri)
+    states = sorted(r.info.status for r in client.search_runs([run.experiment_id]))
+    assert states == ["FAILED", "FINISHED"]
+    assert run.model_version is None
+
+
+def test_the_environment_wins_over_the_default(
+    log: Log, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLFLOW_TRACKING_URI decides where a run is written, whatever the caller's default is."""
+    uri = f"sqlite:///{place}/runs.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    run = log(RunRecord(), tracking_uri="sqlite:////nowhere/at/all.db")
+    assert run.tracking_uri == uri
+
+
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        (RunRecord(registered_name="assessor"), "a folder is needed"),
+        (RunRecord(folder=Path("no such folder")), "is not a folder"),
+    ],
+)
+def test_a_record_that_cannot_be_registered_is_refused(
+    log: Log, record: RunRecord, sentence: str
+) -> None:
+    """The mistake is named before a run is opened."""
+    with pytest.raises(ValueError, match=sentence):
+        log(record)
+
+
+def test_a_database_is_made_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped among MLflow's migrations, none stands under its name, and the next call makes it."""
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    made = MlflowClient.search_experiments
+
+    def stopped(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MlflowClient, "search_experiments", stopped)
+    with pytest.raises(KeyboardInterrupt), store(uri):
+        pass
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(MlflowClient, "search_experiments", made)
+    with store(uri) as client:
+        assert client.search_experiments()
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_stores_are_spoken_to_one_after_another(tmp_path: Path) -> None:
+    """Two threads with two stores: each writes to its own, and nothing stays set."""
+    uris = [f"sqlite:///{tmp_path / name}.db" for name in ("one", "two")]
+
+    def write(uri: str) -> str:
+        with store(uri) as client:
+            client.create_experiment(uri)
+            return str(os.environ["MLFLOW_TRACKING_URI"])
+
+    before = os.environ.get("MLFLOW_TRACKING_URI")
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(write, uris)) == uris
+    assert os.environ.get("MLFLOW_TRACKING_URI") == before
+    for uri in uris:
+        with store(uri) as client:
+            assert client.get_experiment_by_name(uri) is not None

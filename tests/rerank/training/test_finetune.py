@@ -1,0 +1,428 @@
+"""The training job, on ten real queries: what it writes, what it keeps, and where it goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rerank.config import FinetuneConfig
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.text import query_hash
+from rerank.errors import InputError, StoreError
+from rerank.fitting.plan import plan
+from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.int8_weights import pack_finetuned
+from rerank.inference.model_files import resolve, trained_on, training
+from rerank.jobs.finetune import finetune, taught
+from rerank.storage.files import umask
+from rerank.storage.folder import verify_folder
+from rerank.training.mining import Example, Source
+from rerank.workspace import score_cache, tracked_run
+
+TEN = 10
+CHEAP = FinetuneConfig(steps=2, batch=2, max_length=48, warmup=0.0, check_every=1, validation=2)
+
+
+@pytest.fixture(scope="module")
+def ten(small: LabelledSet) -> LabelledSet:
+    """Ten queries of the small set and forty of its passages, the right ones among them."""
+    ids = small.splits["train"][:TEN]
+    right = {d for i in ids for d in small.relevant(i)}
+    others = [d for d in small.corpus if d not in right][: 40 - len(right)]
+    return LabelledSet(
+        {d: small.corpus[d] for d in [*sorted(right), *others]},
+        {i: small.queries[i] for i in ids},
+        {i: small.qrels[i] for i in ids if i in small.qrels},
+        {"train": ids},
+        "ten",
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_list_chooses() -> Iterator[None]:
+    """A single validation list is enough to choose the best step by."""
+    from rerank.training import trainer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "LEAST_LISTS", 1)
+        yield
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished job: its model folder, its report, and the working folder."""
+
+    folder: Path
+    report: Mapping[str, Any]
+    work: Path
+
+
+@pytest.fixture(scope="module")
+def trained(run: Any, ten: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Two training steps, the better of which is kept."""
+    work = tmp_path_factory.mktemp("finetuned")
+    made = finetune([Source(ten)], work / "models" / "ten", CHEAP, work=work)
+    return Trained(made.folder, made.report, work)
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    """The tensors of a model folder."""
+    from safetensors.numpy import load_file
+
+    return dict(load_file(folder / "model.safetensors"))
+
+
+# --- what it leaves ---------------------------------------------------------------------------
+
+
+def test_the_report_says_what_was_trained_on_and_how_it_went(
+    trained: Trained, ten: LabelledSet
+) -> None:
+    """`finetune.json` holds the sets with digest and counts, the configuration, the curves."""
+    kept = json.loads((trained.folder / "finetune.json").read_text())
+    assert kept == json.loads(json.dumps(trained.report))
+    (about,) = kept["sets"]
+    assert (about["name"], about["digest"], about["split"]) == ("ten", ten.digest(), "train")
+    assert TEN - 2 <= about["examples"] == kept["examples"] < TEN
+    assert FinetuneConfig(**kept["config"]) == CHEAP
+    assert set(kept["loss"]) <= {"1", "2"}
+    assert set(kept["ndcg10"]) == {"1", "2"}
+    best = max(kept["ndcg10"].values())
+    assert kept["ndcg10"][str(kept["best_step"])] == best
+    assert kept["base_fingerprint"] == resolve("minilm").fingerprint
+    assert kept["base_training"] is None
+
+
+def test_the_folder_is_whole_and_checkpoints_are_gone(trained: Trained) -> None:
+    """Every file has its hash in the manifest; what only an interrupted run needs is removed."""
+    verify_folder(trained.folder)
+    assert not list((trained.work / "checkpoints").iterdir())
+
+
+def test_the_run_is_tracked_with_its_curves(trained: Trained) -> None:
+    """MLflow has the settings, the loss and the validation by step."""
+    import mlflow
+
+    client = mlflow.MlflowClient(f"sqlite:///{trained.work}/mlflow.db")
+    (experiment,) = (e for e in client.search_experiments() if e.name == "calibrated-rerank")
+    (tracked,) = client.search_runs([experiment.experiment_id])
+    noted = tracked_run(trained.folder, trained.work)
+    assert noted is not None
+    assert noted["run_id"] == tracked.info.run_id
+    assert tracked.data.params["steps"] == "2"
+    curve = client.get_metric_history(tracked.info.run_id, "validation_ndcg10")
+    assert {str(m.step): m.value for m in curve} == pytest.approx(
+        {str(k): v for k, v in trained.report["ndcg10"].items()}
+    )
+
+
+def test_training_moves_the_weights_and_not_the_embeddings(trained: Trained) -> None:
+    """Two steps change the transformer's layers; frozen word embeddings stay the base's."""
+    after, before = weights(trained.folder), weights(resolve("minilm").folder)
+    shared = [n for n in before if f"bert.{n}" in after and before[n].dtype.kind == "f"]
+    same = {n for n in shared if np.array_equal(before[n], after[f"bert.{n}"])}
+    assert "embeddings.word_embeddings.weight" in same
+    assert len(same) < len(shared) / 2
+    assert all(np.isfinite(after[name]).all() for name in after)
+
+
+def test_queries_trained_on_are_left_out_of_calibration(
+    trained: Trained, ten: LabelledSet, small: LabelledSet
+) -> None:
+    """The model's own list keeps the queries it saw out of fitting and reporting."""
+    seen = trained_on(resolve(str(trained.folder)))
+    everything = {query_hash(q.text) for q in ten.queries.values()}
+    assert trained.report["examples"] <= len(seen) <= TEN
+    assert seen <= everything
+    planned = plan(small, trained_on=seen, max_queries=None, seed=0)
+    assert planned.seen_by_reranker >= len(seen)
+    used = {query_hash(small.queries[i].text) for i in (*planned.fit, *planned.report)}
+    assert not used & seen
+
+
+# --- going on ---------------------------------------------------------------------------------
+
+
+def test_a_finished_run_is_not_made_again(trained: Trained, ten: LabelledSet) -> None:
+    """The same call does nothing."""
+    again = finetune([Source(ten)], trained.folder, CHEAP, work=trained.work)
+    assert again.run is None
+    assert again.report == json.loads(json.dumps(trained.report))
+
+
+def test_a_finished_run_that_was_not_tracked_is_tracked(
+    trained: Trained, ten: LabelledSet, tmp_path: Path
+) -> None:
+    """As after an interruption before MLflow's answer: no training, the run from the folder."""
+    (tmp_path / "mlflow.db").write_bytes((trained.work / "mlflow.db").read_bytes())
+    before = (trained.folder / "manifest.json").stat().st_mtime_ns
+    again = finetune([Source(ten)], trained.folder, CHEAP, work=tmp_path)
+    assert again.run is not None
+    noted = tracked_run(trained.folder, tmp_path)
+    assert noted is not None
+    assert noted["run_id"] == again.run.run_id
+    assert (trained.folder / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_too_few_validation_lists_choose_no_step(
+    ten: LabelledSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A few lists tell steps apart by chance alone: the last step is kept, and it is said."""
+    from rerank.training import trainer
+
+    monkeypatch.setattr(trainer, "LEAST_LISTS", 50)
+    made = finetune([Source(ten)], tmp_path / "model", CHEAP, work=tmp_path)
+    assert made.report["best_step"] == CHEAP.steps
+    assert "the last step is kept" in caplog.text
+
+
+def test_a_taken_folder_is_refused_before_any_work(
+    trained: Trained, ten: LabelledSet, tmp_path: Path
+) -> None:
+    """Another run does not replace a model unasked, and says so before it builds an index."""
+    with pytest.raises(StoreError, match="exists"):
+        finetune([Source(ten)], trained.folder, replace(CHEAP, seed=1), work=tmp_path)
+    with pytest.raises(StoreError, match="exists"):
+        finetune([Source(ten, limit=3)], trained.folder, CHEAP, work=tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_interrupted_run_goes_on_to_the_same_weights(
+    trained: Trained, ten: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after its first checkpoint, the second call ends where an unbroken one ends."""
+    from rerank.training import trainer
+
+    steps: list[int] = []
+    original = trainer._Progress.on_step_end
+
+    def stopping(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
+        original(self, args, state, control)
+        steps.append(state.global_step)
+        if steps == [1, 2]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer._Progress, "on_step_end", stopping)
+    out = tmp_path / "model"
+    with pytest.raises(KeyboardInterrupt):
+        finetune([Source(ten)], out, CHEAP, work=tmp_path)
+    assert not out.exists()
+    torn = next((tmp_path / "checkpoints").glob("*/checkpoint-1")).with_name("checkpoint-2")
+    torn.mkdir()  # as a kill leaves it that comes while the second is written
+    (torn / "model.safetensors").write_bytes(b"")
+    made = finetune([Source(ten)], out, CHEAP, work=tmp_path)
+    assert steps == [1, 2, 2]
+    assert made.report["ndcg10"] == pytest.approx(trained.report["ndcg10"])
+    assert set(made.report["loss"]) == {1, 2}
+    assert made.report["loss"] == pytest.approx(trained.report["loss"])
+    for name, tensor in weights(trained.folder).items():
+        np.testing.assert_allclose(weights(out)[name], tensor, atol=1e-6)
+
+
+def test_training_goes_on_from_a_trained_cross_encoder(
+    trained: Trained, small: LabelledSet, tmp_path: Path
+) -> None:
+    """From another run's model: frozen layers stay its own, its list of queries is carried on."""
+    other = replace(small, splits={"train": small.splits["test"][:4]}, name="other")
+    config = replace(CHEAP, base=str(trained.folder), frozen_layers=4, validation=0)
+    made = finetune([Source(other)], tmp_path / "model", config, work=tmp_path)
+    assert made.report["base_fingerprint"] == resolve(str(trained.folder)).fingerprint
+    assert made.report["base_training"] == json.loads(json.dumps(trained.report))
+    assert made.report["best_step"] == 2
+    before, after = weights(trained.folder), weights(made.folder)
+    same = {name for name in before if np.array_equal(before[name], after[name])}
+    assert {f"bert.encoder.layer.{k}.output.dense.weight" for k in range(4)} < same
+    assert {f"bert.encoder.layer.{k}.output.dense.weight" for k in (4, 5)}.isdisjoint(same)
+    assert "classifier.weight" not in same
+    new = {query_hash(small.queries[i].text) for i in other.splits["train"]}
+    old = trained_on(resolve(str(trained.folder)))
+    assert trained_on(resolve(str(made.folder))) == old | new
+
+
+def test_low_rank_updates_end_up_in_the_layers(ten: LabelledSet, tmp_path: Path) -> None:
+    """The linear maps of the layers that are not frozen move by that rank; the head moves whole."""
+    config = replace(CHEAP, lora=2, frozen_layers=4, learning_rate=0.01)
+    made = finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
+    after, before = weights(made.folder), weights(resolve("minilm").folder)
+    moved = {
+        name: after[f"bert.{name}"] - before[name]
+        for name in before
+        if before[name].dtype.kind == "f"
+        and not np.array_equal(before[name], after[f"bert.{name}"])
+    }
+    linear = {
+        f"encoder.layer.{k}.{part}.weight"
+        for k in (4, 5)
+        for part in (
+            *(f"attention.self.{name}" for name in ("query", "key", "value")),
+            *("attention.output.dense", "intermediate.dense", "output.dense"),
+        )
+    }
+    assert linear == {name for name in moved if not name.startswith("pooler.")}
+    for name in linear:
+        assert 1 <= np.linalg.matrix_rank(moved[name], tol=1e-5) <= config.lora
+    assert not any("lora" in name for name in after)
+
+
+def test_low_rank_updates_need_a_layer_to_update(ten: LabelledSet, tmp_path: Path) -> None:
+    """With every layer frozen there is none, and the error says so."""
+    config = replace(CHEAP, lora=2, frozen_layers=6)
+    with pytest.raises(InputError, match="need a layer that is not frozen"):
+        finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
+
+
+# --- a teacher --------------------------------------------------------------------------------
+
+
+def test_a_teacher_judges_every_passage_of_every_list(
+    other_reranker: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Its logits stand beside the passages, in their order."""
+    teacher = resolve(str(other_reranker()))
+    examples = [
+        Example("median", ("one text", "another"), (1, 0)),
+        Example("mean", ("a third text",), (0,)),
+    ]
+    found = taught(examples, teacher, CHEAP, score_cache(tmp_path))
+    pairs = [(e.query, p) for e in examples for p in e.passages]
+    logits, _ = CrossEncoder(teacher, max_length=CHEAP.max_length).score(pairs)
+    assert [x for e in found for x in e.teacher] == logits.tolist()
+    assert [replace(e, teacher=()) for e in found] == examples
+
+
+def test_a_student_comes_nearer_to_its_teacher(ten: LabelledSet, tmp_path: Path) -> None:
+    """Taught without labels, the student's softmax over a list comes nearer to the teacher's."""
+    import torch
+    from scipy.special import softmax
+    from scipy.stats import entropy
+
+    from rerank.training.trainer import train
+
+    texts = [p.full_text for p in ten.corpus.values()]
+    lists = [
+        Example(q.text, tuple(texts[4 * k : 4 * k + 4]), (0,) * 4, (0.0, 3.0, 1.0, -1.0))
+        for k, q in enumerate(list(ten.queries.values())[:2])
+    ]
+    config = replace(CHEAP, distil=1.0, steps=24, batch=2, learning_rate=3e-4, validation=0)
+    model, _ = train(lists, [], resolve("minilm"), tmp_path, config)
+
+    def divergence() -> float:
+        found = [
+            model.predict([(e.query, p) for p in e.passages], activation_fn=torch.nn.Identity())
+            for e in lists
+        ]
+        each = [
+            entropy(softmax(np.array(e.teacher)), softmax(logits))
+            for e, logits in zip(lists, found, strict=True)
+        ]
+        return float(np.mean(each))
+
+    equal = float(entropy(softmax(np.array(lists[0].teacher)), np.full(4, 0.25)))
+    assert divergence() < equal / 2
+
+
+# --- bad input, and packing -------------------------------------------------------------------
+
+
+def test_more_frozen_layers_than_there_are_is_refused(
+    run: Any, ten: LabelledSet, tmp_path: Path
+) -> None:
+    """The error says how many layers the model has."""
+    with pytest.raises(InputError, match="has 6 layers, cannot freeze 7"):
+        finetune([Source(ten)], tmp_path / "m", replace(CHEAP, frozen_layers=7), work=tmp_path)
+
+
+def test_groups_that_are_all_too_large_are_refused(ten: LabelledSet, tmp_path: Path) -> None:
+    """A limit takes whole groups; where none is small enough the sentence says so."""
+    queries = {i: replace(q, metadata={"group": "one"}) for i, q in ten.queries.items()}
+    labelled = replace(ten, queries=queries)
+    with pytest.raises(InputError, match="ten: every group of its 'train' has more than the 3"):
+        finetune([Source(labelled, limit=3)], tmp_path / "out", CHEAP, work=tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_source_is_refused(tmp_path: Path) -> None:
+    """There is nothing to train on."""
+    with pytest.raises(InputError, match="no labelled set"):
+        finetune([], tmp_path / "model", CHEAP, work=tmp_path)
+
+
+def test_the_trained_model_and_its_packed_form_score_alike(
+    trained: Trained, ten: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packed to int8 and unpacked under a bundled name, logits stay within 0.1."""
+    import torch
+    from sentence_transformers import CrossEncoder as Oracle
+
+    monkeypatch.setattr("rerank.inference.model_files.BUNDLED", tmp_path)
+    pack_finetuned(trained.folder, tmp_path / "tiny-reranker", base=resolve("minilm").folder)
+    manifest = json.loads((tmp_path / "tiny-reranker/manifest.json").read_text())
+    assert manifest["training"]["sets"][0]["digest"] == ten.digest()
+    packed = resolve("tiny-reranker")
+    assert training(packed) == manifest["training"]
+    assert trained_on(packed) == trained_on(resolve(str(trained.folder)))
+    pairs = [
+        (q.text, p.full_text)
+        for q, p in zip(ten.queries.values(), ten.corpus.values(), strict=False)
+    ]
+    whole, small_logits = (
+        Oracle(str(folder), device="cpu").predict(pairs, activation_fn=torch.nn.Identity())
+        for folder in (trained.folder, packed.folder)
+    )
+    np.testing.assert_allclose(small_logits, whole, rtol=0, atol=0.1)
+    assert not np.array_equal(small_logits, whole)
+
+
+def test_weights_are_packed_over_packed_weights_alone(trained: Trained, tmp_path: Path) -> None:
+    """Any other folder that holds something stays as it is."""
+    other = tmp_path / "set"
+    other.mkdir()
+    (other / "manifest.json").write_text('{"name": "a labelled set"}')
+    for taken in (other, trained.folder):
+        before = (taken / "manifest.json").read_bytes()
+        with pytest.raises(InputError, match="no folder of packed weights"):
+            pack_finetuned(trained.folder, taken, base=resolve("minilm").folder)
+        assert (taken / "manifest.json").read_bytes() == before
+    for _ in range(2):
+        pack_finetuned(trained.folder, tmp_path / "packed", base=resolve("minilm").folder)
+
+
+def test_a_base_that_cannot_be_trained_is_refused_before_any_work(
+    ten: LabelledSet, tmp_path: Path
+) -> None:
+    """Several outputs, too few positions or layers, no transformer: a sentence, and no index."""
+    base = Path(shutil.copytree(resolve("minilm").folder, tmp_path / "base"))
+    config = json.loads((base / "config.json").read_text())
+    labels = {str(i): f"LABEL_{i}" for i in range(3)}
+    three = {"architectures": ["BertForSequenceClassification"], "id2label": labels}
+    for changed, asked, sentence in (
+        (three, {}, "has 3 outputs"),
+        ({"max_position_embeddings": 32}, {}, "reads 32 tokens at most"),
+        ({}, {"frozen_layers": 7}, "6 layers, cannot freeze 7"),
+        ({"model_type": "none such"}, {}, "is no transformer"),
+    ):
+        (base / "config.json").write_text(json.dumps({**config, **changed}))
+        settings = replace(CHEAP, base=str(base), **asked)
+        with pytest.raises(InputError, match=sentence):
+            finetune([Source(ten)], tmp_path / "model", settings, work=tmp_path / "work")
+    assert not (tmp_path / "work").exists()
+
+
+def test_no_text_of_the_queries_is_in_the_folder(trained: Trained, ten: LabelledSet) -> None:
+    """What was trained on is named by hashes; the files may be read by others than their owner."""
+    for path in trained.folder.rglob("*"):
+        if path.is_file():
+            assert path.stat().st_mode & 0o444 == 0o444 & ~umask()
+            if path.suffix in (".json", ".txt", ".md"):
+                text = path.read_text()
+                assert not any(query.text in text for query in ten.queries.values())

@@ -1,0 +1,106 @@
+"""The losses of fine-tuning, against torch, numpy and hand-made numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+LOGITS = st.lists(st.floats(-20, 20), min_size=1, max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(logits=LOGITS, data=st.data())
+def test_with_one_right_passage_it_is_torchs_cross_entropy(
+    logits: list[float], data: st.DataObject
+) -> None:
+    """The loss is cross_entropy over the passages and a candidate "none" with logit 0."""
+    import torch
+
+    from rerank.training.losses import listwise_or_none
+
+    right = data.draw(st.one_of(st.none(), st.integers(0, len(logits) - 1)))
+    labels = torch.tensor([1.0 if i == right else 0.0 for i in range(len(logits))])
+    every = torch.tensor([0.0, *logits], dtype=torch.float64)
+    target = torch.tensor(0 if right is None else right + 1)
+    expected = torch.nn.functional.cross_entropy(every, target)
+    found = listwise_or_none(torch.tensor(logits, dtype=torch.float64), labels)
+    assert float(found) == pytest.approx(float(expected), abs=1e-9)
+
+
+def test_several_right_passages_share_the_probability() -> None:
+    """Of logits 0, log 2, log 5 and the null, two right ones hold 3 of 9 parts, by hand."""
+    import torch
+
+    from rerank.training.losses import listwise_or_none
+
+    logits = torch.log(torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64))
+    found = listwise_or_none(logits, torch.tensor([1.0, 1.0, 0.0]))
+    assert float(found) == pytest.approx(np.log(9 / 3), abs=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(logits=LOGITS, data=st.data())
+def test_the_binary_loss_is_the_mean_log_loss(logits: list[float], data: st.DataObject) -> None:
+    """It equals scikit-learn's log loss of the sigmoids."""
+    import torch
+    from sklearn.metrics import log_loss
+
+    from rerank.training.losses import binary
+
+    labels = data.draw(st.lists(st.integers(0, 1), min_size=len(logits), max_size=len(logits)))
+    found = binary(
+        torch.tensor(logits, dtype=torch.float64), torch.tensor(labels, dtype=torch.float64)
+    )
+    chances = 1 / (1 + np.exp(-np.array(logits)))
+    assert float(found) == pytest.approx(log_loss(labels, chances, labels=[0, 1]), rel=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(logits=LOGITS, shift=st.floats(-5, 5), data=st.data())
+def test_distillation_is_the_divergence_of_two_softmaxes(
+    logits: list[float], shift: float, data: st.DataObject
+) -> None:
+    """It equals scipy's relative entropy, and the level of the teacher does not count."""
+    import torch
+    from scipy.special import softmax
+    from scipy.stats import entropy
+
+    from rerank.training.losses import distillation
+
+    teacher = data.draw(
+        st.lists(st.floats(-20, 20), min_size=len(logits), max_size=len(logits)).map(np.array)
+    )
+    student = torch.tensor(logits, dtype=torch.float64)
+    found = float(distillation(student, torch.from_numpy(teacher)))
+    assert found == pytest.approx(entropy(softmax(teacher), softmax(logits)), abs=1e-8)
+    assert found == pytest.approx(float(distillation(student, torch.from_numpy(teacher + shift))))
+
+
+def test_pairs_read_by_length_keep_their_places() -> None:
+    """Whatever their lengths, each pair's logit lands with its own list and label."""
+    import torch
+
+    from rerank.training.losses import ListsLoss, listwise_or_none
+
+    class ByLength(torch.nn.Module):
+        """Gives a pair the number of its passage's letters as its logit."""
+
+        device = torch.device("cpu")
+
+        def preprocess(self, pairs: list[tuple[str, str]]) -> dict[str, torch.Tensor]:
+            return {"letters": torch.tensor([float(len(p)) for _, p in pairs])}
+
+        def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            return {"scores": features["letters"]}
+
+    lists = [["aaaa", "a", "aaaaaa"], ["aa", "aaaaa"], ["aaa", "aaaaaaa", "", "a"]]
+    right = [[0, 1, 0], [1, 0], [0, 0, 0, 1]]
+    targets = [torch.tensor([[y, float("nan")] for y in labels]) for labels in right]
+    found = ListsLoss(ByLength())((["q", "another q", "q"], lists), targets)
+    expected = [
+        listwise_or_none(torch.tensor([float(len(p)) for p in found]), torch.tensor(labels))
+        for found, labels in zip(lists, right, strict=True)
+    ]
+    assert float(found) == pytest.approx(float(torch.stack(expected).mean()), abs=1e-6)

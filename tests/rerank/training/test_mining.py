@@ -1,0 +1,196 @@
+"""Mining: the lists are labelled as the set says, hard where they should be, and held out whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rerank.config import FinetuneConfig
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.text import query_hash
+from rerank.errors import InputError
+from rerank.inference.model_files import resolve
+from rerank.retrieval.dense import Encoder
+from rerank.retrieval.index import Index
+from rerank.training.mining import Example, Source, held_lists, hold_out, kept_apart, mine
+from rerank.types import Passage
+
+
+@pytest.fixture(scope="module")
+def encoder(run: Any) -> Encoder:
+    return Encoder(resolve("minilm"), max_length=64)
+
+
+@pytest.fixture(scope="module")
+def mined(small: LabelledSet, index: Index, encoder: Encoder) -> list[Example]:
+    return mine(small, small.splits["train"], index, encoder, FinetuneConfig(hard=2, easy=1))
+
+
+def test_every_list_is_labelled_as_the_set_says(mined: list[Example], small: LabelledSet) -> None:
+    """A query has one right passage, first, if it has any; what is labelled 0 is not right."""
+    by_text = {q.text: q.query_id for q in small.queries.values()}
+    texts: dict[str, set[str]] = {}
+    for passage in small.corpus.values():
+        texts.setdefault(passage.full_text, set()).add(passage.doc_id)
+    assert len(mined) == len(small.splits["train"])
+    for example in mined:
+        right = small.relevant(by_text[example.query])
+        assert len(example.labels) == len(example.passages)
+        assert list(example.labels) == [1] * bool(right) + [0] * (
+            len(example.passages) - bool(right)
+        )
+        for text, label in zip(example.passages, example.labels, strict=True):
+            assert bool(texts[text] & right) == bool(label)
+        assert 3 <= len(example.passages) <= 4
+
+
+def test_unanswerable_queries_teach_as_well(mined: list[Example]) -> None:
+    """A query without a right passage has a list of wrong ones."""
+    none = [e for e in mined if not any(e.labels)]
+    assert len(none) >= 5
+    assert all(e.passages for e in none)
+
+
+def test_mining_is_drawn_by_seed(small: LabelledSet, index: Index, encoder: Encoder) -> None:
+    """The same seed draws the same lists, another seed others; a limit bounds them."""
+    one, again, other = (
+        mine(small, small.splits["test"], index, encoder, FinetuneConfig(seed=s), limit=6)
+        for s in (0, 0, 1)
+    )
+    assert one == again
+    assert one != other
+    assert len(one) == 6
+
+
+def test_a_limit_above_the_queries_goes_round_again(
+    small: LabelledSet, index: Index, encoder: Encoder
+) -> None:
+    """Every query comes twice, mostly with other wrong passages."""
+    ids = small.splits["train"][:10]
+    twice = mine(small, ids, index, encoder, FinetuneConfig(), limit=20)
+    first, again = twice[:10], twice[10:]
+    assert [e.query for e in first] == [e.query for e in again]
+    assert len({e.query for e in first}) == 10
+    assert sum(a.passages != b.passages for a, b in zip(first, again, strict=True)) > 5
+
+
+def test_a_copy_of_the_answer_is_no_hard_negative(
+    small: LabelledSet, index: Index, encoder: Encoder
+) -> None:
+    """A passage that says the same as a right one, but is not judged, is not called wrong."""
+    answerable = [i for i in small.splits["test"] if small.relevant(i)]
+    found = {
+        i: c
+        for i in answerable
+        for c in [
+            index.candidates(
+                small.queries[i],
+                encoder.encode([small.queries[i].text])[0],
+                pool=50,
+                count=5,
+                rrf_k=60,
+            )
+        ]
+    }
+    query_id, candidates = next(iter(found.items()))
+    near, next_ = (index.passage(int(row)) for row in candidates.rows[:2])
+    copies = {f"copy {p.doc_id}": p for p in (near, next_)}
+    labelled = LabelledSet(
+        {**small.corpus, **{i: Passage(i, p.title, p.text) for i, p in copies.items()}},
+        {query_id: small.queries[query_id]},
+        {query_id: dict.fromkeys(copies, 1.0)},
+        {"test": (query_id,)},
+    )
+    config = FinetuneConfig(hard=5, easy=0)
+    (example,) = mine(labelled, labelled.splits["test"], index, encoder, config)
+    texts = {near.full_text, next_.full_text}
+    assert example.passages[0] in texts
+    assert texts.isdisjoint(example.passages[1:])
+    assert len(example.passages) > 2
+
+
+def test_the_passage_asked_about_is_among_the_wrong_ones(
+    small: LabelledSet, index: Index, encoder: Encoder
+) -> None:
+    """An unanswerable query learns from the passage that it was asked about."""
+    ids = [i for i in small.splits["train"] if not small.relevant(i)][:4]
+    asked = list(small.corpus)[:4]
+    queries = {
+        i: replace(small.queries[i], metadata={"asked_about": d})
+        for i, d in zip(ids, asked, strict=True)
+    }
+    known = replace(small, queries={**small.queries, **queries})
+    for example, doc_id in zip(
+        mine(known, ids, index, encoder, FinetuneConfig(easy=0)), asked, strict=True
+    ):
+        assert example.passages[0] == small.corpus[doc_id].full_text
+        assert len(set(example.passages)) == len(example.passages) == 3
+        assert not any(example.labels)
+
+
+def test_whole_groups_are_held_out(pydata: LabelledSet) -> None:
+    """No group stands on both sides, nothing is lost, and the count is close to what was asked."""
+    ids, held = hold_out(pydata, "dev", 60, seed=0)
+    assert sorted([*ids, *held]) == sorted(pydata.splits["dev"])
+    assert not {pydata.group(i) for i in ids} & {pydata.group(i) for i in held}
+    assert 55 <= len(held) <= 60
+    assert hold_out(pydata, "dev", 60, seed=0) == (ids, held)
+    assert hold_out(pydata, "dev", 60, seed=1)[1] != held
+    assert hold_out(pydata, "dev", 0, seed=0)[1] == []
+    seen = frozenset(query_hash(pydata.queries[i].text) for i in held[:5])
+    again = hold_out(pydata, "dev", 60, seed=0, seen=seen)[1]
+    assert 55 <= len(again) <= 60
+    assert not {pydata.group(i) for i in held[:5]} & {pydata.group(i) for i in again}
+    assert len(hold_out(pydata, "dev", 9999, seed=0)[1]) <= len(pydata.splits["dev"]) / 5
+
+
+def test_a_limit_leaves_whole_groups_over(pydata: LabelledSet) -> None:
+    """What is trained on and what is left share no group, and the limit is nearly filled."""
+    ids, held = hold_out(pydata, "dev", 60, seed=0, limit=200)
+    left = set(pydata.splits["dev"]) - {*ids, *held}
+    assert 190 <= len(ids) <= 200
+    assert not {pydata.group(i) for i in ids} & {pydata.group(i) for i in left}
+
+
+def test_validation_lists_are_those_of_the_first_stage(
+    small: LabelledSet, index: Index, encoder: Encoder
+) -> None:
+    """Each answerable query once, with its right passages and the fused order."""
+    ids = small.splits["test"][:12]
+    held = held_lists(small, ids, index, encoder, depth=5)
+    answerable = [i for i in ids if small.relevant(i)]
+    assert [h.query for h in held] == [small.queries[i].text for i in answerable]
+    for i, h in zip(answerable, held, strict=True):
+        query = small.queries[i]
+        found = index.candidates(query, encoder.encode([query.text])[0], pool=50, count=5, rrf_k=60)
+        assert list(h.found) == [index.passage(row).full_text for row in found.rows]
+        assert set(h.right) == {small.corpus[d].full_text for d in small.relevant(i)}
+    assert held_lists(small, [], index, encoder, depth=5) == []
+
+
+def test_a_source_that_is_not_there_is_refused(small: LabelledSet) -> None:
+    """The error names the splits that there are, or the limit."""
+    with pytest.raises(InputError, match=r"no split 'dev'; it has \['train', 'test'\]"):
+        Source(small, "dev")
+    with pytest.raises(InputError, match="at least 1 query, got 0"):
+        Source(small, limit=0)
+
+
+def test_what_is_validated_on_is_not_trained_on(small: LabelledSet) -> None:
+    """The same words, even in another set, a right passage in common, or the same group."""
+    first, second, third, fourth, *others = [
+        i for i in small.splits["train"] if len(small.relevant(i)) == 1
+    ]
+    alike = {
+        second: replace(small.queries[second], text=small.queries[first].text.upper()),
+        first: replace(small.queries[first], metadata={"group": "g"}),
+        fourth: replace(small.queries[fourth], metadata={"group": "g"}),
+    }
+    qrels = {**small.qrels, third: {**small.qrels[third], **small.qrels[first]}}
+    labelled = replace(small, queries={**small.queries, **alike}, qrels=qrels)
+    ids = [second, third, fourth, *others]
+    assert kept_apart(labelled, ids, [first], frozenset()) == others
+    elsewhere = frozenset({query_hash(small.queries[others[0]].text)})
+    assert kept_apart(labelled, others, [], elsewhere) == others[1:]

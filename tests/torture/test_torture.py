@@ -1,0 +1,46 @@
+"""A short run of what `make torture` does for hours."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+Run = Any  # the session's run, see conftest
+HERE = Path(__file__).parent
+
+
+def script(name: str) -> ModuleType:
+    """A script of the folder, as a module."""
+    spec = importlib.util.spec_from_file_location(f"torture_{name}", HERE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def torture() -> ModuleType:
+    return script("model_folder")
+
+
+def test_mutated_folders_are_refused_or_identical(run: Run, torture: ModuleType) -> None:
+    """Of each kind some; anything else than a refusal or the same model raises."""
+    told = torture.attack(run.folder, count=150, seed=1)
+    assert told["changed: refused"] > 50
+    assert told["changed: identical"] > 0
+    assert told["forged: refused"] > 10
+    assert told["forged: another model, with probabilities"] > 0
+
+
+def test_the_attack_can_succeed(
+    run: Run, torture: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loader that believes any manifest is found out."""
+    monkeypatch.setattr("rerank.storage.folder.sealed", lambda manifest: manifest)
+    with pytest.raises(SystemExit, match="another model was taken"):
+        torture.attack(run.folder, count=400, seed=1)
