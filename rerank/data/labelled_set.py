@@ -16,6 +16,7 @@ from rerank.errors import InputError
 from rerank.types import Passage, Query
 
 ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
+JUDGED_WRONG = "judged_wrong"  # metadata of a query: ids of passages that a person calls wrong
 
 
 @dataclass(frozen=True, slots=True)

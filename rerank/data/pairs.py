@@ -1,0 +1,121 @@
+"""Training pairs on disk, as a labelled set: questions that bring their own passages along.
+
+A folder holds `pairs.jsonl` or `pairs.jsonl.gz`, a question a line: `query`; `positives` and
+`hard_negatives`, lists of `{"title", "text"}`, of which one at least holds a passage; and
+optionally `group`. There is no corpus besides: the passages of all lines are it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rerank.data.beir import read_labelled_set
+from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet
+from rerank.data.text import as_text, query_hash
+from rerank.errors import InputError
+from rerank.types import Passage, Query
+
+FILES = ("pairs.jsonl", "pairs.jsonl.gz")
+SPLIT = "train"  # the only one: pairs are there to be trained on
+
+
+def read_training_set(folder: Path) -> LabelledSet:
+    """A folder of pairs, or else a labelled set in the BEIR layout.
+
+    Raises:
+        InputError: as `read_pairs` and `read_labelled_set`.
+    """
+    if any((folder / name).is_file() for name in FILES):
+        return read_pairs(folder)
+    return read_labelled_set(folder)
+
+
+def read_pairs(folder: Path) -> LabelledSet:
+    """The pairs as a labelled set with the one split `train`, named as its folder.
+
+    Equal passages are one. Lines that ask the same in the same group are one query, and what is
+    right for one of them is wrong for none. The labelled wrong passages are listed in a query's
+    metadata as `JUDGED_WRONG`; a query without a right one was asked about the first of them.
+
+    Raises:
+        InputError: no such file, a line that is no pair (the first one, with file and number), or
+            no line.
+    """
+    passages: dict[tuple[str, str], str] = {}
+    queries: dict[tuple[str, str], Query] = {}
+    right: dict[str, dict[str, float]] = {}
+    wrong: dict[str, dict[str, None]] = {}
+    for where, row in _rows(folder):
+        try:
+            text = as_text("query", row.get("query"))
+            group = as_text("group", row.get("group", ""), empty=True)
+            good, bad = (_ids(row, key, passages) for key in ("positives", "hard_negatives"))
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        if not good and not bad:
+            raise InputError(f"{where}: neither a positive nor a hard negative")
+        key = (query_hash(text), group)
+        query = queries.setdefault(key, Query(f"q{len(queries) + 1}", text, {"group": group}))
+        right.setdefault(query.query_id, {}).update(dict.fromkeys(good, 1.0))
+        wrong.setdefault(query.query_id, {}).update(dict.fromkeys(bad))
+    if not queries:
+        raise InputError(f"{folder}: its pairs hold no line")
+    made = [_judged(q, right[q.query_id], list(wrong[q.query_id])) for q in queries.values()]
+    return LabelledSet(
+        {doc_id: Passage(doc_id, *texts) for texts, doc_id in passages.items()},
+        {q.query_id: q for q in made},
+        {query_id: found for query_id, found in right.items() if found},
+        {SPLIT: tuple(q.query_id for q in made)},
+        folder.resolve().name,
+    )
+
+
+def _judged(query: Query, right: dict[str, float], wrong: list[str]) -> Query:
+    judged = [doc_id for doc_id in wrong if doc_id not in right]
+    metadata: dict[str, Any] = {k: v for k, v in query.metadata.items() if v}
+    if judged:
+        metadata[JUDGED_WRONG] = judged
+        if not right:
+            metadata[ASKED_ABOUT] = judged[0]
+    return Query(query.query_id, query.text, metadata)
+
+
+def _ids(row: dict[str, Any], key: str, passages: dict[tuple[str, str], str]) -> list[str]:
+    """Ids of a line's passages; those that are new join `passages`, (title, text) to id."""
+    given = row.get(key, [])
+    if not isinstance(given, list) or not all(isinstance(p, dict) for p in given):
+        raise InputError(f"{key!r} should be a list of passages, each with 'text'")
+    found = []
+    for passage in given:
+        texts = (
+            as_text("title", passage.get("title", ""), empty=True),
+            as_text("text", passage.get("text")),
+        )
+        found.append(passages.setdefault(texts, f"p{len(passages) + 1}"))
+    return found
+
+
+def _rows(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file and number, object) of each line that is not blank."""
+    path = next((folder / name for name in FILES if (folder / name).is_file()), None)
+    if path is None:
+        raise InputError(f"{folder}: holds neither {' nor '.join(FILES)}")
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise InputError(f"{path}:{number}: not JSON ({error})") from None
+                if not isinstance(row, dict):
+                    raise InputError(f"{path}:{number}: expected a JSON object")
+                yield f"{path}:{number}", row
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
