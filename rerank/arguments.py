@@ -46,6 +46,9 @@ TRAINING = {
     "encoder": "bi-encoder that mines hard negatives",
     "hard": "wrong passages a query, from the top of the first stage",
     "easy": "wrong passages a query, from anywhere",
+    "withheld": "share of the answerable queries that are shown without their right passage",
+    "miner": "cross-encoder, such as the last run's, that picks the hardest of those passages",
+    "temperature": "sets give examples by their size to the power of 1 over this; 0: all they have",
     "max_length": "tokens of query and passage, while training",
     "batch": "queries a step",
     "steps": "training steps",
@@ -60,6 +63,7 @@ TRAINING = {
     "distil": "weight of the teacher beside the labels",
     "validation": "queries held out to choose the best step; 0 keeps the last",
     "check_every": "steps between two checkpoints, each validated",
+    "average": "last checkpoints whose mean is kept, if above 1",
     "patience": "checks in a row without a better nDCG@10 before training stops",
     "seed": "seed of draws and weights",
 }
@@ -140,12 +144,23 @@ def _index(p: argparse.ArgumentParser) -> None:
 
 def _finetune(p: argparse.ArgumentParser) -> None:
     p.add_argument(
-        "datasets", nargs="+", type=_source, metavar="SET[:EXAMPLES]", help="BEIR folders"
+        "datasets",
+        nargs="+",
+        type=_source,
+        metavar="SET[:EXAMPLES]",
+        help="BEIR folders, or folders with pairs.jsonl",
     )
     p.add_argument("--out", type=Path, required=True, help="model folder to write")
     p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
     p.add_argument("--split", default="train", help="split to train on (default: train)")
     p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
+    p.add_argument(
+        "--within-group",
+        nargs="+",
+        default=(),
+        metavar="NAME",
+        help="sets whose questions do not name their subject: wrong passages are of the same group",
+    )
     _add_group_by(p)
     _add_work(p)
     _add_options(p, FinetuneConfig(), TRAINING)

@@ -96,9 +96,9 @@ _MATCH = {
 
 def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
     """The sets, grouped by a metadata of their queries that one of them at least must have."""
-    from rerank.data.beir import read_labelled_set
+    from rerank.data.pairs import read_training_set
 
-    sets = [read_labelled_set(folder) for folder in folders]
+    sets = [read_training_set(folder) for folder in folders]
     if group_by is None:
         return sets
     known = {key for labelled in sets for q in labelled.queries.values() for key in q.metadata}
@@ -154,7 +154,15 @@ def _finetune(o: argparse.Namespace) -> None:
         refuse_to_pack_into(o.pack)
     folders, limits = zip(*o.datasets, strict=True)
     sets = _read(folders, o.group_by)
-    sources = [Source(s, o.split, limit) for s, limit in zip(sets, limits, strict=True)]
+    unknown = set(o.within_group) - {s.name for s in sets}
+    if unknown:
+        raise InputError(
+            f"--within-group: no set {sorted(unknown)}; there are {[s.name for s in sets]}"
+        )
+    sources = [
+        Source(s, o.split, limit, within=s.name in o.within_group)
+        for s, limit in zip(sets, limits, strict=True)
+    ]
     made = finetune(sources, o.out, finetune_config(o), work=o.work, overwrite=o.overwrite)
     examples, step = made.report["examples"], made.report["best_step"]
     print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")

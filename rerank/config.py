@@ -4,6 +4,7 @@ a training run of its cross-encoder.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -44,6 +45,7 @@ TRAINING_LEAST = {
     "lora": 0,
     "validation": 0,
     "check_every": 1,
+    "average": 1,
     "patience": 1,
     "seed": 0,
 }
@@ -153,6 +155,9 @@ class FinetuneConfig:
     hard: int = 2  # passages from the top of the first stage, not right
     depth: int = 10  # how deep the hard ones are drawn from
     easy: int = 1  # passages drawn from the whole corpus
+    withheld: float = 0.0  # share of the answerable queries that are shown without their answer
+    miner: str = ""  # cross-encoder that picks the hardest of the first stage's passages
+    temperature: float = 0.0  # of the mix of sets; 0: as many examples as a set has queries
     loss: str = "listwise"  # or "binary"
     teacher: str = ""  # cross-encoder whose scores are learned from as well
     distil: float = 0.5  # weight of the teacher beside the labels, where there is one
@@ -165,6 +170,7 @@ class FinetuneConfig:
     lora: int = 0  # rank of low-rank updates to the layers; 0 trains them whole
     validation: int = 200  # queries held out to choose the best step; 0: keep the last
     check_every: int = 100  # steps between two checkpoints, each validated
+    average: int = 1  # last checkpoints whose mean is kept; more than 1 goes without validation
     patience: int = 5  # checks in a row without a better nDCG@10 before training stops
     dropout: float = 0.0  # costs a third of a step on a CPU; a pass or two can do without
     seed: int = 0
@@ -177,11 +183,18 @@ class FinetuneConfig:
             raise InputError("expected at least one wrong passage a query: hard or easy above 0")
         if not 0 < self.learning_rate < 1:
             raise InputError(f"learning_rate should be between 0 and 1, got {self.learning_rate}")
-        for name in ("warmup", "dropout"):
+        for name in ("warmup", "dropout", "withheld"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} should be in [0, 1), got {getattr(self, name)}")
         if not 0 <= self.distil <= 1:
             raise InputError(f"distil should be in [0, 1], got {self.distil}")
+        if not 0 <= self.temperature < math.inf:
+            raise InputError(f"temperature should be 0 or above, got {self.temperature}")
+        if self.average > 1 and (self.validation or self.lora):
+            raise InputError(
+                "the mean of several checkpoints is kept without validation, which keeps the best "
+                "one, and without lora: set validation and lora to 0"
+            )
 
 
 @dataclass(frozen=True, slots=True)

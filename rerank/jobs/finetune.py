@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -32,7 +33,17 @@ from rerank.storage.folder import (
     sha256_file,
     write_folder,
 )
-from rerank.training.mining import Example, Held, Source, held_lists, hold_out, kept_apart, mine
+from rerank.training.hardest import hardest
+from rerank.training.mining import (
+    Example,
+    Held,
+    Source,
+    held_lists,
+    hold_out,
+    kept_apart,
+    mine,
+    shares,
+)
 from rerank.workspace import open_index, score_cache, track, tracked_run
 
 if TYPE_CHECKING:
@@ -76,7 +87,7 @@ def finetune(
     if not sources:
         raise InputError("no labelled set to train on; expected at least one")
     base, encoder = resolve(config.base), resolve(config.encoder)
-    teacher = resolve(config.teacher) if config.teacher else None
+    teacher, miner = (resolve(n) if n else None for n in (config.teacher, config.miner))
     seen = trained_on(base)
     made_from: dict[str, Any] = {
         "config": asdict(config),
@@ -84,6 +95,7 @@ def finetune(
             "base": base.fingerprint,
             "encoder": encoder.fingerprint,
             "teacher": teacher.fingerprint if teacher else None,
+            "miner": miner.fingerprint if miner else None,
         },
         "sets": [_about(source) for source in sources],
     }
@@ -93,9 +105,14 @@ def finetune(
     refuse_to_replace(out, overwrite=overwrite, kind=KIND)
     _check_base(base, config)
     out.parent.mkdir(parents=True, exist_ok=True)
-    examples, held, counts = _mined(sources, encoder, seen, config, work)
+    # a miner chooses from all that the first stage finds
+    found = replace(config, hard=max(config.hard, config.depth)) if miner else config
+    examples, held, counts = _mined(sources, encoder, seen, found, work)
     lists = [*map(asdict, examples), *map(asdict, held)]
     key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
+    if miner:
+        read = taught(examples, miner, config, score_cache(work))
+        examples = [hardest(example, config.hard + config.easy) for example in read]
     if teacher:
         examples = taught(examples, teacher, config, score_cache(work))
     from rerank.training.trainer import train
@@ -154,7 +171,7 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
 def _about(source: Source) -> dict[str, Any]:
     labelled = source.labelled
     about = {"name": labelled.name, "digest": labelled.digest()}
-    return about | {"split": source.split, "limit": source.limit}
+    return about | {"split": source.split, "limit": source.limit, "within": source.within}
 
 
 def _mined(
@@ -189,23 +206,46 @@ def _mined(
         for source, (_, aside) in zip(sources, parts, strict=True)
         for i in aside
     )
-    for source, (kept, aside) in zip(sources, parts, strict=True):
+    trained = [_kept(source, *part, asked) for source, part in zip(sources, parts, strict=True)]
+    limits = _limits(sources, trained, config)
+    for source, ids, (_, aside), limit in zip(sources, trained, parts, limits, strict=True):
         labelled = source.labelled
         index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
-        ids = kept_apart(labelled, kept, aside, asked)
-        if not ids:
-            raise InputError(
-                f"{labelled.name}: every group of its {source.split!r} has more than the "
-                f"{source.limit} queries asked for; ask for more, or group them more finely"
-            )
-        every = len(labelled.splits[source.split])
-        rounds = source.limit if source.limit and source.limit > every else None
-        mined = mine(labelled, ids, index, asking, config, limit=rounds)
+        if config.temperature:  # any of the queries, not the first groups
+            random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
+        mined = mine(labelled, ids, index, asking, config, limit=limit, within=source.within)
         lists = held_lists(labelled, aside, index, asking, depth=config.depth)
         examples += mined
         held += lists
         counts.append({"examples": len(mined), "validation": len(lists)})
     return examples, held, counts
+
+
+def _kept(
+    source: Source, kept: Sequence[str], aside: Sequence[str], asked: frozenset[str]
+) -> list[str]:
+    """The ids to train on: see `kept_apart`."""
+    ids = kept_apart(source.labelled, kept, aside, asked)
+    if not ids:
+        raise InputError(
+            f"{source.labelled.name}: every group of its {source.split!r} has more than the "
+            f"{source.limit} queries asked for; ask for more, or group them more finely"
+        )
+    return ids
+
+
+def _limits(
+    sources: Sequence[Source], trained: Sequence[Sequence[str]], config: FinetuneConfig
+) -> list[int | None]:
+    """How many examples each source gives; None is one a query."""
+    if config.temperature:
+        sizes = [source.limit or len(ids) for source, ids in zip(sources, trained, strict=True)]
+        return list(shares(sizes, config.steps * config.batch, config.temperature))
+    every = [len(source.labelled.splits[source.split]) for source in sources]
+    return [
+        source.limit if source.limit and source.limit > count else None
+        for source, count in zip(sources, every, strict=True)
+    ]
 
 
 def taught(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.config import FinetuneConfig
-from rerank.data.labelled_set import ASKED_ABOUT, LabelledSet
+from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.retrieval.dense import Encoder
@@ -32,13 +32,15 @@ POOL = 50  # passages that each first stage brings back, at least
 class Example:
     """One query and its short list; `labels` is 1 where the passage is right.
 
-    `teacher` holds another model's logits of the same passages, where there is one to learn from.
+    The right passages come first, then `judged` ones that a person calls wrong. `teacher` holds
+    another model's logits of the same passages, where there is one to learn from.
     """
 
     query: str
     passages: tuple[str, ...]
     labels: tuple[int, ...]
     teacher: tuple[float, ...] = ()
+    judged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,49 +116,95 @@ def mine(
     config: FinetuneConfig,
     *,
     limit: int | None = None,
+    within: bool = False,
 ) -> list[Example]:
     """`limit` examples from the queries `ids`, in their order; by default one a query.
 
-    A limit above the number of queries goes round again, and draws other wrong passages. The
-    passage that an unanswerable query was asked about is always among its wrong ones.
+    A limit above the number of queries goes round again, and draws other wrong passages. What a
+    person calls wrong comes first, above all the passage that an unanswerable query was asked
+    about; the first stage's best fill the room. With `within`, for questions that do not name
+    what they are about, only passages of the query's own group do, and a query that has none is
+    left out.
     """
     draw = random.Random(f"{config.seed}:{labelled.name}:lists")
     queries = [labelled.queries[i] for i in ids[:limit]]
-    vectors = encoder.encode([q.text for q in queries], label=f"mining {labelled.name}")
-    lists = [
-        _first_stage(query, vector, index, config.depth + len(labelled.relevant(query.query_id)))
-        for query, vector in zip(queries, vectors, strict=True)
-    ]
+    if within:
+        by_group = _of_groups(labelled)
+        lists = [by_group[labelled.group(q.query_id)] for q in queries]
+    else:
+        vectors = encoder.encode([q.text for q in queries], label=f"mining {labelled.name}")
+        lists = [
+            _first_stage(
+                query, vector, index, config.depth + len(labelled.relevant(query.query_id))
+            )
+            for query, vector in zip(queries, vectors, strict=True)
+        ]
     rounds = itertools.cycle(zip(queries, lists, strict=True))
-    return [
-        _example(labelled, query, found, index, config, draw)
+    anywhere = None if within else index
+    made = (
+        _example(labelled, query, found, anywhere, config, draw)
         for query, found in itertools.islice(rounds, limit or len(queries))
-    ]
+    )
+    return [example for example in made if 0 in example.labels]
+
+
+def _of_groups(labelled: LabelledSet) -> dict[str, list[Passage]]:
+    """The passages that the queries of a group are right, wrong or asked about, by group."""
+    found: dict[str, dict[str, Passage]] = {}
+    for query_id in labelled.queries:
+        known = (labelled.relevant(query_id), _judged(labelled, query_id))
+        group = found.setdefault(labelled.group(query_id), {})
+        group.update({i: labelled.corpus[i] for i in sorted({*known[0], *known[1]})})
+    return {name: list(group.values()) for name, group in found.items()}
+
+
+def _judged(labelled: LabelledSet, query_id: str) -> list[str]:
+    """Ids of what is known not to answer: the passage asked about first, where nothing does."""
+    metadata, right = labelled.queries[query_id].metadata, labelled.relevant(query_id)
+    asked = () if right else (metadata.get(ASKED_ABOUT),)
+    known = dict.fromkeys(str(i) for i in (*asked, *metadata.get(JUDGED_WRONG, ())) if i)
+    return [i for i in known if i in labelled.corpus and i not in right]
 
 
 def _example(
     labelled: LabelledSet,
     query: Query,
     found: Sequence[Passage],
-    index: Index,
+    anywhere: Index | None,
     config: FinetuneConfig,
     draw: random.Random,
 ) -> Example:
+    """A list; `found` is the first stage's, best first, or, with no `anywhere`, in no order."""
     right = sorted(labelled.relevant(query.query_id))
     shown = [labelled.corpus[draw.choice(right)]] if right else []
     answers = {doc_id: _words(labelled.corpus[doc_id]) for doc_id in right}
-    near = [p for p in found if _is_wrong(p, answers)][: config.depth]
-    about = query.metadata.get(ASKED_ABOUT)
-    asked = None if about is None else labelled.corpus.get(str(about))
-    sure = [asked] if asked and asked.doc_id not in right and not right else []
-    room = config.hard + (not right) - len(sure)
-    others = [p for p in near if p not in sure]
-    hard = [*sure, *draw.sample(others, min(max(room, 0), len(others)))]
-    drawn = [index.passage(draw.randrange(len(index))) for _ in range(config.easy)]
-    easy = [p for p in drawn if _is_wrong(p, answers)]
+    judged = [labelled.corpus[i] for i in _judged(labelled, query.query_id)]
+    near = [p for p in found if _is_wrong(p, answers) and p not in judged]
+    if anywhere is not None:
+        near = near[: config.depth]
+    if shown and near and config.withheld and draw.random() < config.withheld:
+        shown = []
+    room = config.hard + (not shown)
+    asked, others = (judged[:0], judged) if right else (judged[:1], judged[1:])
+    sure = [*asked, *draw.sample(others, len(others))][:room]
+    hard = [*sure, *draw.sample(near, min(room - len(sure), len(near)))]
+    easy: list[Passage] = []
+    if anywhere is not None:
+        easy = [anywhere.passage(draw.randrange(len(anywhere))) for _ in range(config.easy)]
+    easy = [p for p in easy if _is_wrong(p, answers)]
     passages = [p.full_text for p in (*shown, *hard, *easy)]
     labels = (1,) * len(shown) + (0,) * (len(passages) - len(shown))
-    return Example(query.text, tuple(passages), labels)
+    return Example(query.text, tuple(passages), labels, judged=len(sure))
+
+
+def shares(sizes: Sequence[int], total: int, temperature: float) -> list[int]:
+    """How many of `total` examples each set gives: in proportion to its size ** (1 / temperature).
+
+    At temperature 1 as their sizes are, at a high one equally many (Arivazhagan et al. 2019, who
+    mixed languages so). At least one each.
+    """
+    weights = np.asarray(sizes, dtype=np.float64) ** (1.0 / temperature)
+    return [max(1, int(n)) for n in np.rint(total * weights / weights.sum())]
 
 
 def held_lists(
@@ -209,6 +257,7 @@ class Source:
     labelled: LabelledSet
     split: str = "train"
     limit: int | None = None
+    within: bool = False  # wrong passages are of the query's own group: see `mine`
 
     def __post_init__(self) -> None:
         """Refuse a split that is not there, or an empty one, before any work is done for it."""

@@ -14,7 +14,15 @@ from rerank.errors import InputError
 from rerank.inference.model_files import resolve
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
-from rerank.training.mining import Example, Source, held_lists, hold_out, kept_apart, mine
+from rerank.training.mining import (
+    Example,
+    Source,
+    held_lists,
+    hold_out,
+    kept_apart,
+    mine,
+    shares,
+)
 from rerank.types import Passage
 
 
@@ -128,6 +136,66 @@ def test_the_passage_asked_about_is_among_the_wrong_ones(
         assert example.passages[0] == small.corpus[doc_id].full_text
         assert len(set(example.passages)) == len(example.passages) == 3
         assert not any(example.labels)
+
+
+def test_what_a_person_calls_wrong_comes_first(
+    small: LabelledSet, index: Index, encoder: Encoder
+) -> None:
+    """Before the first stage's finds; never where it is right after all, and counted."""
+    query_id = next(i for i in small.splits["train"] if len(small.relevant(i)) == 1)
+    (right,) = small.relevant(query_id)
+    wrong = [d for d in small.corpus if d != right][:3]
+    query = replace(small.queries[query_id], metadata={"judged_wrong": [right, *wrong]})
+    known = replace(small, queries={**small.queries, query_id: query})
+    texts = {small.corpus[d].full_text for d in wrong}
+    for hard, judged in ((2, 2), (5, 3)):
+        (example,) = mine(known, [query_id], index, encoder, FinetuneConfig(hard=hard, easy=0))
+        assert example.passages[0] == small.corpus[right].full_text
+        assert set(example.passages[1 : 1 + judged]) <= texts
+        assert example.judged == judged
+        assert len(set(example.passages)) == len(example.passages) == 1 + hard
+
+
+def test_within_a_group_no_other_passage_is_wrong(
+    small: LabelledSet, index: Index, encoder: Encoder
+) -> None:
+    """Neither from the first stage nor from anywhere; a query alone in its group is left out."""
+    ids = [i for i in small.splits["train"] if small.relevant(i)][:6]
+    name = {i: "a" if k < 3 else "b" if k < 5 else "alone" for k, i in enumerate(ids)}
+    queries = {i: replace(small.queries[i], metadata={"group": name[i]}) for i in ids}
+    known = replace(small, queries=queries, qrels={i: small.qrels[i] for i in ids})
+    found = mine(known, ids, index, encoder, FinetuneConfig(hard=2, easy=1), within=True)
+    by_text = {small.queries[i].text: i for i in ids}
+    assert {by_text[e.query] for e in found} <= set(ids[:5])
+    assert len(found) >= 4
+    for example in found:
+        group = name[by_text[example.query]]
+        same = {d for i in ids if name[i] == group for d in small.relevant(i)}
+        assert set(example.passages) <= {small.corpus[d].full_text for d in same}
+        assert 0 in example.labels
+
+
+def test_a_share_of_the_answers_is_withheld(
+    small: LabelledSet, index: Index, encoder: Encoder
+) -> None:
+    """Then the list is of wrong passages alone, without the answer, and one longer."""
+    ids = [i for i in small.splits["train"] if small.relevant(i)]
+    config = FinetuneConfig(hard=2, easy=0, withheld=0.5)
+    found = mine(small, ids, index, encoder, config)
+    without = [(i, e) for i, e in zip(ids, found, strict=True) if not any(e.labels)]
+    assert 0.3 < len(without) / len(ids) < 0.7
+    for i, example in without:
+        answers = {small.corpus[d].full_text for d in small.relevant(i)}
+        assert answers.isdisjoint(example.passages)
+        assert len(example.passages) == 3
+
+
+def test_temperature_lies_between_the_sizes_and_equal_shares() -> None:
+    """By hand: 900 and 100 are as 9 to 1, at temperature 2 as 3 to 1, and nearly equal at 1000."""
+    assert shares([900, 100], 400, 1.0) == [360, 40]
+    assert shares([900, 100], 400, 2.0) == [300, 100]
+    assert shares([900, 100], 400, 1000.0) == [200, 200]
+    assert shares([10**6, 1], 100, 1.0) == [100, 1]
 
 
 def test_whole_groups_are_held_out(pydata: LabelledSet) -> None:

@@ -1,0 +1,35 @@
+"""Of a mined list, the wrong passages that a cross-encoder takes for right ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rerank.training.mining import Example
+
+
+def hardest(example: Example, keep: int) -> Example:
+    """The list with the `keep` wrong passages (one more if none is right) of the highest logits.
+
+    The logits are `example.teacher`'s, which the new list no longer has. A wrong passage above the
+    lowest right one is left out unless a person judged it: it may well answer (the denoised
+    negatives of RocketQA, Qu et al. 2021). Where that leaves none, the least of them stays.
+    """
+    logits, labels = np.array(example.teacher), np.array(example.labels)
+    right, wrong = np.flatnonzero(labels), np.flatnonzero(labels == 0)
+    judged = wrong[: example.judged]
+    sure = wrong[logits[wrong] <= logits[right].min()] if len(right) else wrong
+    usable = np.union1d(judged, sure)
+    if not len(usable):
+        usable = wrong[[int(np.argmin(logits[wrong]))]] if len(wrong) else wrong
+    best = usable[np.argsort(-logits[usable], kind="stable")][: keep + (not len(right))]
+    first = [i for i in judged if i in best]
+    kept = [*right, *first, *(i for i in best if i not in first)]
+    return replace(
+        example,
+        passages=tuple(example.passages[i] for i in kept),
+        labels=tuple(int(labels[i]) for i in kept),
+        teacher=(),
+        judged=len(first),
+    )
