@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from peft import LoraConfig, LoraModel
-from safetensors.torch import load_model
+from safetensors.torch import load_file, load_model
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
@@ -60,8 +60,9 @@ def train(
 ) -> tuple[CrossEncoder, Training]:
     """Train on `examples`; the model as it was at the step that is best on `held`.
 
-    With fewer than `LEAST_LISTS` of `held` it is that of the last step. Interrupted, the same call
-    goes on from the last of its `checkpoints`.
+    With fewer than `LEAST_LISTS` of `held` it is that of the last step, or the mean of the last
+    `config.average` checkpoints. Interrupted, the same call goes on from the last of its
+    `checkpoints`.
 
     Raises:
         InputError: there is no example, or the base lacks the layers that should be frozen or
@@ -96,6 +97,8 @@ def train(
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=_last_whole(checkpoints))
+    if config.average > 1:
+        _load_mean(model.model, checkpoints)
     if updates is not None:
         updates.merge_and_unload()  # into the model's own weights: what is saved is an ordinary one
     history, state = trainer.state.log_history, trainer.state
@@ -119,6 +122,21 @@ def _last_whole(checkpoints: Path) -> str | None:
     return get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
 
 
+def _load_mean(model: Any, checkpoints: Path) -> None:
+    """Give the model the mean of the weights that lie in `checkpoints`.
+
+    Late points of one run lie around a better one than any of them (Izmailov et al. 2018).
+    """
+    files = sorted(checkpoints.glob("checkpoint-*/model.safetensors"))
+    total: dict[str, torch.Tensor] = {}
+    for file in files:
+        for name, tensor in load_file(file).items():
+            total[name] = total[name] + tensor if name in total else tensor.clone()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(total[name] / len(files))
+
+
 def _arguments(
     folder: Path, config: FinetuneConfig, *, validates: bool, chooses: bool
 ) -> CrossEncoderTrainingArguments:
@@ -135,7 +153,7 @@ def _arguments(
         use_cpu=not on_gpu,
         logging_steps=min(logged, config.steps),
         save_steps=config.check_every,
-        save_total_limit=1,
+        save_total_limit=config.average,
         eval_strategy="steps" if validates else "no",
         eval_steps=config.check_every,
         load_best_model_at_end=chooses,

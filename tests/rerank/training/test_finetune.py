@@ -27,6 +27,7 @@ from rerank.training.mining import Example, Source
 from rerank.workspace import score_cache, tracked_run
 
 TEN = 10
+EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 CHEAP = FinetuneConfig(steps=2, batch=2, max_length=48, warmup=0.0, check_every=1, validation=2)
 
 
@@ -279,6 +280,57 @@ def test_low_rank_updates_need_a_layer_to_update(ten: LabelledSet, tmp_path: Pat
     config = replace(CHEAP, lora=2, frozen_layers=6)
     with pytest.raises(InputError, match="need a layer that is not frozen"):
         finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
+
+
+def test_the_mean_of_the_last_checkpoints_is_kept(ten: LabelledSet, tmp_path: Path) -> None:
+    """Each weight is the mean of those at the last two of three steps, and no step's own."""
+    config = replace(CHEAP, steps=3, average=2, validation=0)
+    made = finetune([Source(ten)], tmp_path / "mean", config, work=tmp_path)
+    name = "bert.encoder.layer.5.output.dense.weight"
+    single = [_after(step, config, ten, tmp_path) for step in (2, 3)]
+    mean = weights(made.folder)
+    np.testing.assert_allclose(mean[name], (single[0][name] + single[1][name]) / 2, atol=1e-7)
+    assert not np.array_equal(mean[name], single[1][name])
+    assert np.array_equal(mean["bert.embeddings.word_embeddings.weight"], single[1][EMBEDDINGS])
+
+
+def _after(
+    steps: int, config: FinetuneConfig, labelled: LabelledSet, work: Path
+) -> dict[str, np.ndarray]:
+    """The weights that lay in a checkpoint of the very same run, stopped there."""
+    from rerank.training import trainer
+
+    kept: dict[str, np.ndarray] = {}
+    original = trainer._load_mean
+
+    def noting(model: Any, checkpoints: Path) -> None:
+        kept.update(weights(checkpoints / f"checkpoint-{steps}"))
+        original(model, checkpoints)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "_load_mean", noting)
+        finetune([Source(labelled)], work / f"until-{steps}", config, work=work)
+    return kept
+
+
+def test_sets_are_mixed_by_temperature(ten: LabelledSet, tmp_path: Path) -> None:
+    """At a high one two sets give as many examples each, whatever they hold; all steps are fed."""
+    few = replace(ten, splits={"train": ten.splits["train"][:2]}, name="few")
+    config = replace(CHEAP, steps=4, batch=2, temperature=1e6, validation=0)
+    made = finetune([Source(ten), Source(few)], tmp_path / "model", config, work=tmp_path)
+    assert [s["examples"] for s in made.report["sets"]] == [4, 4]
+
+
+def test_a_miner_picks_the_wrong_passages(
+    ten: LabelledSet, other_reranker: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Its name and its weights are part of what the model is made from."""
+    miner = str(other_reranker())
+    config = replace(CHEAP, miner=miner, hard=1, easy=0, depth=4, validation=0)
+    made = finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
+    manifest = json.loads((made.folder / "manifest.json").read_text())
+    assert resolve(miner).fingerprint in json.dumps(manifest)
+    assert made.report["examples"] == TEN
 
 
 # --- a teacher --------------------------------------------------------------------------------
