@@ -123,9 +123,10 @@ def _last_whole(checkpoints: Path) -> str | None:
 
 
 def _load_mean(model: Any, checkpoints: Path) -> None:
-    """Give the model the mean of the weights that lie in `checkpoints`.
+    """Give what was trained of the model the mean of the weights that lie in `checkpoints`.
 
-    Late points of one run lie around a better one than any of them (Izmailov et al. 2018).
+    Late points of one run lie around a better one than any of them (Izmailov et al. 2018). What is
+    frozen stays to the bit: packing asks for the base's own word embeddings.
     """
     files = sorted(checkpoints.glob("checkpoint-*/model.safetensors"))
     total: dict[str, torch.Tensor] = {}
@@ -134,7 +135,8 @@ def _load_mean(model: Any, checkpoints: Path) -> None:
             total[name] = total[name] + tensor if name in total else tensor.clone()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(total[name] / len(files))
+            if parameter.requires_grad:
+                parameter.copy_(total[name] / len(files))
 
 
 def _arguments(

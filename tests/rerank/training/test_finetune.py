@@ -27,7 +27,6 @@ from rerank.training.mining import Example, Source
 from rerank.workspace import score_cache, tracked_run
 
 TEN = 10
-EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 CHEAP = FinetuneConfig(steps=2, batch=2, max_length=48, warmup=0.0, check_every=1, validation=2)
 
 
@@ -283,34 +282,27 @@ def test_low_rank_updates_need_a_layer_to_update(ten: LabelledSet, tmp_path: Pat
 
 
 def test_the_mean_of_the_last_checkpoints_is_kept(ten: LabelledSet, tmp_path: Path) -> None:
-    """Each weight is the mean of those at the last two of three steps, and no step's own."""
-    config = replace(CHEAP, steps=3, average=2, validation=0)
-    made = finetune([Source(ten)], tmp_path / "mean", config, work=tmp_path)
-    name = "bert.encoder.layer.5.output.dense.weight"
-    single = [_after(step, config, ten, tmp_path) for step in (2, 3)]
-    mean = weights(made.folder)
-    np.testing.assert_allclose(mean[name], (single[0][name] + single[1][name]) / 2, atol=1e-7)
-    assert not np.array_equal(mean[name], single[1][name])
-    assert np.array_equal(mean["bert.embeddings.word_embeddings.weight"], single[1][EMBEDDINGS])
-
-
-def _after(
-    steps: int, config: FinetuneConfig, labelled: LabelledSet, work: Path
-) -> dict[str, np.ndarray]:
-    """The weights that lay in a checkpoint of the very same run, stopped there."""
+    """A weight is the mean of its last three values; frozen ones are the base's to the bit."""
     from rerank.training import trainer
 
-    kept: dict[str, np.ndarray] = {}
+    name = "bert.encoder.layer.5.output.dense.weight"
+    last: list[np.ndarray] = []
     original = trainer._load_mean
 
     def noting(model: Any, checkpoints: Path) -> None:
-        kept.update(weights(checkpoints / f"checkpoint-{steps}"))
+        last.extend(weights(folder)[name] for folder in checkpoints.glob("checkpoint-*"))
         original(model, checkpoints)
 
+    config = replace(CHEAP, steps=4, average=3, validation=0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "_load_mean", noting)
-        finetune([Source(labelled)], work / f"until-{steps}", config, work=work)
-    return kept
+        made = finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
+    found, base = weights(made.folder), weights(resolve("minilm").folder)
+    assert len(last) == 3
+    np.testing.assert_allclose(found[name], np.mean(last, axis=0), atol=1e-7)
+    assert not any(np.array_equal(found[name], value) for value in last)
+    key = "embeddings.word_embeddings.weight"
+    assert np.array_equal(found[f"bert.{key}"], base[key])
 
 
 def test_sets_are_mixed_by_temperature(ten: LabelledSet, tmp_path: Path) -> None:
