@@ -18,14 +18,13 @@ from calibration.maps import (
 from calibration.monitoring.drift import Drift, Sketch, alarm, sketch
 from calibration.monitoring.sequential import AccuracyWatch, Watch
 from calibration.reliability import Comparison, Reliability, comparison, measure
-from calibration.segments import ByKind
+from calibration.segments import Segments
 from calibration.selection import Choice, choose, cross_fit, grouped_folds
 from calibration.thresholds import Certificate, certify, lower_bound, upper_bound
 
 __all__ = [
     "AccuracyWatch",
     "BetaMap",
-    "ByKind",
     "CalibrationMap",
     "Certificate",
     "Choice",
@@ -34,6 +33,7 @@ __all__ = [
     "IsotonicMap",
     "LogisticMap",
     "Reliability",
+    "Segments",
     "Sketch",
     "TwoStageMap",
     "VennAbersMap",

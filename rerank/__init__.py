@@ -8,13 +8,12 @@ from rerank.config import Config, Thresholds
 from rerank.data.beir import read_labelled_set, write_labelled_set
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.types import Assessment, Given, Passage, Query, Ranking
+from rerank.types import Assessment, Passage, Query, Ranking
 
 __all__ = [
     "Assessment",
     "CalibratedReranker",
     "Config",
-    "Given",
     "InputError",
     "LabelledSet",
     "Passage",

@@ -25,7 +25,7 @@ OPTIONS = {
     "rerank_depth": "how many of them, the likeliest, the cross-encoder reads at most",
     "rank_by": "order of the passages; logit is the raw cross-encoder order",
     "calibrator": "how the confidence is mapped; auto chooses by cross-validation",
-    "correct_by": "metadata of a query, such as its language: each kind of it gets a correction",
+    "segment_by": "metadata of a query, such as its language: each value of it gets a correction",
     "sufficiency_k": "the verdict is of P(one of the first k passages is right); 2 to 10",
     "seed": "seed of folds and draws",
 }
@@ -175,9 +175,9 @@ def _search(p: argparse.ArgumentParser) -> None:
     _add_model(p)
     p.add_argument("questions", nargs="+", metavar="QUESTION", help="in plain words")
     p.add_argument(
-        "--kind",
+        "--segment",
         metavar="NAME",
-        help="of the questions, where the model was calibrated with --correct-by",
+        help="segment of the questions, where the model was calibrated with --segment-by",
     )
     p.add_argument("--json", action="store_true", help="print one JSON object a question")
 

@@ -252,7 +252,8 @@ def _drift(o: argparse.Namespace) -> bool:
     model = _load(o)
     if o.queries.is_dir():
         labelled = read_labelled_set(o.queries)
-        queries, groups = labelled.asked(o.split)
+        asked = labelled.select(labelled.split(o.split))
+        queries, groups = asked.items, asked.groups.tolist()
         pipeline = pipeline_over(labelled, model, o.work)
     else:
         queries, pipeline = list(read_queries(o.queries).values()), model.pipeline
@@ -268,7 +269,7 @@ def _drift(o: argparse.Namespace) -> bool:
 def _recalibrate(o: argparse.Namespace) -> None:
     from rerank.data.beir import read_labelled_set
     from rerank.data.feedback import feedback_of, read_feedback, refuse_unknown
-    from rerank.jobs.recalibrate import drawn, fresh, recalibrate
+    from rerank.jobs.recalibrate import fresh, recalibrate, subsample
     from rerank.report.recalibration import recalibration_text
     from rerank.workspace import pipeline_over
 
@@ -292,7 +293,7 @@ def _recalibrate(o: argparse.Namespace) -> None:
         )
     made = recalibrate(
         model,
-        drawn(usable, o.max_labels),
+        subsample(usable, o.max_labels),
         o.out,
         pipeline=pipeline,
         corpus=corpus,
@@ -317,10 +318,11 @@ def _promote(o: argparse.Namespace) -> bool:
 
 def _search(o: argparse.Namespace) -> None:
     model = _load(o)
-    if o.kind and not model.correct_by:
-        raise InputError(f"{o.model} corrects by no kind; calibrate it with --correct-by")
+    if o.segment and not model.segment_by:
+        raise InputError(f"{o.model} has no segments; calibrate it with --segment-by")
     for question in o.questions:
-        found = model.search(question, {model.correct_by: o.kind} if o.kind else None)
+        metadata = {model.segment_by: o.segment} if o.segment else None
+        found = model.search(question, metadata=metadata)
         if o.json:
             print(json.dumps({"question": question, **found.to_dict()}))
         else:
@@ -334,10 +336,10 @@ def _print_assessment(question: str, found: Assessment) -> None:
         advice += ", certified"
     print(f"  confidence {found.confidence:.2f}  {found.level}, {advice}; ", end="")
     print(f"sufficiency {found.sufficiency:.2f}  {found.verdict}")
-    for rank, passage in enumerate(found.ranking.passages[:SHOWN]):
+    for rank, passage in enumerate(found.first(SHOWN)):
         text = " ".join(passage.text.split())
         shown = text if len(text) <= 60 else text[:59] + "…"
-        print(f"  {rank + 1}. {found.ranking.relevance[rank]:.2f}  {passage.doc_id}  {shown}")
+        print(f"  {rank + 1}. {passage.relevance:.2f}  {passage.doc_id}  {shown}")
     for reason in found.reasons:
         print(f"     {reason}")
 

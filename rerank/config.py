@@ -103,7 +103,7 @@ class Config:
     rrf_k: int = 60  # constant of reciprocal rank fusion
     rank_by: str = "relevance"  # or "logit" (raw cross-encoder order) or "fused"
     calibrator: str = "auto"  # or a name: how features' one logit becomes the confidence
-    correct_by: str = ""  # metadata of a query, such as its language, whose kinds are corrected for
+    segment_by: str = ""  # metadata of a query, such as its language, whose kinds are corrected for
     sufficiency_k: int = 5  # the verdict is of P(one of the first k passages is right); 2 to 10
     folds: int = 5  # of the grouped cross-fitting
     seed: int = 0
@@ -117,7 +117,7 @@ class Config:
         if self.language != "none" and self.language not in Stemmer.algorithms():
             known = ", ".join(sorted(Stemmer.algorithms()))
             raise InputError(f"no stemmer for {self.language!r}; expected none or one of {known}")
-        for name in ("encoder", "reranker", "correct_by"):
+        for name in ("encoder", "reranker", "segment_by"):
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} should be a name, got {getattr(self, name)!r}")
         _check_choices(self)

@@ -25,9 +25,9 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
-from rerank.assessment.fitted_maps import Calibrators
-from rerank.assessment.passage_features import EVIDENCE
-from rerank.assessment.pipeline import CHUNK, Pipeline, Reading, forget
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.pipeline import CHUNK, Pipeline, Reading, limit_scored
 from rerank.config import Config
 from rerank.data.beir import write_labelled_set
 from rerank.data.build.recipes import build_pydata
@@ -251,7 +251,7 @@ def rankings(run: Run, small: LabelledSet, pipeline: Pipeline) -> dict[str, Rank
     """Every query's ranking as the run read it, by query id, in the order of the run."""
     ranked = rank_planned(pipeline, small, run.plan)
     every = (*ranked.to_fit, *ranked.to_report)
-    return {r.query.query_id: forget(r, ranked.reading.floor) for r in every}
+    return {r.query.query_id: limit_scored(r, ranked.reading.floor) for r in every}
 
 
 @pytest.fixture(scope="session")
@@ -276,7 +276,7 @@ def maps(run: Run) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def reading(maps: dict[str, Any]) -> Reading:
     """How the run chose what to read."""
-    return Calibrators.from_dict(maps).reading
+    return FittedMaps.from_dict(maps).reading
 
 
 @pytest.fixture(scope="session")
@@ -357,7 +357,7 @@ def _ranking(
     def ints(values: Sequence[int] | None) -> Any:
         return np.array(range(1, n + 1) if values is None else values, dtype=np.int64)
 
-    columns = [floats((evidence or {}).get(name)) for name in EVIDENCE]
+    columns = [floats((evidence or {}).get(name)) for name in PASSAGE_FEATURES]
     found = Candidates(
         query=Query("q", query),
         rows=np.arange(n),
@@ -381,7 +381,7 @@ def _ranking(
         logits=np.array(logits if len(logits) else [0.0] * n, dtype=np.float64),
         read=np.array([True] * n if read is None else read, dtype=np.bool_),
         truncated=np.array([False] * n if truncated is None else truncated, dtype=np.bool_),
-        evidence=np.stack(columns, axis=1) if n else np.empty((0, len(EVIDENCE))),
+        evidence=np.stack(columns, axis=1) if n else np.empty((0, len(PASSAGE_FEATURES))),
         relevance=floats(relevance),
     )
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from rerank.assessment import upgrade
 from rerank.config import Config
 from rerank.errors import InputError, StoreError
 from rerank.inference.model_files import ModelFiles, resolve
@@ -34,6 +35,7 @@ class ModelFolder:
 
     path: Path
     manifest: dict[str, Any]
+    upgrades: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # JSON files, as read now
 
     def text(self, name: str) -> str:
         """One of its files, as it was when it was hashed.
@@ -53,6 +55,8 @@ class ModelFolder:
 
     def json(self, name: str) -> dict[str, Any]:
         """One of its JSON files, which holds an object. Raises as `text`."""
+        if name in self.upgrades:
+            return self.upgrades[name]
         content = self.text(name).encode()
         try:
             found = parse_json(content, name)
@@ -81,7 +85,25 @@ def open_folder(path: Path) -> ModelFolder:
     wrong = [key for key in FIELDS if not isinstance(manifest.get(key), dict)]
     if wrong:
         raise InputError(f"{path}: the manifest lacks {wrong}; calibrate again")
-    return ModelFolder(path, manifest)
+    folder = ModelFolder(path, manifest)
+    if folder.json(CALIBRATORS).get("bound_to") != bound_to(
+        manifest["config"], manifest["fingerprints"]
+    ):
+        raise InputError(
+            f"{path}: its calibrators were fitted with another configuration or other models than "
+            "its manifest says; calibrate again"
+        )
+    return folder if manifest["format_version"] >= upgrade.FORMAT else _upgraded(folder)
+
+
+def _upgraded(old: ModelFolder) -> ModelFolder:
+    """A folder that version 0.1 wrote, under the names of this version."""
+    config = upgrade.upgraded_config(old.manifest["config"])
+    bound = bound_to(config, old.manifest["fingerprints"])
+    upgrades = {CALIBRATORS: upgrade.upgraded_calibrators(old.json(CALIBRATORS), bound)}
+    if SKETCH in old.manifest["files"]:
+        upgrades[SKETCH] = upgrade.upgraded_sketch(old.json(SKETCH))
+    return ModelFolder(old.path, {**old.manifest, "config": config}, upgrades)
 
 
 def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:

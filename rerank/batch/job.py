@@ -68,7 +68,7 @@ def rescore(
     queries, out = Path(queries), Path(out)
     side = out.with_name(f"{out.name}.rejected.jsonl")
     convert = _converter(out)
-    with open_input(queries, correct_by=model.correct_by) as given:
+    with open_input(queries, segment_by=model.segment_by) as given:
         _check_places(model.folder, queries, out, side)
         if strict:
             _check_rows(given)

@@ -25,10 +25,10 @@ class JsonlSource:
     In memory: the lines of one chunk, 8 MiB and one line, which is at most 8 MiB.
     """
 
-    def __init__(self, file: IO[bytes], total: int, correct_by: str = "") -> None:
+    def __init__(self, file: IO[bytes], total: int, segment_by: str = "") -> None:
         self.total = total
         self._file = file
-        self._correct_by = correct_by
+        self._correct_by = segment_by
 
     def chunks(self, start: Position) -> Iterator[Chunk]:
         """Chunks of at most 64 lines, blank ones counted, and 8 MiB, passed by one line at most."""
@@ -73,7 +73,7 @@ class JsonlSource:
         return [decode(line, self._correct_by) for line in chunk.raw]
 
 
-def decode(line: Line, correct_by: str = "") -> Row:
+def decode(line: Line, segment_by: str = "") -> Row:
     """A line as what it asks for, or as why it cannot be read; never an exception."""
     if line.data is None:
         return Rejected(line.number, f"the line has more than {LONGEST_ROW} bytes")
@@ -88,4 +88,4 @@ def decode(line: Line, correct_by: str = "") -> Row:
         return Rejected(line.number, "not JSON that can be read: it is nested too deep")
     except ValueError as error:
         return Rejected(line.number, f"not JSON ({error})")
-    return parse(line.number, row, correct_by=correct_by)
+    return parse(line.number, row, segment_by=segment_by)

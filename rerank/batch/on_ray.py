@@ -103,7 +103,7 @@ class _Actor:
     def __init__(self, model: Path, queries: Path, identity: Identity, *, threads: int) -> None:
         os.environ[CORES] = str(threads)
         self._model = CalibratedReranker.load(model)
-        self._open = open_input(queries, identity, correct_by=self._model.correct_by)
+        self._open = open_input(queries, identity, segment_by=self._model.segment_by)
         self._given = self._open.__enter__()
 
     def __call__(self, places: pa.Table) -> pa.Table:

@@ -57,9 +57,9 @@ class ParquetSource:
         InputError: no Parquet, or `_id` or `text` is missing or there twice.
     """
 
-    def __init__(self, file: IO[bytes], path: Path, correct_by: str = "") -> None:
+    def __init__(self, file: IO[bytes], path: Path, segment_by: str = "") -> None:
         self._path = path
-        self._correct_by = correct_by
+        self._correct_by = segment_by
         try:
             self._file = pq.ParquetFile(
                 file, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True
@@ -70,7 +70,7 @@ class ParquetSource:
         wrong = [c for c in COLUMNS if names.count(c) > 1]
         if wrong or not {"_id", "text"} <= set(names):
             raise InputError(f"{path}: expected columns _id and text, once each; got {names[:20]}")
-        self._columns = [c for c in COLUMNS if c in names and (c != "metadata" or correct_by)]
+        self._columns = [c for c in COLUMNS if c in names and (c != "metadata" or segment_by)]
         meta = self._file.metadata
         self._groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
         self.total: int = sum(self._groups)
@@ -151,7 +151,7 @@ class ParquetSource:
         return found
 
     def _parse(self, line: int, row: object) -> Row:
-        return parse(line, row, correct_by=self._correct_by)
+        return parse(line, row, segment_by=self._correct_by)
 
     def _one(self, batch: pa.RecordBatch, i: int, line: int) -> Row:
         size = batch.slice(i, 1).nbytes

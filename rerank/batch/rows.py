@@ -14,7 +14,7 @@ import numpy as np
 
 from rerank.data.text import as_text, kind
 from rerank.errors import InputError
-from rerank.types import Given, Passage, Query, named
+from rerank.types import Passage, Query, metadata_name
 
 LONGEST_ROW = 2**23  # bytes of a line, characters of a row's texts
 LONGEST_ID = 512  # characters
@@ -39,27 +39,24 @@ class Rejected:
         return {"line": self.line, **named, "reason": self.reason}
 
 
-Item = Query | Given
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A row that can be scored: its line (from 1), and what it asks for."""
 
     line: int
-    item: Item
+    query: Query
 
 
 Row = Asked | Rejected
 
 
-def parse(line: int, row: object, *, correct_by: str = "") -> Row:
+def parse(line: int, row: object, *, segment_by: str = "") -> Row:
     """What a decoded row asks for: a query for the index, or one with candidates of its own.
 
     `_id` is text or a whole number, `text` is text; `passages`, or `documents`, is a list of texts
     or of `{"_id" or "doc_id", "title", "text", "logit" or "score"}`, of which `text` must be there.
     A passage without an id gets its position, from 0; all of them have a logit, or none.
-    Of `metadata`, an object, `correct_by` is read, what the model corrects by; without one it is
+    Of `metadata`, an object, `segment_by` is read, what the model corrects by; without one it is
     not looked at. Binary values, as Parquet may hold, are read as UTF-8. An id may stand twice: a
     file of what was asked in a night says the same things again, and each row is answered for
     itself.
@@ -71,17 +68,17 @@ def parse(line: int, row: object, *, correct_by: str = "") -> Row:
     except InputError as error:
         return Rejected(line, str(error))
     try:
-        return Asked(line, _item(query_id, row, correct_by))
+        return Asked(line, _query(query_id, row, segment_by))
     except InputError as error:
         return Rejected(line, str(error), query_id)
 
 
-def _item(query_id: str, row: Mapping[str, Any], correct_by: str) -> Item:
+def _query(query_id: str, row: Mapping[str, Any], segment_by: str) -> Query:
     text = _text(row, "text", most=LONGEST_QUERY)
-    query = Query(query_id, text, _metadata(row, correct_by) if correct_by else {})
+    metadata = _metadata(row, segment_by) if segment_by else {}
     named = [key for key in ("passages", "documents") if row.get(key) is not None]
     if not named:
-        return query
+        return Query(text, query_id, metadata)
     if len(named) > 1:
         raise InputError("has both 'passages' and 'documents'; expected one of them")
     given = row[named[0]]
@@ -97,10 +94,11 @@ def _item(query_id: str, row: Mapping[str, Any], correct_by: str) -> Item:
     logits = [logit for _, logit in read if logit is not None]
     if logits and len(logits) < len(passages):
         raise InputError(f"{len(logits)} of {len(passages)} passages have a logit; all, or none")
-    return Given(query, passages, np.array(logits, dtype=np.float64) if logits else None)
+    scores = np.array(logits, dtype=np.float64) if logits else None
+    return Query(text, query_id, metadata, passages, scores)
 
 
-def _metadata(row: Mapping[str, Any], correct_by: str) -> dict[str, str]:
+def _metadata(row: Mapping[str, Any], segment_by: str) -> dict[str, str]:
     """The query's metadata as far as it is its kind, and nothing else of it.
 
     Arrow's maps come as lists of pairs.
@@ -112,12 +110,12 @@ def _metadata(row: Mapping[str, Any], correct_by: str) -> dict[str, str]:
         return {}
     if not isinstance(found, Mapping):
         raise InputError(f"'metadata' should be an object, got {kind(found)}")
-    name = named(found, correct_by)
+    name = metadata_name(found, segment_by)
     if len(name) > LONGEST_ID:
         raise InputError(
-            f"metadata {correct_by!r} has {len(name)} characters, at most {LONGEST_ID}"
+            f"metadata {segment_by!r} has {len(name)} characters, at most {LONGEST_ID}"
         )
-    return {correct_by: name}
+    return {segment_by: name}
 
 
 def _passage(position: int, value: object, where: str) -> tuple[Passage, float | None]:

@@ -51,11 +51,11 @@ def is_parquet(path: Path) -> bool:
 
 @contextmanager
 def open_input(
-    path: Path, known: Identity | None = None, *, correct_by: str = ""
+    path: Path, known: Identity | None = None, *, segment_by: str = ""
 ) -> Iterator[Input]:
     """An input to read, closed at the end; `known` saves the reading that identifies it.
 
-    `correct_by` names what of the rows' metadata is read.
+    `segment_by` names what of the rows' metadata is read.
 
     Raises:
         InputError: no regular file, no readable Parquet, or one without `_id` and `text`; it holds
@@ -69,13 +69,13 @@ def open_input(
         if parquet:
             from rerank.batch.parquet import ParquetSource
 
-            source = ParquetSource(file, path, correct_by)
+            source = ParquetSource(file, path, segment_by)
             identity = known or _identify(file)
         else:
             from rerank.batch.jsonl import JsonlSource
 
             identity = known or _identify(file)
-            source = JsonlSource(file, identity.lines, correct_by)
+            source = JsonlSource(file, identity.lines, segment_by)
         if not source.total:
             raise InputError(f"{path}: holds no query")
         yield Input(path, file, source, identity)

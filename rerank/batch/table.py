@@ -51,43 +51,43 @@ def assess_table(
     """A row a question, in their order, with the columns of `OUTPUT_EXAMPLE`.
 
     `questions` has a column `text`, and may have `query_id` and what the model corrects by
-    (`--correct-by`); others are not looked at.
+    (`--segment-by`); others are not looked at.
 
     Raises:
         InputError: no column `text`, or rows whose text is empty or no text, which are named.
     """
-    queries = list(_queries(questions, model.correct_by))
+    queries = list(_queries(questions, model.segment_by))
     rows: list[dict[str, Any]] = []
     for start in range(0, len(queries), CHUNK):
-        rows += map(_row, model.assess(model.rank(queries[start : start + CHUNK])))
+        rows += map(_row, model.assess(queries[start : start + CHUNK]))
     return frame({name: [row[name] for row in rows] for name in OUTPUT_EXAMPLE}).astype(
         {name: type(OUTPUT_EXAMPLE[name][0]) for name in NUMBERS}
     )
 
 
-def input_example(correct_by: str) -> dict[str, list[Any]]:
+def input_example(segment_by: str) -> dict[str, list[Any]]:
     """Questions as a model takes them that corrects by this metadata, or by none where it is ""."""
-    column: dict[str, list[Any]] = {correct_by: ["some kind", None]} if correct_by else {}
+    column: dict[str, list[Any]] = {segment_by: ["some kind", None]} if segment_by else {}
     return {**column, **INPUT_EXAMPLE}
 
 
 def _queries(
-    questions: Mapping[str, Sequence[Any]] | pd.DataFrame, correct_by: str
+    questions: Mapping[str, Sequence[Any]] | pd.DataFrame, segment_by: str
 ) -> Iterator[Query]:
     if "text" not in questions:
         raise InputError(f"expected a column 'text', got {sorted(map(str, questions))}")
     texts = list(questions["text"])
-    ids, kinds = (
+    ids, segments = (
         list(questions[key]) if key in questions else [None] * len(texts)
-        for key in ("query_id", correct_by)
+        for key in ("query_id", segment_by)
     )
     bad = [row for row, text in enumerate(texts) if not _is_text(text)]
     if bad:
         shown = ", ".join(map(str, bad[:10])) + (" and others" if len(bad) > 10 else "")
         raise InputError(f"rows {shown}: 'text' is empty or no text; expected some words")
-    for row, (given, text, kind) in enumerate(zip(ids, texts, kinds, strict=True)):
+    for row, (given, text, segment) in enumerate(zip(ids, texts, segments, strict=True)):
         missing = given is None or isinstance(given, float)  # NaN, as pandas has what is missing
-        yield Query(str(row) if missing else str(given), text, {correct_by: kind})
+        yield Query(text, str(row) if missing else str(given), {segment_by: segment})
 
 
 def _is_text(value: object) -> bool:

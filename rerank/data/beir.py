@@ -120,7 +120,7 @@ def _passage(row: dict[str, Any]) -> tuple[str, Passage]:
 
 def _query(row: dict[str, Any]) -> tuple[str, Query]:
     key = _id(row)
-    return key, Query(key, _string(row, "text"), _metadata(row))
+    return key, Query(_string(row, "text"), key, _metadata(row))
 
 
 def read_queries(path: Path) -> dict[str, Query]:

@@ -32,7 +32,7 @@ class Feedback:
     right: bool | None
     relevant: frozenset[str]
 
-    def says(self, ranking: Ranking) -> bool:
+    def is_hit(self, ranking: Ranking) -> bool:
         """Whether the top passage of the ranking is right."""
         if self.right is not None:
             return self.right
@@ -45,17 +45,15 @@ def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
     Raises:
         InputError: no such split.
     """
-    queries, groups = labelled.asked(split)
-    return [
-        Feedback(query, group, None, frozenset(labelled.relevant(query.query_id)))
-        for query, group in zip(queries, groups, strict=True)
-    ]
+    queries = labelled.select(labelled.split(split))
+    rows = zip(queries.items, queries.groups.tolist(), queries.grades, strict=True)
+    return [Feedback(query, group, None, frozenset(grades)) for query, group, grades in rows]
 
 
-def says(feedback: Sequence[Feedback], rankings: Sequence[Ranking]) -> Labels:
+def hit_labels(feedback: Sequence[Feedback], rankings: Sequence[Ranking]) -> Labels:
     """1 where the top passage is right, shape (n,)."""
-    said = [f.says(r) for f, r in zip(feedback, rankings, strict=True)]
-    return np.array(said, dtype=np.int64)
+    rows = zip(feedback, rankings, strict=True)
+    return np.array([f.is_hit(r) for f, r in rows], dtype=np.int64)
 
 
 def read_feedback(path: Path) -> list[Feedback]:
@@ -104,7 +102,7 @@ def _feedback(value: Any, number: int) -> Feedback:
     ):
         raise ValueError(f"relevant should be a list of passage ids, got {str(relevant)[:80]}")
     group = " ".join(text.lower().split())
-    return Feedback(Query(f"line-{number}", text), group, right, frozenset(relevant or ()))
+    return Feedback(Query(text, f"line-{number}"), group, right, frozenset(relevant or ()))
 
 
 def refuse_unknown(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.types import Passage, Query
@@ -32,6 +36,23 @@ class LabelledSet:
     splits: Mapping[str, tuple[str, ...]]
     name: str = "labelled set"
 
+    @classmethod
+    def read(cls, folder: str | Path) -> LabelledSet:
+        """The labelled set in a BEIR folder: see `rerank.data.beir`.
+
+        Raises:
+            InputError: a file that is missing, or bad lines, which are listed.
+        """
+        from rerank.data.beir import read_labelled_set
+
+        return read_labelled_set(Path(folder))
+
+    def write(self, folder: str | Path) -> None:
+        """Write the set as a BEIR folder; `read` gives an equal one back."""
+        from rerank.data.beir import write_labelled_set
+
+        write_labelled_set(self, Path(folder))
+
     def relevant(self, query_id: str) -> frozenset[str]:
         """Ids of the right passages; empty for an unanswerable query."""
         return frozenset(self.qrels.get(query_id, ()))
@@ -42,7 +63,7 @@ class LabelledSet:
         `metadata.group` where present; else the set of right passages, so that two queries with
         the same answers stay together; else the passage that an unanswerable query was asked
         about, as if it answered; else the words of the query. Splits that are given are kept as
-        they are, but for what `questions` marks.
+        they are, but for what `duplicate_keys` marks.
         """
         given = self._given_group(query_id)
         if given is not None:
@@ -60,7 +81,7 @@ class LabelledSet:
         }
         return replace(self, queries={**self.queries, **grouped})
 
-    def questions(self, query_id: str) -> frozenset[str]:
+    def duplicate_keys(self, query_id: str) -> frozenset[str]:
         """What marks a query as asked twice, whatever its labels: its words and its given group."""
         given = self._given_group(query_id)
         return frozenset({self._words(query_id), *([] if given is None else [given])})
@@ -72,16 +93,25 @@ class LabelledSet:
     def _words(self, query_id: str) -> str:
         return f"query:{query_hash(self.queries[query_id].text)}"
 
-    def asked(self, split: str) -> tuple[list[Query], list[str]]:
-        """The queries of a split and the group of each, in the split's order.
+    def select(self, ids: Sequence[str]) -> Labelled[Query]:
+        """The queries of these ids with their labels, in this order."""
+        return Labelled(
+            [self.queries[i] for i in ids],
+            np.array([self.group(i) for i in ids], dtype=np.str_),
+            [self.qrels.get(i, {}) for i in ids],
+        )
+
+    def split(self, name: str) -> tuple[str, ...]:
+        """The query ids of a split, in its order.
 
         Raises:
-            InputError: no such split.
+            InputError: no such split, or an empty one.
         """
-        if split not in self.splits:
-            raise InputError(f"{self.name} has no split {split!r}; it has {list(self.splits)}")
-        ids = self.splits[split]
-        return [self.queries[i] for i in ids], [self.group(i) for i in ids]
+        if name not in self.splits:
+            raise InputError(f"{self.name} has no split {name!r}; it has {list(self.splits)}")
+        if not self.splits[name]:
+            raise InputError(f"{self.name}: its split {name!r} is empty")
+        return self.splits[name]
 
     def described(self) -> dict[str, Any]:
         """Name, digest and counts: what a model folder says of the set it was made from."""

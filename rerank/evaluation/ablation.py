@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from calibration import metrics
 from calibration.selection import codes, enough_rows, row_losses
-from rerank.assessment.ranking_features import FEATURES, GROUPS
+from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.data.labels import Labels
 from rerank.evaluation.ranking_metrics import paired_bootstrap
 from rerank.types import Floats
@@ -32,7 +32,7 @@ class Examples:
 
     features: Floats
     right: Labels
-    groups: tuple[str, ...]
+    groups: Sequence[str] | NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Budgets:
 
 def steps() -> dict[str, list[int]]:
     """The columns of each step: those of a group of features, and of all groups before it."""
-    place = {name: i for i, name in enumerate(FEATURES)}
+    place = {name: i for i, name in enumerate(RANKING_FEATURES)}
     found: dict[str, list[int]] = {}
     taken: list[int] = []
     for group, names in GROUPS.items():

@@ -32,9 +32,9 @@ def predict(heuristic: Heuristic, rankings: Sequence[Ranking]) -> Floats:
 
 def sufficiency_score(r: Ranking) -> float:
     """Best similarity, plus 0.03 a similar result, plus 0.05 (at most 0.15) a "hot" one."""
-    similar = np.flatnonzero(r.candidates.dense[:RESULTS] >= SIMILAR)
+    similar = np.flatnonzero(r.first_stage.dense[:RESULTS] >= SIMILAR)
     hot = sum(_number(r.passages[i].metadata.get("temperature")) > HOT for i in similar)
-    best = float(r.candidates.dense[:RESULTS].max())
+    best = float(r.first_stage.dense[:RESULTS].max())
     return _unit(best + 0.03 * len(similar) + min(0.15, 0.05 * hot))
 
 
@@ -60,7 +60,7 @@ def seven_metric_score(r: Ranking) -> float:
 
 def coverage_score(r: Ranking) -> float:
     """0.6 mean similarity + 0.4 share of the query's entities found; the mean alone without any."""
-    mean = float(r.candidates.dense[:RESULTS].mean())
+    mean = float(r.first_stage.dense[:RESULTS].mean())
     wanted = entities(r.query.text)
     if not wanted:
         return _unit(mean)
@@ -69,9 +69,8 @@ def coverage_score(r: Ranking) -> float:
 
 
 def best_logit(r: Ranking) -> float:
-    """The best logit that was read; 0 for a ranking without passages."""
-    logits = r.logits[r.read] if r.read.any() else r.logits
-    return float(logits.max()) if len(r) else 0.0
+    """The best logit of those scored; 0 for a ranking without passages."""
+    return float(r.logits[r.scored].max()) if r.scored.any() else 0.0
 
 
 def top_logit_sigmoid(r: Ranking) -> float:
@@ -80,7 +79,7 @@ def top_logit_sigmoid(r: Ranking) -> float:
 
 
 def _similarities(r: Ranking) -> Floats:
-    return np.sort(r.candidates.dense)[::-1][:RESULTS]
+    return np.sort(r.first_stage.dense)[::-1][:RESULTS]
 
 
 def mteb_max(r: Ranking) -> float:

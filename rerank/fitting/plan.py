@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.errors import InputError
+from rerank.types import Query
 
 REPORT_SHARE = 0.3  # of the groups, where a set has no split to report on
 TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was
@@ -22,8 +24,8 @@ LEAST_QUERIES = 30  # to fit on; below it no map is worth having
 class Plan:
     """Which queries a run fits on and which it reports on; no question is in both."""
 
-    fit: tuple[str, ...]
-    report: tuple[str, ...]
+    fit: Labelled[Query]
+    report: Labelled[Query]
     report_split: str
     seen_by_reranker: int  # left out: the cross-encoder was trained on them or on their split
     asked_twice: int  # left out of fitting: a reported query is the same question
@@ -80,8 +82,8 @@ def plan(
         held = set(groups[: max(1, round(REPORT_SHARE * len(groups)))])
         report = [i for i in rest if labelled.group(i) in held]
         others_left = [i for i in rest if labelled.group(i) not in held]
-    reported = frozenset[str]().union(*map(labelled.questions, report))
-    fit = [i for i in others_left if labelled.questions(i).isdisjoint(reported)]
+    reported = frozenset[str]().union(*map(labelled.duplicate_keys, report))
+    fit = [i for i in others_left if labelled.duplicate_keys(i).isdisjoint(reported)]
     whole = sum(len(ids) for ids in labelled.splits.values())
     asked_twice = len(others_left) - len(fit)
     seen = whole - len(rest) - (len(report) if named else 0)
@@ -97,7 +99,14 @@ def plan(
         raise InputError(f"{labelled.name}: all queries to fit on are one group; expected several")
     used = {*clean, *([named] if named else [])}
     beside_training = not used <= untouched
-    return Plan(tuple(fit), tuple(report), named or "held out", seen, asked_twice, beside_training)
+    return Plan(
+        labelled.select(fit),
+        labelled.select(report),
+        named or "held out",
+        seen,
+        asked_twice,
+        beside_training,
+    )
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:
@@ -106,8 +115,8 @@ def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]
     Not their right passages decide: leaving those out would leave unanswerable queries over.
     """
     read = [i for i, query in labelled.queries.items() if query_hash(query.text) in trained_on]
-    known = frozenset[str]().union(*map(labelled.questions, read))
-    return [i for i in ids if labelled.questions(i).isdisjoint(known)]
+    known = frozenset[str]().union(*map(labelled.duplicate_keys, read))
+    return [i for i in ids if labelled.duplicate_keys(i).isdisjoint(known)]
 
 
 def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int) -> list[str]:

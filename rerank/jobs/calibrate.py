@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.assessment.fitted_maps import learned_dict
+from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
 from rerank.assessment.model_folder import (
     CALIBRATORS,
     FITTED_ON,
@@ -21,9 +21,8 @@ from rerank.assessment.model_folder import (
     SKETCH,
     fingerprints,
 )
-from rerank.assessment.passage_features import EVIDENCE
-from rerank.assessment.pipeline import forget
-from rerank.assessment.ranking_features import FEATURES
+from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.sufficiency import INPUTS
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
@@ -31,9 +30,9 @@ from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS
 from rerank.evaluation.evaluate import evaluate
-from rerank.fitting.fit import Fitted, fit
+from rerank.fitting.fit import fit
 from rerank.fitting.plan import plan
-from rerank.fitting.rankings import Ranked, rank_as_given, rank_planned
+from rerank.fitting.rankings import rerank_rankings, search_rankings
 from rerank.inference.model_files import lasting_name, resolve, trained_on
 from rerank.jobs.track import track_model
 from rerank.progress import progress
@@ -41,6 +40,7 @@ from rerank.report.page import report_figures, report_page, report_pictures
 from rerank.report.report import make_report, report_text
 from rerank.retrieval.index import LAYOUT
 from rerank.storage.folder import is_made_from, refuse_to_replace, write_folder, write_json
+from rerank.types import Mode
 from rerank.workspace import open_pipeline
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def calibrate(
         "dataset": labelled.described(),
         "max_queries": max_queries,
         "inputs": {
-            "evidence": list(EVIDENCE),
-            "features": list(FEATURES),
+            "passage_features": list(PASSAGE_FEATURES),
+            "ranking_features": list(RANKING_FEATURES),
             "hazard": list(INPUTS),
             "index": LAYOUT,
         },
@@ -104,36 +104,26 @@ def calibrate(
     planned = plan(
         labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
     )
-    if config.correct_by and not any(
-        labelled.queries[i].named(config.correct_by) for i in planned.fit
-    ):
+    if config.segment_by and not any(q.named(config.segment_by) for q in planned.fit.items):
         raise InputError(
-            f"none of the queries has the metadata {config.correct_by!r} that --correct-by names"
+            f"none of the queries has the metadata {config.segment_by!r} that --segment-by names"
         )
     pipeline = open_pipeline(labelled, config, work)
-    ranked = rank_planned(pipeline, labelled, planned)
-    as_given = rank_as_given(pipeline, labelled, ranked)
+    search = search_rankings(pipeline, planned)
+    rerank = rerank_rankings(pipeline, search)
     with progress(5, "fitting, measuring, saving", unit="step") as bar:
-        fitted, given = (fit_ranked(r, labelled, config) for r in (ranked, as_given))
+        fitted, fitted_rerank = (fit(r.fit, r.policy, config) for r in (search, rerank))
         bar.update()
         evaluation = evaluate(
-            ranked.to_report,
-            labelled,
-            fitted.calibrators,
+            search.report,
+            fitted.maps,
             config,
             baselines={**HEURISTICS, "temperature": fitted.scaled_logit},
         )
-        of_given = evaluate(as_given.to_report, labelled, given.calibrators, config, baselines={})
+        of_given = evaluate(rerank.report, fitted_rerank.maps, config, baselines={})
         bar.update()
         report = make_report(
-            labelled,
-            planned,
-            fitted,
-            evaluation,
-            config,
-            given=of_given,
-            rankings=ranked.to_report,
-            made_from=made_from,
+            planned, fitted, evaluation, config, given=of_given, made_from=made_from
         )
         text, figures = report_text(report), report_figures(report)
         pictures = report_pictures(figures)
@@ -142,14 +132,14 @@ def calibrate(
         def fill(folder: Path) -> dict[str, Any]:
             shutil.copytree(pipeline.index.folder, folder / "index")
             made_with = made_from["config"], made_from["fingerprints"]
-            learned = learned_dict(*made_with, fitted.calibrators, given.calibrators)
-            write_json(folder / CALIBRATORS, learned)
+            maps: dict[Mode, FittedMaps] = {"search": fitted.maps, "rerank": fitted_rerank.maps}
+            write_json(folder / CALIBRATORS, maps_to_dict(*made_with, maps))
             write_json(folder / SKETCH, fitted.sketch.to_dict())
             write_json(folder / MEASURED, report.to_dict())
             (folder / REPORT).write_text(text, encoding="utf-8")
             page = report_page(report, pictures)
             (folder / "report.html").write_text(page, encoding="utf-8")
-            fitted_on = sorted({query_hash(labelled.queries[i].text) for i in planned.fit})
+            fitted_on = sorted({query_hash(query.text) for query in planned.fit.items})
             (folder / FITTED_ON).write_text("\n".join(fitted_on) + "\n", encoding="utf-8")
             for name, picture in pictures.items():
                 (folder / f"{name}.png").write_bytes(picture.whole)
@@ -157,7 +147,7 @@ def calibrate(
                 **made_from,
                 "corpus_digest": labelled.corpus_digest(),
                 "queries": planned.counts(),
-                "calibrator": {"name": fitted.taken, "reason": fitted.reason},
+                "calibrator": {"name": fitted.calibrator, "reason": fitted.reason},
             }
 
         write_folder(out, fill, overwrite=overwrite, kind=MODEL_KIND)
@@ -165,9 +155,3 @@ def calibrate(
         run = track_model(out, work=work)
         bar.update()
     return Outcome(out, text, run, made=True)
-
-
-def fit_ranked(ranked: Ranked, labelled: LabelledSet, config: Config) -> Fitted:
-    """`fit` on what the model will read of the rankings."""
-    read = [forget(r, ranked.reading.floor) for r in ranked.to_fit]
-    return fit(read, labelled, ranked.reading, config, whole=ranked.to_fit)

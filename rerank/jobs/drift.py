@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calibration.monitoring.drift import Drift, alarm
+from rerank.assessment.judge import judge
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.pipeline import Pipeline, order
-from rerank.assessment.ranking_features import FEATURES, feature_matrix
+from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.errors import InputError
 from rerank.types import Query
 
@@ -22,7 +23,7 @@ def drift(
 ) -> Drift:
     """Which features of the queries' rankings have moved, and whether that is an alarm.
 
-    No label is asked for. Without any move an alarm comes with a chance of at most `level`. Of
+    No label is needed. Without any move an alarm comes with a chance of at most `level`. Of
     `groups` (n,), rephrasings of one question, each counts once; `pipeline` is that of another
     corpus than the model's. Queries that bring nothing back have no features and are left out.
 
@@ -32,15 +33,13 @@ def drift(
     """
     if not 0 < level < 1:
         raise InputError(f"the level is a chance between 0 and 1, got {level:g}; 0.01 is usual")
-    found = (pipeline or model.pipeline).rank(
-        queries, model.calibrators.reading, label="reranking queries"
-    )
-    kept = [i for i, r in enumerate(found) if len(r)]
+    if model.sketch.names != tuple(RANKING_FEATURES):
+        raise InputError(f"{model.folder}: its sketch is of other features; calibrate it again")
+    maps, used = model.maps["search"], pipeline or model.pipeline
+    scored = used.run(queries, maps.policy, label="scoring candidates")
+    kept = [i for i, s in enumerate(scored) if len(s)]
     if not kept:
         raise InputError("none of the queries brought back a passage; there is nothing to compare")
-    if model.sketch.names != tuple(FEATURES):
-        raise InputError(f"{model.folder}: its sketch is of other features; calibrate it again")
-    learned, rank_by = model.calibrators, model.pipeline.config.rank_by
-    ordered = [order(found[i], learned.relevance, rank_by=rank_by) for i in kept]
+    judged = judge([scored[i] for i in kept], maps, used.config)
     labels = None if groups is None else [groups[i] for i in kept]
-    return alarm(model.sketch, feature_matrix(ordered), level=level, groups=labels)
+    return alarm(model.sketch, judged.features, level=level, groups=labels)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.pipeline import ReadPolicy
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
@@ -26,24 +26,21 @@ def evaluate_model(
     Raises:
         InputError: no such split, or no query left in it.
     """
-    config, calibrators = model.pipeline.config, model.calibrators
-    asked = [query.query_id for query in labelled.asked(split)[0]]
+    in_split = labelled.split(split)
     pipeline = pipeline_over(labelled, model, work)
-    ids = unseen(labelled, asked, trained_on(pipeline.reranker.files))
-    if not asked:
-        raise InputError(f"{labelled.name}: its split {split!r} is empty")
+    ids = unseen(labelled, in_split, trained_on(pipeline.reranker.files))
     if not ids:
         raise InputError(f"{labelled.name}: the cross-encoder was trained on all of {split!r}")
     notes = []
-    if len(ids) < len(asked):
-        gone = len(asked) - len(ids)
+    if len(ids) < len(in_split):
+        gone = len(in_split) - len(ids)
         notes.append(f"left out: {gone} queries that the cross-encoder was trained on.")
+    queries = labelled.select(ids)
     fitted_on = model.fitted_on
-    again = sum(query_hash(labelled.queries[i].text) in fitted_on for i in ids)
-    if again:
-        notes.append(f"warning: the model was fitted on {again} of these; it will look better.")
-    reading = calibrators.reading
-    whole = pipeline.rank(
-        [labelled.queries[i] for i in ids], replace(reading, floor=0.0), label="reranking queries"
-    )
-    return evaluate(whole, labelled, calibrators, config), tuple(notes)
+    known = sum(query_hash(query.text) in fitted_on for query in queries.items)
+    if known:
+        notes.append(f"warning: the model was fitted on {known} of these; it will look better.")
+    maps = model.maps["search"]
+    everything = ReadPolicy(maps.policy.prior, cutoff=0.0)
+    scored = queries.map(lambda q: pipeline.run(q, everything, label="scoring candidates"))
+    return evaluate(scored, maps, pipeline.config), tuple(notes)

@@ -79,14 +79,14 @@ def own_checks(
 ) -> list[Check]:
     """What a model must show by itself: unseen queries, a true confidence, a certified share."""
     known = [i for i, q in labelled.queries.items() if query_hash(q.text) in model.fitted_on]
-    asked_again = frozenset[str]().union(*map(labelled.questions, known))
-    seen = sum(not labelled.questions(i).isdisjoint(asked_again) for i in measured.query_ids)
+    asked_again = frozenset[str]().union(*map(labelled.duplicate_keys, known))
+    seen = sum(not labelled.duplicate_keys(i).isdisjoint(asked_again) for i in measured.query_ids)
     high = measured.table[OURS].smece_interval[1]
-    promises = model.calibrators.certificate.promises
+    promises = model.maps["search"].certificate.promises
     certified = np.array([promises(c) for c in measured.confidences[OURS].tolist()])
     right = measured.right[certified]
     most = upper_bound(int(right.sum()), len(right))
-    target = model.calibrators.certificate.target
+    target = model.maps["search"].certificate.target
     return [
         Check(
             "unseen",

@@ -15,18 +15,19 @@ from typing import Any
 
 from calibration.monitoring.drift import sketch
 from calibration.monitoring.recalibration import Recalibration, carried, fit_recalibration, then
-from calibration.segments import ByKind
+from calibration.segments import Segments
 from calibration.thresholds import Certificate
-from rerank.assessment.fitted_maps import Calibrators, learned_dict
+from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
+from rerank.assessment.judge import Judged, judge
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import CALIBRATORS, FITTED_ON, MEASURED, MODEL_KIND, SKETCH
-from rerank.assessment.pipeline import Pipeline, order
-from rerank.assessment.ranking_features import FEATURES, feature_matrix
+from rerank.assessment.pipeline import Pipeline, prior_relevance
+from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
-from rerank.data.feedback import Feedback, says
+from rerank.data.feedback import Feedback, hit_labels
 from rerank.data.text import query_hash
 from rerank.errors import InputError
-from rerank.fitting.rankings import as_given
+from rerank.fitting.rankings import as_brought
 from rerank.inference.model_files import trained_on
 from rerank.report.recalibration import (
     recalibration_page,
@@ -34,7 +35,7 @@ from rerank.report.recalibration import (
     recalibration_text,
 )
 from rerank.storage.folder import MANIFEST, refuse_to_replace, sha256_file, write_folder, write_json
-from rerank.types import Ranking
+from rerank.types import Mode, Scored
 
 LEAST_LABELS = 10
 
@@ -70,20 +71,22 @@ def recalibrate(
             f"expected labels of at least {LEAST_LABELS} different queries, got {len(set(groups))}"
             + (f" and {known} that the model knows already" if known else "")
         )
-    read = pipeline.rank(
-        [f.query for f in feedback], model.calibrators.reading, label="reranking queries"
-    )
-    ordered = _ordered(read, model.calibrators, pipeline.config)
-    found, new = _moved(model.calibrators, ordered, feedback, pipeline.config)
-    moved = _moved_given(model, read, ordered, feedback, pipeline)
-    features, right = feature_matrix(ordered), says(feedback, ordered)
+    config, old = pipeline.config, model.maps["search"]
+    scored = pipeline.run([f.query for f in feedback], old.policy, label="scoring candidates")
+    judged = judge(scored, old, config)
+    found, new = _update(old, judged, feedback, config)
+    maps: dict[Mode, FittedMaps] = {
+        "search": new,
+        "rerank": _update_rerank(model.maps["rerank"], scored, judged, feedback, pipeline),
+    }
+    right = hit_labels(feedback, judged.rankings)
 
     def fill(folder: Path) -> dict[str, Any]:
         shutil.copytree(pipeline.index.folder, folder / "index")
         made_with = model.manifest["config"], model.manifest["fingerprints"]
-        write_json(folder / CALIBRATORS, learned_dict(*made_with, new, moved))
+        write_json(folder / CALIBRATORS, maps_to_dict(*made_with, maps))
         # the queries of another corpus are another distribution; those few of the same are not
-        seen = sketch(features, list(FEATURES), groups) if corpus else model.sketch
+        seen = sketch(judged.features, list(RANKING_FEATURES), groups) if corpus else model.sketch
         write_json(folder / SKETCH, seen.to_dict())
         measured = {"report_split": "the labels given", "confidence": found.table.to_dict()}
         write_json(folder / MEASURED, measured)
@@ -125,7 +128,9 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
     return [f for f in feedback if f.group not in groups]
 
 
-def drawn(feedback: Sequence[Feedback], most: int | None, *, seed: int = 0) -> Sequence[Feedback]:
+def subsample(
+    feedback: Sequence[Feedback], most: int | None, *, seed: int = 0
+) -> Sequence[Feedback]:
     """At most so many of the labels, drawn at random, in their old order.
 
     The first ones of a file are often of one subject, and tell of that alone.
@@ -136,56 +141,62 @@ def drawn(feedback: Sequence[Feedback], most: int | None, *, seed: int = 0) -> S
     return [feedback[i] for i in sorted(kept)]
 
 
-def _ordered(rankings: Sequence[Ranking], learned: Calibrators, config: Config) -> list[Ranking]:
-    return [order(r, learned.relevance, rank_by=config.rank_by) for r in rankings]
-
-
-def _moved_given(
-    model: CalibratedReranker,
-    read: Sequence[Ranking],
-    ordered: Sequence[Ranking],
+def _update_rerank(
+    old: FittedMaps,
+    scored: Sequence[Scored],
+    judged: Judged,
     feedback: Sequence[Feedback],
     pipeline: Pipeline,
-) -> Calibrators:
-    """The maps for passages that askers bring, moved as far as the labels tell of such lists.
+) -> FittedMaps:
+    """The maps for passages that callers bring, moved as far as the labels tell of such lists.
 
-    The labelled queries are taken as if their askers had brought passages. A label without passage
+    The labelled queries are taken as if their callers had brought passages. A label without passage
     ids tells of that ranking too where its top passage is the same: such a selection moves the
     maps, and certifies nothing. Without ids no certificate is left, and with fewer than
     `LEAST_LABELS` that tell, nothing moves.
     """
-    likely = [order(r, model.given.reading.prior) for r in as_given(pipeline, read)]
-    scored = pipeline.read(likely, model.given.reading.floor, label="reranking given passages")
-    again = _ordered(scored, model.given, pipeline.config)
+    brought = as_brought(pipeline, list(scored))
+    prior = [prior_relevance(c, old.policy.prior) for c in brought]
+    again = pipeline.score(
+        brought, prior, cutoff=old.policy.cutoff, label="scoring brought passages"
+    )
     told = [
-        (r, f)
-        for r, first, f in zip(again, ordered, feedback, strict=True)
+        (s, f)
+        for s, r, first, f in zip(
+            again,
+            judge(again, old, pipeline.config).rankings,
+            judged.rankings,
+            feedback,
+            strict=True,
+        )
         if f.right is None or r.doc_ids[:1] == first.doc_ids[:1]
     ]
-    moved = model.given
+    moved = old
     if len({f.group for _, f in told}) >= LEAST_LABELS:
-        _, moved = _moved(model.given, [r for r, _ in told], [f for _, f in told], pipeline.config)
+        selected = judge([s for s, _ in told], old, pipeline.config)
+        _, moved = _update(old, selected, [f for _, f in told], pipeline.config)
         if all(f.right is None for f in feedback):
             return moved
-    old = moved.certificate
-    return replace(moved, certificate=Certificate(None, old.target, old.level, 0, 0, 0, None))
+    kept = moved.certificate
+    return replace(moved, certificate=Certificate(None, kept.target, kept.level, 0, 0, 0, None))
 
 
-def _moved(
-    old: Calibrators, ordered: Sequence[Ranking], feedback: Sequence[Feedback], config: Config
-) -> tuple[Recalibration, Calibrators]:
-    """What the labels teach of rankings in the order of `old`, and the maps that follow it."""
+def _update(
+    old: FittedMaps, judged: Judged, feedback: Sequence[Feedback], config: Config
+) -> tuple[Recalibration, FittedMaps]:
+    """What the labels say of rankings judged by `old`, and the maps that follow it."""
     found = fit_recalibration(
-        old.confidences(ordered, feature_matrix(ordered), correct_by=config.correct_by),
-        says(feedback, ordered),
+        judged.confidence,
+        hit_labels(feedback, judged.rankings),
         [f.group for f in feedback],
         target=config.thresholds.medium,
         random_state=config.seed,
     )
+    updates = {k: carried(u, found.update) for k, u in old.segments.updates.items()}
     moved = replace(
         old,
         confidence=replace(old.confidence, update=then(old.confidence.update, found.update)),
-        kinds=ByKind({k: carried(u, found.update) for k, u in old.kinds.updates.items()}),
+        segments=Segments(updates),
         certificate=found.certificate,
     )
     return found, moved

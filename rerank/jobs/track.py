@@ -5,20 +5,21 @@ So a run whose tracking failed loses nothing: the same record can be sent later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.assessment.fitted_maps import DOORS, Calibrators, both_doors
+from rerank.assessment.fitted_maps import FittedMaps, maps_from_dict
 from rerank.assessment.model_folder import CALIBRATORS, MEASURED, ModelFolder, open_folder
-from rerank.assessment.passage_features import EVIDENCE
-from rerank.assessment.ranking_features import FEATURES
+from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.sufficiency import INPUTS
 from rerank.config import Config
 from rerank.report.report import flat
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.tracking.uris import NAME
+from rerank.types import Mode
 from rerank.workspace import track
 
 if TYPE_CHECKING:
@@ -56,17 +57,16 @@ def record_of(folder: ModelFolder) -> RunRecord:
     from rerank.tracking.runs import RunRecord
 
     kept, measured = folder.json(CALIBRATORS), folder.json(MEASURED)
-    doors = both_doors(kept)
-    learned, of_given = doors
-    certificate = learned.certificate.to_dict()
+    maps = maps_from_dict(kept)
+    certificate = maps["search"].certificate.to_dict()
     named = {f"certificate.{key}": value for key, value in certificate.items()}
     params = {k: v for k, v in folder.manifest.items() if k not in ("files", "digest", "kind")}
     return RunRecord(
         params={
             **flat(params),
             **named,
-            "certificate": learned.certificate.sentence,
-            "given.certificate": of_given.certificate.sentence,
+            "certificate": maps["search"].certificate.sentence,
+            "rerank.certificate": maps["rerank"].certificate.sentence,
         },
         metrics={
             **metrics_of(measured),
@@ -80,13 +80,13 @@ def record_of(folder: ModelFolder) -> RunRecord:
         tags={
             "dataset": str(folder.manifest["dataset"].get("name")),
             "calibrator": _calibrator(folder),
-            "certified": str(learned.certificate.threshold is not None).lower(),
+            "certified": str(maps["search"].certificate.threshold is not None).lower(),
         },
         files=tuple(folder.path / name for name in folder.manifest["files"] if name[-4:] == ".png"),
-        tables={"comparison": _comparison(measured), "feature_weights": weights(doors)},
+        tables={"comparison": _comparison(measured), "feature_weights": weights(maps)},
         folder=folder.path,
         registered_name=NAME,
-        flavour=flavour(Config.from_dict(folder.manifest["config"]).correct_by),
+        flavour=flavour(Config.from_dict(folder.manifest["config"]).segment_by),
         key=sha256_file(folder.path / MANIFEST),
     )
 
@@ -95,7 +95,7 @@ def metrics_of(measured: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of `reliability.json`: of this model's confidence, other events, the orders."""
     ways = measured.get("confidence") or {}
     ours: Mapping[str, Any] = next((ways[name] for name in OURS if name in ways), {})
-    found: dict[str, Any] = {"passages_read": measured.get("passages_read")}
+    found: dict[str, Any] = {"passages_scored": measured.get("passages_scored")}
     for key, value in ours.items():
         if isinstance(value, list):
             found |= {f"{key}_low": value[0], f"{key}_high": value[1]}
@@ -106,28 +106,28 @@ def metrics_of(measured: Mapping[str, Any]) -> dict[str, float]:
     return {k: float(v) for k, v in found.items() if isinstance(v, (int, float))}
 
 
-def weights(doors: Sequence[Calibrators]) -> pd.DataFrame:
-    """What each input weighs, standardised, in each map of each door."""
+def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
+    """What each input weighs, standardised, in each map of each mode."""
     import pandas as pd
 
     rows = []
-    for door, learned in zip(DOORS, doors, strict=True):
-        maps = (
-            ("prior", EVIDENCE, learned.reading.prior),
-            ("relevance", EVIDENCE, learned.relevance),
-            ("confidence", FEATURES, learned.confidence.first),
-            ("hazard", INPUTS, learned.hazard),
+    for mode, fitted in maps.items():
+        parts = (
+            ("prior", PASSAGE_FEATURES, fitted.policy.prior),
+            ("relevance", PASSAGE_FEATURES, fitted.relevance),
+            ("confidence", RANKING_FEATURES, fitted.confidence.first),
+            ("hazard", INPUTS, fitted.hazard),
         )
         rows += [
             {
-                "door": door,
+                "mode": mode,
                 "map": name,
                 "input": column,
                 "weight": weight,
                 "mean": mean,
                 "scale": scale,
             }
-            for name, columns, one in maps
+            for name, columns, one in parts
             for column, weight, mean, scale in zip(
                 columns, one.coef, one.mean, one.scale, strict=True
             )
@@ -135,14 +135,14 @@ def weights(doors: Sequence[Calibrators]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def flavour(correct_by: str) -> Flavour:
+def flavour(segment_by: str) -> Flavour:
     """How MLflow runs a model folder that corrects by this metadata: `mlflow_model`."""
     from rerank.batch.table import OUTPUT_EXAMPLE, frame, input_example
     from rerank.tracking.runs import Flavour
 
     code = Path(__file__).parent.parent / "batch" / "mlflow_model.py"
     return Flavour(
-        code, frame(input_example(correct_by)), frame(OUTPUT_EXAMPLE), tuple(_requirements())
+        code, frame(input_example(segment_by)), frame(OUTPUT_EXAMPLE), tuple(_requirements())
     )
 
 

@@ -13,7 +13,7 @@ from rerank.report.report import (
     certificate_sentences,
     flat,
     given_sentence,
-    read_sentence,
+    scored_sentence,
     split_sentences,
     table_note,
     threshold_sentence,
@@ -31,14 +31,14 @@ def report_figures(report: Report) -> dict[str, Figure]:
     evaluation, name = report.evaluation, report.name
     ours, threshold = evaluation.confidences[OURS], evaluation.table[OURS].threshold
     others = {way: p for way, p in evaluation.confidences.items() if way != OURS}
-    certified = report.fitted.calibrators.certificate.threshold
+    certified = report.fitted.maps.certificate.threshold
     found = {
         "reliability": plots.reliability_diagram(
             evaluation.right,
             ours,
-            title=f"{name}, {report.planned.report_split}: {report.fitted.taken}",
+            title=f"{name}, {report.planned.report_split}: {report.fitted.calibrator}",
             threshold=threshold,
-            groups=evaluation.groups,
+            groups=evaluation.labelled.groups,
         ),
         "risk_coverage": plots.risk_coverage_curve(
             evaluation.right,
@@ -108,9 +108,11 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
             "Probabilities beside the confidence", [_events(report), Text(given_sentence(report))]
         ),
         Section(
-            "The queries", [Text(s) for s in (*split_sentences(report), read_sentence(report))]
+            "The queries", [Text(s) for s in (*split_sentences(report), scored_sentence(report))]
         ),
-        Section("The calibrator", [Text(f"{fitted.taken}. {fitted.reason}"), _details(report)]),
+        Section(
+            "The calibrator", [Text(f"{fitted.calibrator}. {fitted.reason}"), _details(report)]
+        ),
     ]
     return html_page(
         f"{report.name}: how true is the confidence?",

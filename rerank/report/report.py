@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,11 +15,11 @@ import numpy as np
 
 from calibration.arrays import log_odds, logit
 from calibration.maps import LogisticMap, TwoStageMap
-from rerank.assessment.fitted_maps import kinds_of
-from rerank.assessment.pipeline import forget, order
-from rerank.assessment.ranking_features import FEATURES, meaning
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import segments_of
+from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
 from rerank.config import Config
-from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Grades
 from rerank.evaluation.ablation import Budgets, Examples, Step, by_features, by_labels, steps
 from rerank.evaluation.evaluate import OURS, Evaluation
 from rerank.fitting.fit import Fitted
@@ -41,7 +41,7 @@ class Explained:
     top: str  # the passage that was put first
     answer: str  # a passage that would be right, or that there is none; empty for a right one
     base: float  # log odds of a query whose features are all usual
-    moves: Floats  # log odds that each feature adds, and last the kind of query, if it counts
+    moves: Floats  # log odds that each feature adds, and last the segment, where there are some
     names: tuple[str, ...]  # of the features, with this query's value and the usual one
     confidence: float
 
@@ -68,29 +68,22 @@ class Report:
 
 
 def make_report(
-    labelled: LabelledSet,
     planned: Plan,
     fitted: Fitted,
     evaluation: Evaluation,
     config: Config,
     *,
     given: Evaluation,
-    rankings: Sequence[Ranking],
     made_from: Mapping[str, Any],
 ) -> Report:
-    """Compute what the evaluation does not hold: ablations, and two queries explained.
-
-    `rankings` are those that were measured, in the order of `planned.report`.
-    """
-    fitted_on = Examples(fitted.features, fitted.right, _groups(labelled, planned.fit))
-    measured_on = Examples(
-        evaluation.features, evaluation.right, _groups(labelled, evaluation.query_ids)
-    )
+    """Compute what the evaluation does not hold: ablations, and two queries explained."""
+    fitted_on = Examples(fitted.features, fitted.right, fitted.groups)
+    measured_on = Examples(evaluation.features, evaluation.right, evaluation.labelled.groups)
     made = by_features(
         fitted_on,
         measured_on,
         columns=steps(),
-        then=fitted.taken,
+        then=fitted.calibrator,
         folds=config.folds,
         random_state=config.seed,
     )
@@ -100,21 +93,16 @@ def make_report(
         whole=evaluation.confidences[OURS],
         threshold=config.thresholds.medium,
         penalty=made[-1].penalty,
-        then=fitted.taken,
+        then=fitted.calibrator,
         folds=config.folds,
         random_state=config.seed,
     )
     explained = tuple(
-        _explained(file, title, labelled, fitted, evaluation, config, i, rankings[i])
-        for file, title, i in _telling(evaluation)
+        _explained(file, title, fitted.maps, evaluation, config, row)
+        for file, title, row in _telling(evaluation)
     )
-    return Report(
-        labelled.name, made_from, planned, fitted, evaluation, given, made, budgets, explained
-    )
-
-
-def _groups(labelled: LabelledSet, query_ids: Sequence[str]) -> tuple[str, ...]:
-    return tuple(labelled.group(i) for i in query_ids)
+    name = str(made_from["dataset"]["name"])
+    return Report(name, made_from, planned, fitted, evaluation, given, made, budgets, explained)
 
 
 def _telling(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
@@ -134,44 +122,42 @@ def _telling(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
 
 
 def _explained(
-    file: str,
-    title: str,
-    labelled: LabelledSet,
-    fitted: Fitted,
-    evaluation: Evaluation,
-    config: Config,
-    row: int,
-    ranking: Ranking,
+    file: str, title: str, maps: FittedMaps, evaluation: Evaluation, config: Config, row: int
 ) -> Explained:
-    learned = fitted.calibrators
-    read = forget(ranking, learned.reading.floor)
-    top = order(read, learned.relevance, rank_by=config.rank_by).passages[0]
-    right = sorted(labelled.relevant(ranking.query.query_id))
-    known = next((labelled.corpus[i] for i in right if i in labelled.corpus), None)
-    answer = "no passage: nothing here answers it" if known is None else _beginning(known)
-    values, usual = evaluation.features[row], learned.confidence.first.mean
+    ranking, grades = evaluation.labelled.items[row], evaluation.labelled.grades[row]
+    values, usual = evaluation.features[row], maps.confidence.first.mean
     names = [
         f"{meaning(name)}\n{value:.2f}, usually {mean:.2f}"
-        for name, value, mean in zip(FEATURES, values.tolist(), usual, strict=True)
+        for name, value, mean in zip(RANKING_FEATURES, values.tolist(), usual, strict=True)
     ]
-    moves = learned.confidence.contributions(values[None, :])[0]
-    if learned.kinds.updates:
-        (kind,) = kinds_of([ranking], config.correct_by)
-        before = float(learned.confidence.predict(values[None, :])[0])
-        names.append(f"Kind of query ({config.correct_by})\n{textwrap.shorten(kind, 30)}")
-        after = float(evaluation.confidences[OURS][row])
-        moves = np.append(moves, log_odds(after) - log_odds(before))
+    moves = maps.confidence.contributions(values[None, :])[0]
+    confidence = float(evaluation.confidences[OURS][row])
+    if maps.segments.updates:
+        (segment,) = segments_of([ranking], config.segment_by)
+        before = float(maps.confidence.predict(values[None, :])[0])
+        names.append(f"Segment ({config.segment_by})\n{textwrap.shorten(segment, 30)}")
+        moves = np.append(moves, log_odds(confidence) - log_odds(before))
     return Explained(
         file,
         title,
         ranking.query.text,
-        _beginning(top),
-        "" if evaluation.right[row] else answer,
-        usual_log_odds(learned.confidence),
+        _beginning(ranking.passages[0]),
+        "" if evaluation.right[row] else _right_answer(ranking, grades),
+        usual_log_odds(maps.confidence),
         moves,
         tuple(names),
-        float(evaluation.confidences[OURS][row]),
+        confidence,
     )
+
+
+def _right_answer(ranking: Ranking, grades: Grades) -> str:
+    """The first passage that would be right, in words."""
+    if not grades:
+        return "no passage: nothing here answers it"
+    known = next((p for p in ranking.passages if p.doc_id in grades), None)
+    if known is not None:
+        return _beginning(known)
+    return f"{min(grades)}, which is not among the {len(ranking)} candidates"
 
 
 def usual_log_odds(learned: TwoStageMap) -> float:
@@ -225,11 +211,11 @@ def split_sentences(report: Report) -> list[str]:
     return found
 
 
-def read_sentence(report: Report) -> str:
-    """How many passages the cross-encoder reads."""
-    floor = report.fitted.calibrators.reading.floor
-    how = f", where at least {floor:g} times as likely as the likeliest" if floor else ""
-    return f"Read: {report.evaluation.passages_read:.1f} passages a query{how}."
+def scored_sentence(report: Report) -> str:
+    """How many passages the cross-encoder scores."""
+    cutoff = report.fitted.maps.policy.cutoff
+    how = f", those at least {cutoff:g} times as likely as the likeliest" if cutoff else ""
+    return f"Passages scored per query: {report.evaluation.passages_scored:.1f}{how}."
 
 
 def threshold_sentence(report: Report) -> str:
@@ -258,7 +244,7 @@ def band_sentence(report: Report) -> str:
 
 def certificate_sentences(report: Report) -> list[str]:
     """The certificate, and how it fared on the measured queries."""
-    found = report.fitted.calibrators.certificate
+    found = report.fitted.maps.certificate
     if found.threshold is None:
         return [found.sentence]
     evaluation = report.evaluation
@@ -296,8 +282,8 @@ def report_text(report: Report) -> str:
     evaluation, fitted = report.evaluation, report.fitted
     first = [
         *split_sentences(report),
-        read_sentence(report),
-        f"Calibrator: {fitted.taken}. {fitted.reason}",
+        scored_sentence(report),
+        f"Calibrator: {fitted.calibrator}. {fitted.reason}",
         *certificate_sentences(report),
     ]
     parts = (

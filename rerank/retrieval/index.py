@@ -1,4 +1,4 @@
-"""BM25 and dense over one corpus: built once, saved, opened again; gives a query's candidates.
+"""BM25 and dense over one corpus: built once, saved, opened again; searched by query and vector.
 
 Text, vectors and postings stay on disk and are read from there: an open index holds the vocabulary
 and the passages that the latest queries brought back.
@@ -23,7 +23,7 @@ from rerank.retrieval.corpus import Corpus, write_corpus
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors, cosines
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.storage.folder import read_manifest, write_folder
-from rerank.types import Candidates, Ints, Passage, Query
+from rerank.types import FirstStage, Ints, Passage
 
 INDEX_KIND = "an index"
 LAYOUT = 3  # of the files in the folder, and of what a word is
@@ -68,22 +68,21 @@ class Index:
         if self.graph is not None:
             self.graph.check()
 
-    def candidates(
-        self, query: Query, vector: Vectors, *, pool: int, count: int, rrf_k: int
-    ) -> Candidates:
+    def search(
+        self, query: str, vector: Vectors, *, pool: int, count: int, rrf_k: int
+    ) -> FirstStage:
         """The `count` best fused passages of the `pool` best of each stage, best first.
 
         BM25 finds only passages that share a word with the query (score above 0).
         """
-        lexical = self.bm25.scores(words(query.text, language=self.language))
+        lexical = self.bm25.scores(words(query, language=self.language))
         by_bm25 = top(lexical, pool)
         found = [by_bm25[lexical[by_bm25] > 0], self._nearest(vector, pool)]
         every, scores = reciprocal_rank_fusion(found, k=rrf_k)
         best = top(scores, count)
         rows = every[best]
         bm25_rank, dense_rank = (ranks(f, rows, missing=pool + 1) for f in found)
-        return Candidates(
-            query=query,
+        return FirstStage(
             rows=rows,
             bm25=lexical[rows],
             dense=cosines(self.vectors[rows], vector),

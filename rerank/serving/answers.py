@@ -41,7 +41,7 @@ def searched(
 def reranked(found: Assessment, served: Served, asked: Passages, request_id: str) -> RerankResponse:
     """The answer to documents that came with the request, in the shape of hosted APIs."""
     ranking = found.ranking
-    places = ranking.candidates.rows.tolist()
+    places = ranking.first_stage.rows.tolist()
     results = [
         Result(
             index=place,

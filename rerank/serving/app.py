@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
@@ -33,6 +34,7 @@ from rerank.serving.schemas import (
     SearchResponse,
 )
 from rerank.serving.settings import Settings
+from rerank.types import Query
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": text}
@@ -83,11 +85,11 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
     app.add_exception_handler(HTTPException, _http)
 
     async def ask(request: Request, question: Question) -> Answer:
-        _check(question, settings)
+        _check(question.query, settings)
         fields = getattr(request.state, FIELDS)
-        fields |= {"door": question.door, "documents": len(question.passages)}
+        fields |= {"route": question.route, "documents": question.documents}
         if settings.log_text:
-            fields["text"] = question.text
+            fields["text"] = question.query.text
         found, served = await batcher.ask(question)
         fields |= {"confidence": found.confidence, "level": found.level, "model": served.version}
         return found, served
@@ -96,7 +98,7 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
     async def search(request: Request, asked: SearchRequest) -> SearchResponse:
         """Find passages in the index, and say how sure to be of the first."""
         found, served = await ask(
-            request, Question("search", asked.question, metadata=asked.metadata)
+            request, Question("search", Query(asked.question, metadata=asked.metadata or {}))
         )
         return answers.searched(found, served, asked, request.state.request_id)
 
@@ -105,8 +107,8 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
     @app.post("/rerank", include_in_schema=False, response_model_exclude_none=True)
     async def rerank(request: Request, asked: RerankRequest) -> RerankResponse:
         """Order the caller's documents. `relevance_score` is a probability."""
-        question = Question("rerank", asked.query, _passages(asked), metadata=asked.metadata)
-        found, served = await ask(request, question)
+        query = Query(asked.query, metadata=asked.metadata or {}, passages=_passages(asked))
+        found, served = await ask(request, Question("rerank", query))
         return answers.reranked(found, served, asked, request.state.request_id)
 
     @app.post("/v1/assess", tags=["answers"], response_model_exclude_none=True)
@@ -119,11 +121,9 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
                 f"scores: expected one a document, {len(passages)}, got {len(asked.scores)}",
                 reason="input",
             )
-        scores = tuple(asked.scores)
-        question = Question(
-            "assess", asked.query, passages, scores, asked.reranker, metadata=asked.metadata
-        )
-        found, served = await ask(request, question)
+        scores = np.array(asked.scores, dtype=np.float64)
+        query = Query(asked.query, metadata=asked.metadata or {}, passages=passages, logits=scores)
+        found, served = await ask(request, Question("assess", query, asked.reranker))
         return answers.reranked(found, served, asked, request.state.request_id)
 
     @app.get("/v1/model", tags=["about"])
@@ -160,26 +160,27 @@ def _passages(asked: Passages) -> tuple[Any, ...]:
     return answers.passages(asked.documents)
 
 
-def _check(question: Question, settings: Settings) -> None:
+def _check(query: Query, settings: Settings) -> None:
     """Refuse what is empty, or more than the settings allow."""
-    if not question.text.strip():
+    passages = query.passages or ()
+    if not query.text.strip():
         raise Refusal(422, "the question is empty; expected some words", reason="input")
-    texts = [question.text, *(p.full_text for p in question.passages)]
+    texts = [query.text, *(p.full_text for p in passages)]
     if not all(map(can_be_written, texts)):
         raise Refusal(422, "a text holds half a surrogate pair, which is no text", reason="input")
-    if len(question.text) > settings.max_query:
+    if len(query.text) > settings.max_query:
         raise Refusal(
             422,
-            f"the question has {len(question.text)} characters, {settings.max_query} are allowed",
+            f"the question has {len(query.text)} characters, {settings.max_query} are allowed",
             reason="size",
         )
-    if len(question.passages) > settings.max_documents:
+    if len(passages) > settings.max_documents:
         raise Refusal(
             422,
-            f"there are {len(question.passages)} documents, {settings.max_documents} are allowed",
+            f"there are {len(passages)} documents, {settings.max_documents} are allowed",
             reason="size",
         )
-    for i, passage in enumerate(question.passages):
+    for i, passage in enumerate(passages):
         if len(passage.full_text) > settings.max_document:
             raise Refusal(
                 422,

@@ -12,11 +12,9 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from rerank.errors import InputError
 from rerank.serving.champion import Champion, give_back
@@ -25,9 +23,9 @@ from rerank.serving.errors import Refusal
 from rerank.serving.logs import event
 from rerank.serving.served import Served
 from rerank.serving.settings import Settings
-from rerank.types import Assessment, Given, Passage, Query
+from rerank.types import Assessment, Query
 
-Door = Literal["search", "rerank", "assess"]
+Route = Literal["search", "rerank", "assess"]
 MOST_PASSAGES = 256  # that callers brought, in one batch of more than one request
 
 Answer = tuple[Assessment, Served]
@@ -35,19 +33,16 @@ Answer = tuple[Assessment, Served]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: of the index, or of passages; `scores` are logits of `reranker`."""
+    """A query as it came over a route; its logits are those of `reranker`."""
 
-    door: Door
-    text: str
-    passages: tuple[Passage, ...] = ()
-    scores: tuple[float, ...] | None = None
+    route: Route
+    query: Query
     reranker: str | None = None
-    metadata: Mapping[str, Any] | None = None
 
     @property
-    def query(self) -> Query:
-        """The question as the model takes it."""
-        return Query("question", self.text, self.metadata or {})
+    def documents(self) -> int:
+        """Count of the passages that came with it."""
+        return len(self.query.passages or ())
 
 
 @dataclass(slots=True)
@@ -176,9 +171,9 @@ class Batcher:
                     return []
                 self._changed.wait()
             jobs, passages = [self._waiting.popleft()], 0
-            passages = len(jobs[0].question.passages)
+            passages = jobs[0].question.documents
             while self._waiting and len(jobs) < self._settings.batch:
-                passages += len(self._waiting[0].question.passages)
+                passages += self._waiting[0].question.documents
                 if passages > MOST_PASSAGES:
                     break
                 job = self._waiting.popleft()
@@ -197,8 +192,8 @@ class Batcher:
         for job, found in zip(jobs, answers, strict=True):
             if isinstance(found, Exception):
                 continue
-            self._metrics.assessed(job.question.door, found)
-            drift = self._window[1].add(found) if job.question.door == "search" else None
+            self._metrics.assessed(job.question.route, found)
+            drift = self._window[1].add(found) if job.question.route == "search" else None
             if drift is not None:
                 self._metrics.drift.set(drift.fired)
                 self._metrics.drift_p.set(drift.p_value)
@@ -210,12 +205,13 @@ def answer(served: Served, questions: Sequence[Question]) -> list[Assessment | E
     """What the model says to each; an exception where one has no answer, and to that one alone."""
     wrong = {i: error for i, q in enumerate(questions) if (error := _mismatch(served, q))}
     right = [i for i in range(len(questions)) if i not in wrong]
-    found = dict(zip(right, _together(served, [questions[i] for i in right]), strict=True))
+    answered = served.model.assess_each([questions[i].query for i in right])
+    found = dict(zip(right, answered, strict=True))
     return [wrong[i] if i in wrong else found[i] for i in range(len(questions))]
 
 
 def _mismatch(served: Served, question: Question) -> Refusal | None:
-    if question.scores is None or question.reranker == served.reranker:
+    if question.query.logits is None or question.reranker == served.reranker:
         return None
     return Refusal(
         409,
@@ -223,31 +219,3 @@ def _mismatch(served: Served, question: Question) -> Refusal | None:
         f"calibrated for {served.reranker!r} (fingerprints.reranker at /v1/model)",
         reason="reranker",
     )
-
-
-def _together(served: Served, questions: Sequence[Question]) -> list[Assessment | Exception]:
-    try:
-        return list(_answer(served, questions))
-    except Exception as error:
-        if len(questions) == 1:
-            return [error]
-        return [found for question in questions for found in _together(served, [question])]
-
-
-def _answer(served: Served, questions: Sequence[Question]) -> list[Assessment]:
-    model = served.model
-    searches = [i for i, q in enumerate(questions) if q.door == "search"]
-    given = [i for i, q in enumerate(questions) if q.door != "search"]
-    found: dict[int, Assessment] = {}
-    if searches:
-        ranked = model.rank([questions[i].query for i in searches])
-        found |= dict(zip(searches, model.assess(ranked), strict=True))
-    if given:
-        made = model.assess_given([_given(questions[i]) for i in given])
-        found |= dict(zip(given, made, strict=True))
-    return [found[i] for i in range(len(questions))]
-
-
-def _given(question: Question) -> Given:
-    scores = None if question.scores is None else np.array(question.scores, dtype=np.float64)
-    return Given(question.query, question.passages, scores)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from calibration.monitoring.drift import Drift, Sketch, alarm
-from rerank.assessment.ranking_features import FEATURES, feature_matrix
+from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
 from rerank.types import Assessment, Floats
 
 
@@ -24,9 +24,9 @@ class DriftWindow:
 
     def add(self, found: Assessment) -> Drift | None:
         """Take a search in; what the window says, where it is whole with it."""
-        if not len(found.ranking) or self._sketch.names != tuple(FEATURES):
+        if not len(found.ranking) or self._sketch.names != tuple(RANKING_FEATURES):
             return None
-        self._rows.append(feature_matrix([found.ranking])[0])
+        self._rows.append(ranking_features([found.ranking])[0])
         if len(self._rows) < self._size:
             return None
         rows, self._rows = self._rows, []

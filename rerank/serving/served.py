@@ -55,8 +55,8 @@ class Served:
                 config.reranker if "/" not in config.reranker else Path(config.reranker).name
             ),
             "precision": config.precision,
-            "correct_by": config.correct_by,
-            "kinds": sorted(self.model.calibrators.kinds.updates),
+            "segment_by": config.segment_by,
+            "segments": sorted(self.model.maps["search"].segments.updates),
             "passages": len(self.model.pipeline.index),
             "queries": manifest["queries"],
             "reliability": self.reliability,

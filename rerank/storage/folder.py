@@ -47,8 +47,9 @@ __all__ = [
     "write_json",
 ]
 
-FORMAT_VERSION = 2
-"""Version of the manifest's own layout; a reader takes 1, which had no digest, refuses a newer."""
+FORMAT_VERSION = 3
+"""Version of what is written; a reader takes 1 (no digest) and 2 (other names in a model folder),
+and refuses a newer one."""
 
 DIGEST = "digest"
 """The manifest's own hash, over all of its other fields."""

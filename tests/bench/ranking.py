@@ -15,7 +15,7 @@ from planned import Planned, measure_sets
 
 from calibration.arrays import sigmoid
 from calibration.metrics import auroc
-from rerank.assessment.pipeline import Pipeline, forget, order
+from rerank.assessment.pipeline import Pipeline, limit_scored, order
 from rerank.data.labels import grades_of, groups_of
 from rerank.data.text import words
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
@@ -37,9 +37,9 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
     """One row of the table, by the set's name."""
     labelled, ranked = planned.labelled, planned.ranked
     to_report, floor = ranked.to_report, ranked.reading.floor
-    relevance = fit_relevance([forget(r, floor) for r in ranked.to_fit], labelled)
+    relevance = fit_relevance([limit_scored(r, floor) for r in ranked.to_fit], labelled)
     by = {n: [order(r, relevance, rank_by=n) for r in to_report] for n in ("fused", "logit")}
-    less = [forget(r, floor) for r in to_report]
+    less = [limit_scored(r, floor) for r in to_report]
     orders: dict[str, list[tuple[str, ...]]] = {
         "BM25": [bm25_order(planned.pipeline, r) for r in to_report],
         **{name: [r.doc_ids for r in ranked] for name, ranked in by.items()},

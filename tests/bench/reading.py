@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from planned import Planned, measure_sets
 
-from rerank.assessment.pipeline import forget, order
+from rerank.assessment.pipeline import limit_scored, order
 from rerank.data.labels import grades_of, groups_of
 from rerank.evaluation.evaluate import OURS, evaluate
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
@@ -31,17 +31,19 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
     whole: Floats = np.zeros(0)
     for name, floor in (("all", 0.0), ("likeliest", planned.ranked.reading.floor)):
         reading = replace(planned.ranked.reading, floor=floor)
-        fitted = fit([forget(r, floor) for r in planned.ranked.to_fit], labelled, reading, config)
+        fitted = fit(
+            [limit_scored(r, floor) for r in planned.ranked.to_fit], labelled, reading, config
+        )
         learned = fitted.calibrators
         measured = evaluate(to_report, labelled, learned, config)
-        ranked = [order(forget(r, floor), learned.relevance).doc_ids for r in to_report]
+        ranked = [order(limit_scored(r, floor), learned.relevance).doc_ids for r in to_report]
         ndcg10 = order_quality(ranked, qrels).ndcg10
         if not rows:
             whole = ndcg10
         result = measured.table[OURS]
         low, high = result.smece_interval
         rows[f"{labelled.name}, {name}"] = {
-            "read": f"{measured.passages_read:.1f}",
+            "read": f"{measured.passages_scored:.1f}",
             "nDCG@10": f"{ndcg10.mean():.3f}",
             "less all": "{:+.3f} [{:+.3f}, {:+.3f}]".format(
                 *paired_bootstrap(ndcg10, whole, answered)

@@ -1,4 +1,4 @@
-"""Calibrators against scikit-learn and SciPy."""
+"""FittedMaps against scikit-learn and SciPy."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from calibration.maps import IsotonicMap, LogisticMap
 from calibration.selection import grouped_folds
 from rerank.assessment.pipeline import Reading, order
-from rerank.assessment.ranking_features import feature_matrix
+from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.sufficiency import INPUTS, sufficiencies
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
@@ -28,7 +28,7 @@ def confidences(fitted: Fitted, rankings: Sequence[Ranking]) -> tuple[Floats, Fl
     """Confidence (n,), and sufficiency at each k (n, 10)."""
     learned = fitted.calibrators
     ordered = [order(r, learned.relevance) for r in rankings]
-    confidence = learned.confidence.predict(feature_matrix(ordered))
+    confidence = learned.confidence.predict(ranking_features(ordered))
     return confidence, learned.sufficiencies(ordered, confidence)
 
 
@@ -41,9 +41,9 @@ def test_the_floor_is_the_highest_that_keeps_the_order_as_good(
         return replace(ranking, evidence=0 * ranking.evidence) if floor > most else ranking
 
     for most in (max(FLOORS), FLOORS[3], 0.0):
-        monkeypatch.setattr(fitting, "forget", partial(costs_above, most))
+        monkeypatch.setattr(fitting, "limit_scored", partial(costs_above, most))
         assert choose_floor(to_fit, small, config) == most
-    monkeypatch.setattr(fitting, "forget", lambda ranking, floor: ranking)
+    monkeypatch.setattr(fitting, "limit_scored", lambda ranking, floor: ranking)
     assert choose_floor(to_fit, replace(small, qrels={}), config) == 0.0
 
 
@@ -77,7 +77,7 @@ def ordered_for_features(
         seen.extend(ordered)
         raise Captured
 
-    monkeypatch.setattr(fitting, "feature_matrix", recording)
+    monkeypatch.setattr(fitting, "ranking_features", recording)
     with pytest.raises(Captured):
         fit(rankings, labelled, reading, config)
     return seen
@@ -214,7 +214,7 @@ def test_the_named_calibrator_is_taken(
 def test_kinds_of_query_get_corrections_of_their_own(
     fitted: Fitted, to_fit: list[Ranking], small: LabelledSet, reading: Reading, config: Config
 ) -> None:
-    """What the metadata says under `correct_by` moves a confidence up or down, and sorts none anew.
+    """What the metadata says under `segment_by` moves a confidence up or down, and sorts none anew.
 
     The right ones, taken for a kind, are surer than before; a kind of which nothing is known is as
     the map for all has it.
@@ -225,14 +225,14 @@ def test_kinds_of_query_get_corrections_of_their_own(
         [_of_kind(r, "easy" if y else "hard") for r, y in zip(to_fit, right, strict=True)],
         small,
         reading,
-        replace(config, correct_by="source"),
+        replace(config, segment_by="source"),
     )
     assert set(found.calibrators.kinds.updates) == {"easy", "hard"}
-    features = feature_matrix(ordered)
+    features = ranking_features(ordered)
     before = fitted.calibrators.confidences(ordered, features)
     for kind, sign in (("easy", 1), ("hard", -1), ("new", 0)):
         alike = [_of_kind(r, kind) for r in ordered]
-        after = found.calibrators.confidences(alike, features, correct_by="source")
+        after = found.calibrators.confidences(alike, features, segment_by="source")
         assert np.sign(np.round(after - before, 12)).tolist() == [sign] * len(before)
 
 

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from calibration.maps import LogisticMap
 from calibration.metrics import log_loss
-from calibration.segments import ByKind, cross_fit_by_kind, fit_by_kind
+from calibration.segments import Segments, cross_fit_segments, fit_segments
 
 SHIFT = {"easy": 1.0, "hard": -1.0, "rare": -1.0}
 
@@ -25,11 +25,11 @@ def world(counts: dict[str, int], seed: int) -> tuple[np.ndarray, np.ndarray, np
 
 
 @pytest.fixture(scope="module")
-def fitted() -> ByKind:
-    return fit_by_kind(*world({"easy": 500, "hard": 500, "rare": 8}, seed=0))
+def fitted() -> Segments:
+    return fit_segments(*world({"easy": 500, "hard": 500, "rare": 8}, seed=0))
 
 
-def test_each_kind_is_calibrated_on_new_rows(fitted: ByKind) -> None:
+def test_each_kind_is_calibrated_on_new_rows(fitted: Segments) -> None:
     """Mean probability is the share of right ones in both, and the log loss falls by a tenth."""
     old, y, kinds = world({"easy": 4000, "hard": 4000}, seed=1)
     p = fitted.apply(old, kinds)
@@ -39,14 +39,14 @@ def test_each_kind_is_calibrated_on_new_rows(fitted: ByKind) -> None:
     assert log_loss(y, p) < 0.9 * log_loss(y, old)
 
 
-def test_few_rows_move_a_kind_little(fitted: ByKind) -> None:
+def test_few_rows_move_a_kind_little(fitted: Segments) -> None:
     """Eight rows of a kind give an update between none and that of the many rows like them."""
     few, many = (fitted.updates[kind].intercept for kind in ("rare", "hard"))
     assert many < few < 0.3
     assert abs(few) < 0.8 * abs(many)
 
 
-def test_an_unseen_kind_keeps_its_probability(fitted: ByKind) -> None:
+def test_an_unseen_kind_keeps_its_probability(fitted: Segments) -> None:
     """Nothing was learned of it, so nothing is added; what came in is not written to."""
     old, _, _ = world({"easy": 50}, seed=2)
     before = old.copy()
@@ -60,14 +60,14 @@ def test_cross_fitted_updates_have_not_seen_the_row() -> None:
     rng = np.random.default_rng(3)
     p, y = np.full(400, 0.5), rng.integers(0, 2, 400)
     kinds, groups = np.arange(400) // 4, np.arange(400) // 4  # a kind is a group: never seen
-    np.testing.assert_array_equal(cross_fit_by_kind(p, y, kinds, groups), p)
-    own = fit_by_kind(p, y, kinds).apply(p, kinds)
+    np.testing.assert_array_equal(cross_fit_segments(p, y, kinds, groups), p)
+    own = fit_segments(p, y, kinds).apply(p, kinds)
     assert log_loss(y, own) < log_loss(y, p)
 
 
-def test_json_keeps_every_bit(fitted: ByKind) -> None:
+def test_json_keeps_every_bit(fitted: Segments) -> None:
     """Through JSON the updates are equal to themselves; what are none is refused."""
-    assert ByKind.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
+    assert Segments.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
     wide = LogisticMap((1.0, 1.0), 0.0, (0.0, 0.0), (1.0, 1.0))
     for broken, sentence in (
         ([], "an update a kind"),
@@ -75,10 +75,10 @@ def test_json_keeps_every_bit(fitted: ByKind) -> None:
         ({"a": wide.to_dict()}, "of one input"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            ByKind.from_dict(broken)
+            Segments.from_dict(broken)
 
 
-def test_kinds_are_one_a_row(fitted: ByKind) -> None:
+def test_kinds_are_one_a_row(fitted: Segments) -> None:
     """A missing kind is a mistake of the caller."""
     with pytest.raises(ValueError, match="one kind a row"):
         fitted.apply(np.zeros(3), ["easy"])

@@ -28,10 +28,10 @@ with watched if "--inside" in sys.argv else nullcontext():  # the parent runs no
     from pydantic import ValidationError
 
     from calibration import LogisticMap, TwoStageMap, certify
-    from rerank.assessment.fitted_maps import Calibrators
-    from rerank.assessment.passage_features import EVIDENCE
+    from rerank.assessment.fitted_maps import FittedMaps
+    from rerank.assessment.passage_features import PASSAGE_FEATURES
     from rerank.assessment.pipeline import Reading
-    from rerank.assessment.ranking_features import FEATURES
+    from rerank.assessment.ranking_features import RANKING_FEATURES
     from rerank.assessment.sufficiency import INPUTS
     from rerank.batch.chunks import Position
     from rerank.batch.source import open_input
@@ -120,10 +120,10 @@ def _door() -> bytes:
         ones = (1.0,) * len(inputs)
         return LogisticMap((0.0,) * len(ones), 0.0, ones, ones)
 
-    confidence = TwoStageMap(flat(FEATURES), LogisticMap((1.0,), 0.0, (0.0,), (1.0,)))
+    confidence = TwoStageMap(flat(RANKING_FEATURES), LogisticMap((1.0,), 0.0, (0.0,), (1.0,)))
     certificate = certify([1] * 40, [0.9] * 40)
-    reading = Reading(flat(EVIDENCE), 0.1)
-    door = Calibrators(reading, flat(EVIDENCE), confidence, flat(INPUTS), certificate)
+    reading = Reading(flat(PASSAGE_FEATURES), 0.1)
+    door = FittedMaps(reading, flat(PASSAGE_FEATURES), confidence, flat(INPUTS), certificate)
     return json.dumps(door.to_dict()).encode()
 
 
@@ -133,7 +133,7 @@ READERS: dict[str, tuple[READS, list[bytes]]] = {
     "rescore, Parquet": (_written(_rescored, ".parquet"), [_parquet()]),
     "labelled set": (_set, [b"\x00".join([ROW, ROW, b"1\t1\t1\n", b"1\n"])]),
     "feedback": (_written(read_feedback, ".jsonl"), [b'{"query": "x", "right": true}\n']),
-    "calibrators": (_json(Calibrators.from_dict), [_door()]),
+    "calibrators": (_json(FittedMaps.from_dict), [_door()]),
     "configuration": (_json(_config), [json.dumps(Config().to_dict()).encode()]),
     "schemas of HTTP": (_body, BODIES),
 }

@@ -85,7 +85,7 @@ def _labelled(
             removed |= right
         else:
             qrels[query_id] = dict.fromkeys(sorted(right), 1.0)
-        queries[query_id] = Query(query_id, text, {"group": group, "answerable": not gone})
+        queries[query_id] = Query(text, query_id, {"group": group, "answerable": not gone})
         splits[_split_of(group, shares)].append(query_id)
     corpus = {p.doc_id: p for p in map(_passage, objects.values()) if p.doc_id not in removed}
     ordered = {split: tuple(sorted(ids)) for split, ids in splits.items()}

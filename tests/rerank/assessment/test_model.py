@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rerank.assessment.fitted_maps import Calibrators
+from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
-from rerank.assessment.passage_features import EVIDENCE
-from rerank.assessment.ranking_features import FEATURES
+from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
@@ -316,11 +316,11 @@ def test_maps_survive_json_to_the_bit(run: Run, door: str) -> None:
     """`to_dict` and `from_dict` are each other's inverse."""
     whole = json.loads((run.folder / "calibrators.json").read_text())
     kept = whole[door]
-    learned = Calibrators.from_dict(copy.deepcopy(kept))
+    learned = FittedMaps.from_dict(copy.deepcopy(kept))
     assert json.loads(json.dumps(learned.to_dict())) == kept
     assert len(whole["bound_to"]) == 64
-    assert kept["features"] == list(FEATURES)
-    assert kept["evidence"] == list(EVIDENCE)
+    assert kept["features"] == list(RANKING_FEATURES)
+    assert kept["evidence"] == list(PASSAGE_FEATURES)
 
 
 def test_sufficiency_is_of_every_k_and_never_falls(

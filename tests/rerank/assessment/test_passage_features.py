@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata
 
-from rerank.assessment.passage_features import EVIDENCE, as_read, evidence_matrix, view
+from rerank.assessment.passage_features import PASSAGE_FEATURES, as_read, evidence_matrix, view
 from rerank.data.text import sentence_words, words
 from rerank.retrieval.index import Index
 from rerank.types import Candidates, Passage, Query, Ranking
@@ -77,22 +77,22 @@ def test_the_table_by_hand() -> None:
         "bigram_coverage": [1.0, 0.0],
         "log_length": [math.log(5), math.log(5)],
     }
-    assert set(expected) == set(EVIDENCE)
-    for k, name in enumerate(EVIDENCE):
+    assert set(expected) == set(PASSAGE_FEATURES)
+    for k, name in enumerate(PASSAGE_FEATURES):
         assert X[:, k].tolist() == pytest.approx(expected[name], abs=1e-12), name
 
 
 def test_repeated_query_words_count_once() -> None:
     """A word asked twice weighs once in the coverage."""
     once, twice = (seen(q, [("", "fill it")]) for q in ("fill gaps", "fill fill gaps"))
-    names = list(EVIDENCE)
+    names = list(PASSAGE_FEATURES)
     for name in ("term_coverage", "idf_coverage"):
         assert once[0, names.index(name)] == pytest.approx(twice[0, names.index(name)])
 
 
 def test_no_candidate_gives_no_row() -> None:
     """An empty ranking has a matrix of the right width."""
-    assert seen("fill", []).shape == (0, len(EVIDENCE))
+    assert seen("fill", []).shape == (0, len(PASSAGE_FEATURES))
 
 
 def test_sentences_end_where_a_reader_ends_them() -> None:
@@ -120,7 +120,7 @@ def test_every_value_is_finite(
 ) -> None:
     """Whatever the words, and with constant scores, no value is NaN or infinite."""
     X = seen(query, passages, {"logits": [constant] * len(passages)})
-    assert X.shape == (len(passages), len(EVIDENCE))
+    assert X.shape == (len(passages), len(PASSAGE_FEATURES))
     assert np.isfinite(X).all()
 
 
@@ -128,7 +128,7 @@ def test_real_evidence_is_that_of_the_candidates(
     rankings: Mapping[str, Ranking], index: Index
 ) -> None:
     """On real text the columns follow from the candidates, with coverage counted here."""
-    names = list(EVIDENCE)
+    names = list(PASSAGE_FEATURES)
     for ranking in list(rankings.values())[:20]:
         X, c = ranking.evidence, ranking.candidates
         assert np.isfinite(X).all()

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from calibration.maps import LogisticMap
-from rerank.assessment.passage_features import EVIDENCE
-from rerank.assessment.pipeline import CHUNK, Pipeline, Reading, forget, order
+from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.pipeline import CHUNK, Pipeline, Reading, limit_scored, order
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import CrossEncoder
@@ -34,7 +34,7 @@ def same(one: Ranking, other: Ranking) -> bool:
 
 def by_evidence(name: str, weight: float = 1.0) -> LogisticMap:
     """A relevance map that looks at one column alone."""
-    coef = [weight if column == name else 0.0 for column in EVIDENCE]
+    coef = [weight if column == name else 0.0 for column in PASSAGE_FEATURES]
     return LogisticMap(tuple(coef), 0.0, (0.0,) * len(coef), (1.0,) * len(coef))
 
 
@@ -91,7 +91,7 @@ def test_before_reading_every_logit_is_0(pipeline: Pipeline, some: list[Query]) 
         assert not ranking.logits.any()
         assert not ranking.relevance.any()
         assert (np.diff(ranking.candidates.fused) <= 0).all()
-        assert np.ptp(ranking.evidence[:, list(EVIDENCE).index("cosine")]) > 0
+        assert np.ptp(ranking.evidence[:, list(PASSAGE_FEATURES).index("cosine")]) > 0
 
 
 def test_with_a_prior_the_passages_it_puts_first_are_read(
@@ -117,10 +117,10 @@ def test_what_is_unlikely_is_not_read(pipeline: Pipeline, some: list[Query]) -> 
         for ranking, full in zip(deep.rank(some, Reading(prior, floor)), whole, strict=True):
             likely = (ranking.relevance >= floor * ranking.relevance[0])[:6].sum()
             assert ranking.read.sum() == max(2, likely)
-            assert same(ranking, forget(full, floor))
+            assert same(ranking, limit_scored(full, floor))
     assert {int(r.read.sum()) for r in deep.rank(some, Reading(prior, 1.0))} == {2}
     assert {int(r.read.sum()) for r in deep.rank(some, Reading(prior, 0.97))} - {2, 6}
-    again = forget(forget(whole[0], 1.0), 0.0)
+    again = limit_scored(limit_scored(whole[0], 1.0), 0.0)
     assert again.read.sum() == 2  # what was not read is not remembered either
 
 

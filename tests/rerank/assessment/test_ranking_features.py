@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from rerank.assessment.passage_features import EVIDENCE
+from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import order
 from rerank.assessment.ranking_features import (
-    FEATURES,
     GROUPS,
-    feature_matrix,
+    RANKING_FEATURES,
     mean_ranks,
     meaning,
+    ranking_features,
     spearman,
 )
 from rerank.data.labelled_set import LabelledSet
@@ -71,7 +71,7 @@ BY_HAND = {  # each worked out from the definition in the docstring, with pencil
     "logit_mean": 2.5,
     "logit_spread": 0.5,
     "logit_consensus": 1.0,  # 2 >= 3 - 1
-    "passages_read": 2.0,
+    "passages_scored": 2.0,
     "reranker_impact": -1.0,  # fused .3 > .2, logits 2 < 3
     "top_cosine": 0.9,
     "cosine_margin": 0.3,
@@ -97,10 +97,10 @@ BY_HAND = {  # each worked out from the definition in the docstring, with pencil
 }
 
 
-@pytest.mark.parametrize("name", FEATURES)
+@pytest.mark.parametrize("name", RANKING_FEATURES)
 def test_each_feature_by_hand(table: Ranking, name: str) -> None:
     """The feature has the value worked out by hand; a new one needs a line in the table."""
-    assert FEATURES[name](table) == pytest.approx(BY_HAND[name], abs=1e-12)
+    assert RANKING_FEATURES[name](table) == pytest.approx(BY_HAND[name], abs=1e-12)
 
 
 def test_wig_by_hand(by_hand: Make) -> None:
@@ -111,34 +111,34 @@ def test_wig_by_hand(by_hand: Make) -> None:
         bm25=[10, 8, 6, 4, 2, 0],
         dense=[0.9, 0.7, 0.5, 0.3, 0.1, -0.1],
     )
-    assert FEATURES["bm25_wig"](made) == pytest.approx((6 - 5) / 2, abs=1e-12)
-    assert FEATURES["dense_wig"](made) == pytest.approx(0.5 - 0.4, abs=1e-12)
+    assert RANKING_FEATURES["bm25_wig"](made) == pytest.approx((6 - 5) / 2, abs=1e-12)
+    assert RANKING_FEATURES["dense_wig"](made) == pytest.approx(0.5 - 0.4, abs=1e-12)
 
 
 def test_the_matrix_has_the_tables_columns(table: Ranking, by_hand: Make) -> None:
-    """A row a ranking, columns in the order of FEATURES; zeros where nothing was found."""
-    X = feature_matrix([table, by_hand(), table])
-    assert X.shape == (3, len(FEATURES))
-    assert X[0].tolist() == pytest.approx([BY_HAND[name] for name in FEATURES], abs=1e-12)
-    assert X[1].tolist() == [0.0] * len(FEATURES)
+    """A row a ranking, columns in the order of RANKING_FEATURES; zeros where nothing was found."""
+    X = ranking_features([table, by_hand(), table])
+    assert X.shape == (3, len(RANKING_FEATURES))
+    assert X[0].tolist() == pytest.approx([BY_HAND[name] for name in RANKING_FEATURES], abs=1e-12)
+    assert X[1].tolist() == [0.0] * len(RANKING_FEATURES)
     assert X[2].tolist() == X[0].tolist()
-    assert feature_matrix([]).shape == (0, len(FEATURES))
+    assert ranking_features([]).shape == (0, len(RANKING_FEATURES))
 
 
 def test_there_are_at_least_fifteen_and_each_says_what_it_means() -> None:
     """Every feature has a meaning in words before its formula."""
-    assert len(FEATURES) >= 15
-    meanings = [meaning(name) for name in FEATURES]
+    assert len(RANKING_FEATURES) >= 15
+    meanings = [meaning(name) for name in RANKING_FEATURES]
     assert len(set(meanings)) == len(meanings)
-    for name, text in zip(FEATURES, meanings, strict=True):
+    for name, text in zip(RANKING_FEATURES, meanings, strict=True):
         assert text != name
         assert len(text.split()) >= 2
-        assert ":" in (FEATURES[name].__doc__ or "")
+        assert ":" in (RANKING_FEATURES[name].__doc__ or "")
 
 
 def test_every_feature_is_in_one_group() -> None:
     """A new feature needs a place in the table that reports are made by."""
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(FEATURES)
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(RANKING_FEATURES)
 
 
 ALONE = {  # one passage: a missing second counts as the lowest, a correlation of one is 0
@@ -147,7 +147,7 @@ ALONE = {  # one passage: a missing second counts as the lowest, a correlation o
     "logit_margin_k": 0.0,
     "logit_spread": 0.0,
     "logit_consensus": 1.0,
-    "passages_read": 1.0,
+    "passages_scored": 1.0,
     "reranker_impact": 0.0,
     "cosine_margin": 0.0,
     "bm25_margin": 1.0,
@@ -162,13 +162,13 @@ ALONE = {  # one passage: a missing second counts as the lowest, a correlation o
 def test_one_candidate_has_defined_values(by_hand: Make, name: str) -> None:
     """With a single passage each feature takes the value its docstring promises."""
     made = by_hand(texts=["alone"], logits=[1.5], bm25=[3.0], dense=[0.4], relevance=[0.6])
-    assert FEATURES[name](made) == pytest.approx(ALONE[name], abs=1e-12)
+    assert RANKING_FEATURES[name](made) == pytest.approx(ALONE[name], abs=1e-12)
 
 
 def test_constant_scores_have_defined_values(by_hand: Make) -> None:
     """Where every passage scores the same, margins and correlations are 0, and all is finite."""
     made = by_hand(texts=["same"] * 4, logits=[1.0] * 4)
-    row = dict(zip(FEATURES, feature_matrix([made])[0], strict=True))
+    row = dict(zip(RANKING_FEATURES, ranking_features([made])[0], strict=True))
     assert all(math.isfinite(v) for v in row.values())
     for name in ("logit_margin", "logit_spread", "reranker_impact", "stage_correlation"):
         assert row[name] == 0.0
@@ -199,7 +199,7 @@ def odd_rankings(draw: st.DrawFn) -> dict[str, Any]:
         "dense_rank": some(st.integers(1, 101)),
         "fused": some(st.floats(1e-6, 1)),
         "relevance": some(st.one_of(UNIT, st.sampled_from([0.0, 1.0]))),
-        "evidence": {name: some(UNIT) for name in EVIDENCE},
+        "evidence": {name: some(UNIT) for name in PASSAGE_FEATURES},
     }
 
 
@@ -207,14 +207,14 @@ def odd_rankings(draw: st.DrawFn) -> dict[str, Any]:
 @given(numbers=odd_rankings())
 def test_every_feature_is_finite(by_hand: Make, numbers: dict[str, Any]) -> None:
     """No ranking, however odd, gives NaN or infinity."""
-    assert np.isfinite(feature_matrix([by_hand(**numbers)])).all()
+    assert np.isfinite(ranking_features([by_hand(**numbers)])).all()
 
 
 def test_negative_bm25_scores_stay_in_range(by_hand: Make) -> None:
     """BM25Okapi's scores fall below 0 in a corpus of two passages; shares of them stay small."""
     made = by_hand(texts=["fill", "fill"], bm25=[-0.1, -0.2])
-    assert abs(FEATURES["bm25_margin"](made)) <= 1
-    assert abs(FEATURES["bm25_nqc"](made)) <= 10
+    assert abs(RANKING_FEATURES["bm25_margin"](made)) <= 1
+    assert abs(RANKING_FEATURES["bm25_nqc"](made)) <= 10
 
 
 def test_real_rankings_have_finite_features(
@@ -222,9 +222,11 @@ def test_real_rankings_have_finite_features(
 ) -> None:
     """Real text gives finite numbers, and hardly a feature that says the same of every query."""
     learned = fit_relevance(list(rankings.values()), small)
-    X = feature_matrix([order(r, learned) for r in rankings.values()])
+    X = ranking_features([order(r, learned) for r in rankings.values()])
     assert np.isfinite(X).all()
-    constant = [name for name, span in zip(FEATURES, np.ptp(X, axis=0), strict=True) if span == 0]
+    constant = [
+        name for name, span in zip(RANKING_FEATURES, np.ptp(X, axis=0), strict=True) if span == 0
+    ]
     assert len(constant) <= 1, constant
 
 
@@ -235,7 +237,7 @@ def test_the_order_below_the_winner_does_not_matter(rankings: Mapping[str, Ranki
     head[1], head[2] = head[2], head[1]
     swapped = ranking.reorder(np.array(head))
     np.testing.assert_allclose(
-        feature_matrix([swapped]), feature_matrix([ranking]), rtol=0, atol=1e-12
+        ranking_features([swapped]), ranking_features([ranking]), rtol=0, atol=1e-12
     )
 
 
@@ -245,7 +247,7 @@ def test_new_ids_change_nothing(rankings: Mapping[str, Ranking]) -> None:
     renamed = replace(
         ranking, passages=tuple(replace(p, doc_id=f"x{p.doc_id}") for p in ranking.passages)
     )
-    assert np.array_equal(feature_matrix([renamed]), feature_matrix([ranking]))
+    assert np.array_equal(ranking_features([renamed]), ranking_features([ranking]))
 
 
 # --- rank correlation -------------------------------------------------------------------------

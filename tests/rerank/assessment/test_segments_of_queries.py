@@ -33,10 +33,10 @@ MOVES = [1.0, 0.0, 0.0]  # of the log odds
 
 @pytest.fixture(scope="module")
 def folder(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The session's model, as if it had been calibrated with `--correct-by source`."""
+    """The session's model, as if it had been calibrated with `--segment-by source`."""
     made = Path(shutil.copytree(run.folder, tmp_path_factory.mktemp("kinds") / "model"))
     manifest = json.loads((made / "manifest.json").read_text())
-    manifest["config"]["correct_by"] = "source"
+    manifest["config"]["segment_by"] = "source"
     kept = json.loads((made / CALIBRATORS).read_text())
     kept["bound_to"] = bound_to(manifest["config"], manifest["fingerprints"])
     for door in ("found", "given"):
@@ -117,4 +117,4 @@ def test_requests_take_metadata(
             assert moves([answer.json()["confidence"] for answer in answers]) == MOVES
             assert client.post(door, json={**asked, "metadata": "faq"}).status_code == 422
         told = client.get("/v1/model").json()
-        assert (told["correct_by"], told["kinds"]) == ("source", ["faq"])
+        assert (told["segment_by"], told["kinds"]) == ("source", ["faq"])

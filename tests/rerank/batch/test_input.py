@@ -75,7 +75,7 @@ def test_arrow_has_two_forms_of_an_object(kind: pa.DataType, tmp_path: Path) -> 
     table = pa.table({"_id": ["a", "b"], "text": ["x", "y"], "metadata": made})
     pq.write_table(table, tmp_path / "rows.parquet")
     for by, expected in (("by", [{"by": "faq"}, {}]), ("", [{}, {}])):
-        with open_input(tmp_path / "rows.parquet", correct_by=by) as opened:
+        with open_input(tmp_path / "rows.parquet", segment_by=by) as opened:
             found = [r for c in opened.source.chunks(Position()) for r in opened.source.rows(c)]
         assert [r.item.metadata for r in found if isinstance(r, Asked)] == expected
 

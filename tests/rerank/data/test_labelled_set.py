@@ -109,7 +109,7 @@ def test_a_blank_group_is_none(blank: object) -> None:
     queries = {i: replace(q, metadata={"group": blank}) for i, q in LABELLED.queries.items()}
     labelled = replace(LABELLED, queries=queries)
     assert len({labelled.group(i) for i in queries}) == len(queries)
-    assert all(len(labelled.questions(i)) == 1 for i in queries)
+    assert all(len(labelled.duplicate_keys(i)) == 1 for i in queries)
 
 
 def test_a_number_is_the_same_group_however_it_is_written() -> None:

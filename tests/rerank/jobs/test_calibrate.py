@@ -18,9 +18,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from calibration.maps import TILT, IsotonicMap, LogisticMap, map_from_dict
-from rerank.assessment.fitted_maps import Calibrators
+from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline, Reading, order
-from rerank.assessment.ranking_features import FEATURES, GROUPS, feature_matrix
+from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import StoreError
@@ -65,13 +65,13 @@ def test_formulas_are_given_what_the_model_did_not_read(
     config: Config,
 ) -> None:
     """A model that reads less changes its own confidence, not the rivals it is compared with."""
-    learned = Calibrators.from_dict(maps)
+    learned = FittedMaps.from_dict(maps)
     whole = pipeline.rank([r.query for r in to_report], replace(learned.reading, floor=0.0))
     readings = [replace(learned.reading, floor=floor) for floor in (1.0, 0.0)]
     some, all_of_it = (
         evaluate(whole, small, replace(learned, reading=reading), config) for reading in readings
     )
-    assert some.passages_read == 2 < all_of_it.passages_read == config.rerank_depth
+    assert some.passages_scored == 2 < all_of_it.passages_scored == config.rerank_depth
     assert some.orders["logit"] == all_of_it.orders["logit"]
     assert some.confidences[OURS].tolist() != all_of_it.confidences[OURS].tolist()
     formula = "sigmoid of top logit"
@@ -121,7 +121,7 @@ def test_the_configuration_is_kept_whole(run: Run, config: Config) -> None:
 
 def test_the_folder_holds_the_maps_that_fitting_gives(maps: dict[str, Any], fitted: Fitted) -> None:
     """`calibrators.json` is what fitting the same rankings again gives, to the last bit."""
-    assert Calibrators.from_dict(maps) == fitted.calibrators
+    assert FittedMaps.from_dict(maps) == fitted.calibrators
 
 
 def test_the_report_tells_what_was_measured(run: Run, small: LabelledSet) -> None:
@@ -160,16 +160,16 @@ def test_maps_loaded_without_scikit_learn_predict_as_scikit_learn(
     tmp_path: Path,
 ) -> None:
     """The folder's maps, read where sklearn is blocked, equal sklearn's predictions to 1e-12."""
-    learned = Calibrators.from_dict(maps)
+    learned = FittedMaps.from_dict(maps)
     ordered = [order(r, learned.relevance) for r in to_report]
-    features, evidence = feature_matrix(ordered), np.concatenate([r.evidence for r in to_report])
+    features, evidence = ranking_features(ordered), np.concatenate([r.evidence for r in to_report])
     np.savez(tmp_path / "in.npz", features=features, evidence=evidence)
     code = f"""
 import json
 import numpy as np
-from rerank.assessment.fitted_maps import Calibrators
+from rerank.assessment.fitted_maps import FittedMaps
 with open({str(run.folder / "calibrators.json")!r}) as file:
-    c = Calibrators.from_dict(json.load(file)["found"])
+    c = FittedMaps.from_dict(json.load(file)["found"])
 given = np.load({str(tmp_path / "in.npz")!r})
 print(json.dumps([c.relevance.predict(given["evidence"]).tolist(),
                   c.confidence.predict(given["features"]).tolist()]))
@@ -213,7 +213,7 @@ def test_the_isotonic_map_predicts_as_scikit_learn(
 ) -> None:
     """Through JSON it equals IsotonicRegression fitted on its knots, but for its slight tilt."""
     fitted = fit(to_fit, small, reading, replace(config, calibrator="isotonic"))
-    features = feature_matrix([order(r, fitted.calibrators.relevance) for r in to_report])
+    features = ranking_features([order(r, fitted.calibrators.relevance) for r in to_report])
     way = fitted.calibrators.confidence
     then = way.then
     assert isinstance(then, IsotonicMap)
@@ -340,7 +340,7 @@ def test_the_run_holds_figures_tables_and_the_folder(run: Run, tracked: Any) -> 
     path = client.download_artifacts(kept.info.run_id, "feature_weights.json")
     table = json.loads(Path(path).read_text())
     inputs = {row[table["columns"].index("input")] for row in table["data"]}
-    assert set(FEATURES) <= inputs
+    assert set(RANKING_FEATURES) <= inputs
 
 
 def test_the_model_is_registered(run: Run, tracked: Any) -> None:

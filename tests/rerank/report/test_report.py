@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from calibration.arrays import sigmoid
 from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
 from calibration.thresholds import Certificate
-from rerank.assessment.ranking_features import FEATURES, GROUPS
+from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.evaluation.evaluate import OURS, Evaluation, evaluate
@@ -56,7 +56,7 @@ def report(
     config: Config,
 ) -> Report:
     """The report of the session's run."""
-    made_from = {"config": config.to_dict(), "inputs": {"features": list(FEATURES)}}
+    made_from = {"config": config.to_dict(), "inputs": {"features": list(RANKING_FEATURES)}}
     return make_report(
         small,
         run.plan,
@@ -120,7 +120,7 @@ def test_the_queries_explained_are_the_extremes(report: Report) -> None:
     assert least.confidence == ours[right == 1].min()
     for each in (wrong, least):
         assert float(sigmoid(each.base + each.moves.sum())) == pytest.approx(each.confidence)
-        assert len(each.names) == len(FEATURES)
+        assert len(each.names) == len(RANKING_FEATURES)
         assert each.query
         assert each.top
     assert wrong.answer
@@ -255,7 +255,8 @@ def test_real_names_fit_into_the_pictures(report: Report) -> None:
     """The names of the features and of the steps lie within the picture, off its other texts."""
     worst = max(report.explained[0].names, key=lambda name: len(name.split("\n")[0]))
     stretched = replace(
-        report.explained[0], names=tuple(worst if i % 2 else n for i, n in enumerate(FEATURES))
+        report.explained[0],
+        names=tuple(worst if i % 2 else n for i, n in enumerate(RANKING_FEATURES)),
     )
     figures = report_figures(replace(report, explained=(stretched, *report.explained[1:])))
     for figure in figures.values():

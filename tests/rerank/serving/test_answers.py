@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from calibration.monitoring.drift import alarm
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.ranking_features import feature_matrix
+from rerank.assessment.ranking_features import ranking_features
 from rerank.types import Assessment, Given, Passage, Query
 
 WINDOW = 10
@@ -213,7 +213,7 @@ def test_drift_alarm(
     """A whole window of searches is judged as the drift alarm judges their features."""
     strange = [f"xyzzy {q[:5]} qqq {i}" for i, q in enumerate(questions)][:WINDOW]
     found = [model.search(q).ranking for q in strange]
-    expected = alarm(model.sketch, feature_matrix(found), level=0.5)
+    expected = alarm(model.sketch, ranking_features(found), level=0.5)
     with (
         serving(run.folder, drift_window=WINDOW, drift_level=0.5) as started,
         httpx.Client(base_url=started.url, timeout=60) as client,
