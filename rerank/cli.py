@@ -256,7 +256,7 @@ def _drift(o: argparse.Namespace) -> bool:
         queries, groups = asked.items, asked.groups.tolist()
         pipeline = pipeline_over(labelled, model, o.work)
     else:
-        queries, pipeline = list(read_queries(o.queries).values()), model.pipeline
+        queries, pipeline = read_queries(o.queries), model.pipeline
         groups = [q.named("group") or q.query_id for q in queries]
     found = drift(model, queries, pipeline=pipeline, groups=groups, level=o.level)
     if o.json:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from rerank.batch.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Position
-from rerank.batch.rows import LONGEST_ROW, Rejected, Row, parse
+from rerank.batch.rows import Rejected, Row, parse
+from rerank.data.records import LONGEST_RECORD
 
 BOM = b"\xef\xbb\xbf"
 
@@ -58,11 +59,11 @@ class JsonlSource:
 
     def _line(self) -> tuple[bytes | None, int]:
         """The next line, None where it is too long, and the bytes it takes; 0 at the end."""
-        data = self._file.readline(LONGEST_ROW + 1)
+        data = self._file.readline(LONGEST_RECORD + 1)
         length = len(data)
-        if length <= LONGEST_ROW or data.endswith(b"\n"):
+        if length <= LONGEST_RECORD or data.endswith(b"\n"):
             return data, length
-        while part := self._file.readline(LONGEST_ROW):
+        while part := self._file.readline(LONGEST_RECORD):
             length += len(part)
             if part.endswith(b"\n"):
                 break
@@ -76,7 +77,7 @@ class JsonlSource:
 def decode(line: Line, segment_by: str = "") -> Row:
     """A line as what it asks for, or as why it cannot be read; never an exception."""
     if line.data is None:
-        return Rejected(line.number, f"the line has more than {LONGEST_ROW} bytes")
+        return Rejected(line.number, f"the line has more than {LONGEST_RECORD} bytes")
     data = line.data.removeprefix(BOM) if line.number == 1 else line.data
     try:
         text = data.decode()

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rerank.batch.chunks import BUFFER, CHUNK_ROWS, Chunk, Position
-from rerank.batch.rows import COLUMNS, LONGEST_ROW, Rejected, Row, parse
+from rerank.batch.rows import Rejected, Row, parse
+from rerank.data.records import FIELDS, LONGEST_RECORD, QUERY
 from rerank.errors import InputError
 
-MOST_ROW_BYTES = 4 * LONGEST_ROW  # as Arrow holds a row: four bytes a character at most
+MOST_ROW_BYTES = 4 * LONGEST_RECORD  # as Arrow holds a row: four bytes a character at most
 GROUP_ROWS = 16_384  # rows of a row group that we write, at most
 GROUP_BYTES = 2**25  # likewise its bytes in memory, but for the last 64 rows
 SCHEMA = pa.schema(
@@ -54,7 +55,7 @@ class ParquetSource:
     In memory: 64 rows and a page of each column, whatever the size of the row groups.
 
     Raises:
-        InputError: no Parquet, or `_id` or `text` is missing or there twice.
+        InputError: no Parquet, or `_id` or `query` is missing or there twice.
     """
 
     def __init__(self, file: IO[bytes], path: Path, segment_by: str = "") -> None:
@@ -67,10 +68,10 @@ class ParquetSource:
             names = self._file.schema_arrow.names
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"{path}: not a readable Parquet file ({_brief(error)})") from None
-        wrong = [c for c in COLUMNS if names.count(c) > 1]
-        if wrong or not {"_id", "text"} <= set(names):
-            raise InputError(f"{path}: expected columns _id and text, once each; got {names[:20]}")
-        self._columns = [c for c in COLUMNS if c in names and (c != "metadata" or segment_by)]
+        wrong = [c for c in FIELDS if names.count(c) > 1]
+        if wrong or "_id" not in names or not set(QUERY) & set(names):
+            raise InputError(f"{path}: expected columns _id and query, once each; got {names[:20]}")
+        self._columns = [c for c in FIELDS if c in names and (c != "metadata" or segment_by)]
         meta = self._file.metadata
         self._groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
         self.total: int = sum(self._groups)
@@ -141,7 +142,7 @@ class ParquetSource:
         found: list[Row] = []
         for batch in chunk.raw:
             first = chunk.start.line + len(found) + 1
-            if batch.nbytes > LONGEST_ROW:  # not all at once: each text twice would be too much
+            if batch.nbytes > LONGEST_RECORD:  # not all at once: each text twice would be too much
                 found += [self._one(batch, i, first + i) for i in range(batch.num_rows)]
                 continue
             try:

@@ -6,7 +6,6 @@ It knows nothing of files or of retrieval.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rerank.data.labels import Labelled
-from rerank.data.text import query_hash
+from rerank.data.text import query_hash, to_json
 from rerank.errors import InputError
 from rerank.types import Passage, Query
 
@@ -153,11 +152,6 @@ def _label_lines(labelled: LabelledSet) -> Iterator[str]:
     for split in sorted(labelled.splits):
         for query_id in sorted(labelled.splits[split]):
             yield to_json([split, query_id, sorted(labelled.qrels.get(query_id, {}).items())])
-
-
-def to_json(value: Any) -> str:
-    """One line of JSON, keys in order: the same value, the same line."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def passage_row(passage: Passage) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import unicodedata
 from itertools import chain, islice
+from typing import Any
 
 import regex
 import Stemmer
@@ -40,6 +42,11 @@ def _normal(text: str) -> str:
 
 def _stems(found: list[str], language: str) -> list[str]:
     return found if language == "none" else list(Stemmer.Stemmer(language).stemWords(found))
+
+
+def to_json(value: Any) -> str:
+    """One line of JSON, keys in order: the same value, the same line."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def query_hash(text: str) -> str:
