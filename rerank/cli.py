@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rerank.arguments import Run, config, finetune_config, parser, settings
 from rerank.config import Config, Gate
-from rerank.errors import InputError
+from rerank.errors import InputError, RerankError, TrackingError, missing_extra
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
@@ -38,13 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run: Run = options.run
     try:
         answer = run(options)
-    except (InputError, OSError) as error:
-        return _refuse(str(error), _code(error))
-    except ValueError as error:
-        from rerank.errors import StoreError
-
-        if not isinstance(error, StoreError):
-            raise
+    except RerankError as error:
+        return _refuse(str(error), error.exit_code)
+    except OSError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
         print("\nrerank: interrupted", file=sys.stderr)
@@ -57,14 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _refuse(message: str, code: int = 2) -> int:
     print(f"rerank: error: {message}", file=sys.stderr)
     return code
-
-
-def _code(error: Exception) -> int:
-    if not isinstance(error, InputError):
-        return 2
-    from rerank.errors import NotTrackedError
-
-    return 3 if isinstance(error, NotTrackedError) else 2
 
 
 def _prepare() -> None:
@@ -169,7 +157,6 @@ def _finetune(o: argparse.Namespace) -> None:
 
 
 def _calibrate(o: argparse.Namespace) -> None:
-    from rerank.errors import NotTrackedError
     from rerank.jobs.calibrate import REPORT, calibrate
 
     try:
@@ -181,7 +168,7 @@ def _calibrate(o: argparse.Namespace) -> None:
             max_queries=o.max_queries,
             overwrite=o.overwrite,
         )
-    except NotTrackedError:
+    except TrackingError:
         _print_model(o.out, (o.out / REPORT).read_text(encoding="utf-8"))
         raise
     _print_model(outcome.folder, outcome.report)
@@ -370,9 +357,7 @@ def _serve(o: argparse.Namespace) -> None:
         from rerank.serving.registered import where
         from rerank.serving.server import serve
     except ImportError as error:
-        raise InputError(
-            f"serving needs more ({error}): pip install 'calibrated-rerank[serve]'"
-        ) from None
+        raise missing_extra("serve", error) from None
     serve(where(o.model, o.work), chosen)
 
 

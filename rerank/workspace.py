@@ -12,7 +12,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.errors import NotTrackedError, StoreError
+from rerank.errors import FolderError, TrackingError
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
@@ -58,7 +58,7 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
     home = work / "index" / key
     try:
         verify_folder(home)
-    except StoreError:
+    except FolderError:
         if home.exists():  # damaged; where it was not there, another run may be about to finish it
             shutil.rmtree(home)
         try:
@@ -69,7 +69,7 @@ def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
                 language=config.language,
                 approximate=config.dense == "approximate",
             )
-        except StoreError:
+        except FolderError:
             verify_folder(home)  # another run built it meanwhile
     return Index(home)
 
@@ -84,7 +84,7 @@ def track(
     that sends it later.
 
     Raises:
-        NotTrackedError: MLflow did not take it; what was `written` stays.
+        TrackingError: MLflow did not take it; what was `written` stays.
     """
     known = noted_run(written, work)
     if known is not None:
@@ -107,7 +107,7 @@ def track(
         write_file(note, json.dumps(noted))
     except Exception as error:  # the store is the user's: any client error can come back
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise NotTrackedError(
+        raise TrackingError(
             f"{written} is written, but MLflow did not take the run ({reason[:300]}); check "
             f"MLFLOW_TRACKING_URI, and send it later with: {again}"
         ) from error

@@ -14,7 +14,7 @@ from typing import Any
 
 from rerank.assessment import upgrade
 from rerank.config import Config
-from rerank.errors import InputError, StoreError
+from rerank.errors import FolderError, InputError
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.storage.files import parse_json
 from rerank.storage.folder import read_verified, verify_folder
@@ -50,7 +50,7 @@ class ModelFolder:
             )
         try:
             return read_verified(self.path, name, self.manifest).decode()
-        except (StoreError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise InputError(f"{self.path}: {name} cannot be read: {error}") from None
 
     def json(self, name: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class ModelFolder:
         content = self.text(name).encode()
         try:
             found = parse_json(content, name)
-        except StoreError as error:
+        except FolderError as error:
             raise InputError(f"{self.path}: {error}") from None
         if not isinstance(found, dict):
             raise InputError(f"{self.path}: {name} holds no object; calibrate again")
@@ -75,7 +75,7 @@ def open_folder(path: Path) -> ModelFolder:
     """
     try:
         manifest = verify_folder(path)
-    except (StoreError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} is not a usable model folder: {error}") from None
     if manifest.get("kind") != MODEL_KIND:
         raise InputError(f"{path} is not a model folder; expected one that `calibrate` wrote")

@@ -24,7 +24,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch.chunks import Position
 from rerank.batch.score import Scored, score
 from rerank.batch.source import Identity, Input, open_input
-from rerank.errors import InputError
+from rerank.errors import InputError, missing_extra
 from rerank.inference.engine import CORES, cores
 from rerank.types import Ints
 
@@ -173,8 +173,8 @@ def _ray(actors: int | None) -> Iterator[Any]:
     try:
         import ray
         import ray.data
-    except ImportError:
-        raise InputError("--engine ray needs Ray: pip install 'calibrated-rerank[ray]'") from None
+    except ImportError as error:
+        raise missing_extra("ray", error) from None
     ours = not ray.is_initialized()
     if ours:
         address = os.environ.get("RAY_ADDRESS")

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from rerank.errors import InputError
+from rerank.errors import InputError, RerankError
 from rerank.inference.model_files import ModelFiles
 
 FIRST_TOKEN_FAMILIES = ("bert", "roberta", "xlm-roberta")  # whose layers have the parts used below
@@ -99,7 +99,7 @@ def load(files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"]) -> Row
     """
     try:
         return (cross_encoder if kind == "cross_encoder" else bi_encoder)(files.folder)
-    except InputError:
+    except RerankError:
         raise
     except Exception as error:  # a broken file shows in as many ways as there are libraries
         raise InputError(f"{files.name} cannot be loaded as a {kind}: {error}") from error

@@ -76,9 +76,9 @@ def calibrate(
 
     Raises:
         InputError: too few queries, or a model that does not exist.
-        NotTrackedError: the model is written, and MLflow did not take its record; `track_model`
+        TrackingError: the model is written, and MLflow did not take its record; `track_model`
             sends it later.
-        StoreError: `out` exists, is another model, and `overwrite` is False.
+        FolderError: `out` exists, is another model, and `overwrite` is False.
     """
     config = replace(
         config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)

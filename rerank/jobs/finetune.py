@@ -71,7 +71,7 @@ def finetune(
 
     Raises:
         InputError: there is no source, or a model does not exist.
-        StoreError: `out` exists, is another model, and `overwrite` is False.
+        FolderError: `out` exists, is another model, and `overwrite` is False.
     """
     if not sources:
         raise InputError("no labelled set to train on; expected at least one")

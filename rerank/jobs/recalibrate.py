@@ -59,7 +59,7 @@ def recalibrate(
 
     Raises:
         InputError: fewer than `LEAST_LABELS` different queries.
-        StoreError: `out` exists, is another model, and `overwrite` is False.
+        FolderError: `out` exists, is another model, and `overwrite` is False.
     """
     refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
     given_labels = len(feedback)

@@ -39,7 +39,7 @@ def track_model(path: Path, *, work: Path) -> TrackedRun:
 
     Raises:
         InputError: not a whole model folder.
-        NotTrackedError: MLflow did not take it.
+        TrackingError: MLflow did not take it.
     """
     folder = open_folder(path)
     named = folder.manifest["dataset"].get("name", path.name)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.errors import InputError
+from rerank.errors import InputError, missing_extra
 from rerank.progress import progress
 from rerank.retrieval.fusion import top
 from rerank.types import Ints
@@ -32,7 +32,7 @@ def write_graph(vectors: Vectors, folder: Path) -> None:
     """Write the graph of unit vectors (n, d) to `folder`, with a progress bar.
 
     Raises:
-        InputError: USearch is not installed.
+        MissingExtraError: USearch is not installed.
     """
     graph = library()(
         ndim=vectors.shape[1],
@@ -61,7 +61,7 @@ class Graph:
     """An open graph; it stays on disk and is read from there. Safe to search from many threads.
 
     Raises:
-        InputError: USearch is not installed.
+        MissingExtraError: USearch is not installed.
     """
 
     def __init__(self, folder: Path, vectors: Vectors) -> None:
@@ -90,12 +90,10 @@ def library() -> Any:
     """USearch's index.
 
     Raises:
-        InputError: it is not installed.
+        MissingExtraError: it is not installed.
     """
     try:
         from usearch.index import Index
-    except ImportError:
-        raise InputError(
-            "approximate dense search needs USearch: pip install 'calibrated-rerank[approximate]'"
-        ) from None
+    except ImportError as error:
+        raise missing_extra("approximate", error) from None
     return Index

@@ -33,9 +33,9 @@ class Index:
     """An open index folder. Safe to read from many threads.
 
     Raises:
-        StoreError: the folder has no manifest.
-        InputError: another version of this project wrote it, or its dense search is approximate and
-            USearch is not installed.
+        FolderError: the folder has no manifest.
+        InputError: another version of this project wrote it.
+        MissingExtraError: its dense search is approximate, and USearch is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -112,8 +112,9 @@ def build_index(
     bytes each, until they are written. With `approximate`, dense search walks a graph.
 
     Raises:
-        InputError: the corpus is empty, or USearch is not installed and needed.
-        StoreError: `folder` exists and `overwrite` is False.
+        InputError: the corpus is empty.
+        MissingExtraError: dense search is approximate, and USearch is not installed.
+        FolderError: `folder` exists and `overwrite` is False.
     """
 
     def fill(part: Path) -> Mapping[str, Any]:

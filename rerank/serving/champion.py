@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rerank.errors import InputError
+from rerank.errors import InputError, RerankError
 from rerank.serving.logs import event
 from rerank.serving.metrics import Metrics
 from rerank.serving.served import Served, open_served
@@ -70,7 +70,7 @@ class Champion:
         with self._looking:
             try:
                 folder = self._where()
-            except InputError as error:
+            except RerankError as error:
                 return self._refuse((), error, now=now)
             state = state_of(folder)
             settled, self._latest = state == self._latest, state
@@ -79,7 +79,7 @@ class Champion:
             start = time.perf_counter()
             try:
                 made = self._open(folder)
-            except InputError as error:
+            except RerankError as error:
                 return self._refuse(state, error, now=now)
             self._known = state
             if made.version == self.current.version:
@@ -98,13 +98,13 @@ class Champion:
 
         try:
             return open_served(folder, observe=observe)
-        except InputError:
+        except RerankError:
             raise
         except Exception as error:  # a broken file shows in as many ways as there are libraries
             event("model failed to load", severity=logging.WARNING, exc_info=error)
             raise InputError(f"{folder} cannot be served: {type(error).__name__}") from error
 
-    def _refuse(self, state: State, error: InputError, *, now: bool) -> bool:
+    def _refuse(self, state: State, error: RerankError, *, now: bool) -> bool:
         if now or state != self._known:  # once a content
             self._known = state
             self.metrics.swaps.labels("refused").inc()

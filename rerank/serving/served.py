@@ -16,7 +16,7 @@ from typing import Any
 
 from calibration.monitoring.drift import Sketch
 from rerank.assessment.model import CalibratedReranker
-from rerank.errors import InputError, StoreError
+from rerank.errors import FolderError, InputError
 from rerank.storage.folder import MANIFEST, read_manifest
 from rerank.storage.leftovers import held, sweep
 from rerank.types import Passage
@@ -85,7 +85,7 @@ def open_served(folder: Path, *, observe: Observe | None = None) -> Served:
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(folder / name, copy / name, follow_symlinks=False)
             manifest = (copy / MANIFEST).read_bytes()
-        except (OSError, shutil.Error, StoreError) as error:
+        except (OSError, shutil.Error, FolderError) as error:
             raise InputError(f"{folder} cannot be served: {error}") from None
         try:
             model = CalibratedReranker.load(copy)

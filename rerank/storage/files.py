@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rerank.errors import StoreError
+from rerank.errors import FolderError
 
 LARGEST_JSON = 32 * 2**20
 """Bytes of a JSON file that is read whole; a larger one is refused unread."""
@@ -76,7 +76,7 @@ def read_json(path: str | Path) -> Any:
     """Return the value of a JSON file as RFC 8259 has it.
 
     Raises:
-        StoreError: not JSON, no UTF-8, a key that stands twice in one object, NaN or an infinity,
+        FolderError: not JSON, no UTF-8, a key that stands twice in one object, NaN or an infinity,
             nested too deep, or more than `LARGEST_JSON` bytes.
         OSError: it cannot be read, or is a pipe or a device.
     """
@@ -88,7 +88,7 @@ def parse_json(data: bytes, name: str) -> Any:
     try:
         return json.loads(data, object_pairs_hook=_object, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{name} is not JSON: {error}") from None
+        raise FolderError(f"{name} is not JSON: {error}") from None
 
 
 def read_bytes(path: Path, most: int, *, follow: bool = True) -> bytes:
@@ -97,7 +97,7 @@ def read_bytes(path: Path, most: int, *, follow: bool = True) -> bytes:
         size = os.fstat(handle).st_size
         data = file.read(most + 1) if size <= most else b""
     if size > most or len(data) > most:
-        raise StoreError(f"{path} has more than {most} bytes, and is not read")
+        raise FolderError(f"{path} has more than {most} bytes, and is not read")
     return data
 
 
@@ -149,10 +149,10 @@ def files_below(folder: Path) -> dict[str, Path]:
                         continue
                     name = path.relative_to(folder).as_posix()
                     if not entry.is_file(follow_symlinks=False):
-                        raise StoreError(f"{folder}: {name} is a link or no regular file")
+                        raise FolderError(f"{folder}: {name} is a link or no regular file")
                     result[name] = path
         except OSError as error:
-            raise StoreError(f"{folder} cannot be read: {error}") from None
+            raise FolderError(f"{folder} cannot be read: {error}") from None
     return result
 
 

@@ -23,7 +23,7 @@ from rerank.assessment.pipeline import Pipeline, Reading, order
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.errors import StoreError
+from rerank.errors import FolderError
 from rerank.evaluation.baselines import HEURISTICS
 from rerank.evaluation.evaluate import OURS, evaluate
 from rerank.fitting.fit import Fitted, fit
@@ -245,7 +245,7 @@ def test_a_model_of_other_features_is_not_taken_for_this_one(
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["inputs"]["features"].pop()
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         calibrate(small, folder, config, work=run.work)
 
 
@@ -257,7 +257,7 @@ def test_another_model_is_not_replaced_unasked(
     labelled = replace(small, qrels={}) if change == "data" else small
     options = replace(config, seed=1) if change == "configuration" else config
     bound = 40 if change == "bound" else None
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         calibrate(labelled, run.folder, options, work=run.work, max_queries=bound)
 
 

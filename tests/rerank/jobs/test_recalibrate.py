@@ -17,7 +17,7 @@ from rerank.data.feedback import feedback_of, read_feedback, refuse_unknown, say
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
 from rerank.data.text import query_hash
-from rerank.errors import InputError, StoreError
+from rerank.errors import FolderError, InputError
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.recalibrate import drawn, fresh, recalibrate
 from rerank.storage.folder import MANIFEST, sha256_file
@@ -111,7 +111,7 @@ def test_calibrate_does_not_take_it_for_its_own(
     run: Run, moved: Path, small: LabelledSet, config: Config
 ) -> None:
     """The same data and configuration made the parent, not this: it is not handed out for it."""
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         calibrate(small, moved, config, work=run.work)
 
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_used_is_refused(run: Run, small: LabelledSet, moved: Pat
     """Too few labels, or a folder that is there, stop it before anything is ranked."""
     model = CalibratedReranker.load(run.folder)
     labels = feedback_of(small, "test")
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         recalibrate(model, labels, moved, pipeline=model.pipeline, corpus={})
     few = moved.parent / "few"
     with pytest.raises(InputError, match=r"at least 10 different queries, got \d"):

@@ -20,7 +20,7 @@ from rerank.batch.table import OUTPUT_EXAMPLE, assess_table, frame
 from rerank.cli import main
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.errors import InputError, NotTrackedError
+from rerank.errors import InputError, TrackingError
 from rerank.jobs.track import metrics_of, record_of, track_model
 from rerank.storage.folder import verify_folder
 from rerank.tracking.uris import NAME
@@ -197,7 +197,7 @@ def test_a_server_that_hangs_in_the_middle_costs_no_model(
         with monkeypatch.context() as patch:
             patch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
             patch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-            with pytest.raises(NotTrackedError, match="is written, but MLflow did not take"):
+            with pytest.raises(TrackingError, match="is written, but MLflow did not take"):
                 track_model(model, work=tmp_path)
         failing.mended.set()
         assert tracked_run(model, tmp_path) is None

@@ -16,7 +16,7 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import words
-from rerank.errors import InputError, StoreError
+from rerank.errors import FolderError, InputError, MissingExtraError
 from rerank.inference.model_files import resolve
 from rerank.retrieval.dense import Encoder, cosines
 from rerank.retrieval.index import Index, build_index
@@ -178,7 +178,7 @@ def test_a_folder_that_exists_is_not_replaced_unasked(
 ) -> None:
     """Building over an index needs leave."""
     before = (made.folder / "manifest.json").read_bytes()
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         build_index(few[:1], made.folder, encoder)
     assert (made.folder / "manifest.json").read_bytes() == before
 
@@ -202,7 +202,7 @@ def test_approximate_search_needs_its_package(
     """Without USearch the refusal comes before the encoding, and says what to install."""
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     monkeypatch.setattr(encoder, "encode", pytest.fail)
-    with pytest.raises(InputError, match=r"pip install 'calibrated-rerank\[approximate\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[approximate\]'$"):
         build_index(few, tmp_path / "index", encoder, approximate=True)
     assert not (tmp_path / "index").exists()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.errors import StoreError
+from rerank.errors import FolderError
 from rerank.storage.folder import is_made_from, verify_folder, write_folder
 from rerank.storage.leftovers import LEAST_AGE, held, sweep
 
@@ -93,7 +93,7 @@ def test_a_writer_killed_between_the_renames_loses_nothing(saved: Path) -> None:
     """For that moment nothing stands under the name; the next writer puts the old folder back."""
     killed(saved, "between the renames")
     assert not saved.exists()
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         write_folder(saved, second)
     assert verify_folder(saved)["name"] == "first"
     assert is_made_from(saved, {"name": "first"})

@@ -15,7 +15,7 @@ import pytest
 from rerank.config import FinetuneConfig
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
-from rerank.errors import InputError, StoreError
+from rerank.errors import FolderError, InputError
 from rerank.fitting.plan import plan
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.int8_weights import pack_finetuned
@@ -190,9 +190,9 @@ def test_a_taken_folder_is_refused_before_any_work(
     trained: Trained, ten: LabelledSet, tmp_path: Path
 ) -> None:
     """Another run does not replace a model unasked, and says so before it builds an index."""
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         finetune([Source(ten)], trained.folder, replace(CHEAP, seed=1), work=tmp_path)
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         finetune([Source(ten, limit=3)], trained.folder, CHEAP, work=tmp_path)
     assert not any(tmp_path.iterdir())
 
