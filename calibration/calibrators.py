@@ -1,4 +1,4 @@
-"""FittedMaps as scikit-learn estimators: scores or features and labels in, probabilities out.
+"""Calibrators as scikit-learn estimators: scores or features and labels in, probabilities out.
 
 Thin classes around `calibration.fitting`. What they learn is in `map_`, a value of
 `calibration.maps`, and production needs nothing of this file. It knows nothing of where features

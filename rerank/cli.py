@@ -201,11 +201,11 @@ def _track(o: argparse.Namespace) -> None:
 
 
 def _evaluate(o: argparse.Namespace) -> None:
-    from rerank.jobs.evaluate import evaluate_model
+    from rerank.jobs.evaluate import evaluate
 
     labelled = _read([o.dataset], o.group_by)[0]
-    evaluation, notes = evaluate_model(_load(o), labelled, o.split, work=o.work)
-    for note in notes:
+    evaluation = evaluate(_load(o), labelled, o.split, work=o.work)
+    for note in evaluation.notes:
         print(f"rerank: {note}", file=sys.stderr)
     if o.json:
         print(json.dumps(evaluation.to_dict()))
@@ -233,19 +233,20 @@ def _load(o: argparse.Namespace) -> CalibratedReranker:
 
 def _drift(o: argparse.Namespace) -> bool:
     from rerank.data.beir import read_labelled_set, read_queries
-    from rerank.jobs.drift import drift
+    from rerank.jobs.drift import detect_drift
     from rerank.workspace import pipeline_over
 
     model = _load(o)
     if o.queries.is_dir():
         labelled = read_labelled_set(o.queries)
-        asked = labelled.select(labelled.split(o.split))
-        queries, groups = asked.items, asked.groups.tolist()
-        pipeline = pipeline_over(labelled, model, o.work)
+        found = detect_drift(
+            model,
+            labelled.select(labelled.split(o.split)),
+            pipeline=pipeline_over(labelled, model, o.work),
+            level=o.level,
+        )
     else:
-        queries, pipeline = read_queries(o.queries), model.pipeline
-        groups = [q.named("group") or q.query_id for q in queries]
-    found = drift(model, queries, pipeline=pipeline, groups=groups, level=o.level)
+        found = detect_drift(model, read_queries(o.queries), level=o.level)
     if o.json:
         print(json.dumps(found.to_dict()))
     else:
@@ -254,39 +255,22 @@ def _drift(o: argparse.Namespace) -> bool:
 
 
 def _recalibrate(o: argparse.Namespace) -> None:
-    from rerank.data.beir import read_labelled_set
-    from rerank.data.feedback import feedback_of, read_feedback, refuse_unknown
-    from rerank.jobs.recalibrate import fresh, recalibrate, subsample
+    from rerank.jobs.recalibrate import recalibrate
     from rerank.report.recalibration import recalibration_text
-    from rerank.workspace import pipeline_over
 
-    model = _load(o)
-    pipeline, corpus = model.pipeline, {}
-    if o.labels.is_dir():
-        labelled = read_labelled_set(o.labels)
-        feedback = feedback_of(labelled, o.split)
-        pipeline = pipeline_over(labelled, model, o.work)
-        corpus = {"dataset": labelled.described(), "corpus_digest": labelled.corpus_digest()}
-    else:
-        feedback = read_feedback(o.labels)
-        refuse_unknown(feedback, model.pipeline.index.corpus)
-    usable = fresh(model, feedback)
-    if len(usable) < len(feedback):
-        gone = len(feedback) - len(usable)
-        print(
-            f"rerank: left out: {gone} labels of queries that the model was fitted on or its "
-            "cross-encoder trained on.",
-            file=sys.stderr,
-        )
     made = recalibrate(
-        model,
-        subsample(usable, o.max_labels),
+        _load(o),
+        o.labels,
         o.out,
-        pipeline=pipeline,
-        corpus=corpus,
+        split=o.split,
+        work=o.work,
+        max_labels=o.max_labels,
         overwrite=o.overwrite,
     )
-    print(f"{recalibration_text(made)}\n{o.out}: the moved model; open its report.html")
+    for note in made.notes:
+        print(f"rerank: {note}", file=sys.stderr)
+    text = recalibration_text(made.recalibration)
+    print(f"{text}\n{o.out}: the recalibrated model; open its report.html")
 
 
 def _promote(o: argparse.Namespace) -> bool:

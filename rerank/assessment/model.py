@@ -214,3 +214,6 @@ def _refuse_empty(query: Query) -> None:
             raise InputError(f"{name} is empty; expected some words")
         if not can_be_written(text):
             raise InputError(f"{name} is not text: it holds bytes that are no UTF-8")
+
+
+load = CalibratedReranker.load

@@ -40,6 +40,7 @@ class Evaluation:
     events: dict[str, dict[str, float]]  # sufficiency at each k, relevance -> `SHARES`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, in the mean of the queries
+    notes: tuple[str, ...] = ()  # what flatters the figures
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -90,12 +91,13 @@ def _shown(value: float, sign: str = "") -> str:
     return "-" if math.isnan(value) else f"{value:{sign}.3f}"
 
 
-def evaluate(
+def measure(
     scored: Labelled[Scored],
     maps: FittedMaps,
     config: Config,
     *,
     baselines: Mapping[str, Heuristic] = HEURISTICS,
+    notes: Sequence[str] = (),
 ) -> Evaluation:
     """Every way of being confident in the same labelled queries, and every order of them.
 
@@ -137,6 +139,7 @@ def evaluate(
         events,
         _orders(orders, labelled),
         float(np.mean([len(s.logits) for s in seen])) if seen else 0.0,
+        tuple(notes),
     )
 
 

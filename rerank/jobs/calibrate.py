@@ -29,7 +29,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS
-from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.evaluate import measure
 from rerank.fitting.fit import fit
 from rerank.fitting.plan import plan
 from rerank.fitting.rankings import rerank_rankings, search_rankings
@@ -61,10 +61,10 @@ class Outcome:
 
 def calibrate(
     labelled: LabelledSet,
-    out: Path,
-    config: Config,
+    out: str | Path,
+    config: Config | None = None,
     *,
-    work: Path,
+    work: str | Path = "work",
     max_queries: int | None = None,
     overwrite: bool = False,
 ) -> Outcome:
@@ -80,6 +80,7 @@ def calibrate(
             sends it later.
         FolderError: `out` exists, is another model, and `overwrite` is False.
     """
+    out, work, config = Path(out), Path(work), config or Config()
     config = replace(
         config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
     )
@@ -114,13 +115,13 @@ def calibrate(
     with progress(5, "fitting, measuring, saving", unit="step") as bar:
         fitted, fitted_rerank = (fit(r.fit, r.policy, config) for r in (search, rerank))
         bar.update()
-        evaluation = evaluate(
+        evaluation = measure(
             search.report,
             fitted.maps,
             config,
             baselines={**HEURISTICS, "temperature": fitted.scaled_logit},
         )
-        of_given = evaluate(rerank.report, fitted_rerank.maps, config, baselines={})
+        of_given = measure(rerank.report, fitted_rerank.maps, config, baselines={})
         bar.update()
         report = make_report(
             planned, fitted, evaluation, config, given=of_given, made_from=made_from

@@ -9,25 +9,29 @@ from rerank.assessment.pipeline import ReadPolicy
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
-from rerank.evaluation.evaluate import Evaluation, evaluate
+from rerank.evaluation.evaluate import Evaluation, measure
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.workspace import pipeline_over
 
 
-def evaluate_model(
-    model: CalibratedReranker, labelled: LabelledSet, split: str, *, work: Path
-) -> tuple[Evaluation, tuple[str, ...]]:
-    """Measure a model on a split, on the set's own corpus; and what flatters the figures, if any.
+def evaluate(
+    model: CalibratedReranker,
+    labelled: LabelledSet,
+    split: str = "test",
+    *,
+    work: str | Path = "work",
+) -> Evaluation:
+    """Measure a model on a split, on the set's own corpus.
 
     Where the corpus is another than the model's, it is indexed under `work`. Queries that the
-    cross-encoder was trained on are left out.
+    cross-encoder was trained on are left out. `notes` of the result say what flatters the figures.
 
     Raises:
         InputError: no such split, or no query left in it.
     """
     in_split = labelled.split(split)
-    pipeline = pipeline_over(labelled, model, work)
+    pipeline = pipeline_over(labelled, model, Path(work))
     ids = unseen(labelled, in_split, trained_on(pipeline.reranker.files))
     if not ids:
         raise InputError(f"{labelled.name}: the cross-encoder was trained on all of {split!r}")
@@ -43,4 +47,4 @@ def evaluate_model(
     maps = model.maps["search"]
     everything = ReadPolicy(maps.policy.prior, cutoff=0.0)
     scored = queries.map(lambda q: pipeline.run(q, everything, label="scoring candidates"))
-    return evaluate(scored, maps, pipeline.config), tuple(notes)
+    return measure(scored, maps, pipeline.config, notes=notes)

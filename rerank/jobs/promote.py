@@ -23,7 +23,7 @@ from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.evaluation.evaluate import OURS, Evaluation
 from rerank.evaluation.ranking_metrics import paired_bootstrap
-from rerank.jobs.evaluate import evaluate_model
+from rerank.jobs.evaluate import evaluate
 from rerank.tracking.uris import NAME
 from rerank.types import Floats
 from rerank.workspace import score_cache, tracked_run
@@ -57,14 +57,14 @@ def promote(
             f"rerank track {folder} --work {work}"
         )
     candidate = CalibratedReranker.load(folder, cache=score_cache(work))
-    measured, _ = evaluate_model(candidate, labelled, split, work=work)
+    measured = evaluate(candidate, labelled, split, work=work)
     present = champion(NAME, tracking_uri=run["tracking_uri"])
     made = own_checks(candidate, measured, labelled, gate)
     if present is not None:
         version, place, temporary = present
         try:
             theirs = CalibratedReranker.load(place, cache=score_cache(work))
-            figures, _ = evaluate_model(theirs, labelled, split, work=work)
+            figures = evaluate(theirs, labelled, split, work=work)
         finally:
             if temporary is not None:
                 shutil.rmtree(temporary, ignore_errors=True)

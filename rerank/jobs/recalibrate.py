@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,14 @@ from rerank.assessment.model_folder import CALIBRATORS, FITTED_ON, MEASURED, MOD
 from rerank.assessment.pipeline import Pipeline, prior_relevance
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
-from rerank.data.feedback import Feedback, hit_labels
+from rerank.data.feedback import (
+    Feedback,
+    feedback_of,
+    hit_labels,
+    read_feedback,
+    refuse_unknown,
+)
+from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.fitting.rankings import as_brought
@@ -36,40 +43,57 @@ from rerank.report.recalibration import (
 )
 from rerank.storage.folder import MANIFEST, refuse_to_replace, sha256_file, write_folder, write_json
 from rerank.types import Mode, Scored
+from rerank.workspace import pipeline_over
 
 LEAST_LABELS = 10
 
 
+@dataclass(frozen=True, slots=True)
+class RecalibrationRun:
+    """Where the new model is, what the labels said, and which labels were left out."""
+
+    folder: Path
+    recalibration: Recalibration
+    notes: tuple[str, ...]
+
+
 def recalibrate(
     model: CalibratedReranker,
-    feedback: Sequence[Feedback],
-    out: Path,
+    feedback: Sequence[Feedback] | LabelledSet | str | Path,
+    out: str | Path,
     *,
-    pipeline: Pipeline,
-    corpus: Mapping[str, Any],
+    split: str = "train",
+    work: str | Path = "work",
+    max_labels: int | None = None,
     overwrite: bool = False,
-) -> Recalibration:
+) -> RecalibrationRun:
     """Write the model, moved by labels, to `out`, whole or not at all.
 
-    `pipeline` ranks the labels' queries and goes into the new model; `corpus` is what the manifest
-    says of its passages: `dataset` and `corpus_digest`. Both are the model's own, or, where the
-    labels are of another corpus, that corpus'.
-
-    Labels of queries that the model or its cross-encoder knows are left out: see `fresh`.
+    The labels come as values, as a file of them (see `rerank.data.feedback`), or as a `split` of a
+    labelled set or of its folder: then the new model searches the corpus of that set. Labels of
+    queries that the model or its cross-encoder knows are left out. At most `max_labels` are taken,
+    drawn at random.
 
     Raises:
-        InputError: fewer than `LEAST_LABELS` different queries.
-        FolderError: `out` exists, is another model, and `overwrite` is False.
+        InputError: bad labels, or fewer than `LEAST_LABELS` different queries.
+        FolderError: `out` exists, is another model, or `overwrite` is False.
     """
+    out = Path(out)
     refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
-    given_labels = len(feedback)
-    feedback = fresh(model, feedback)
+    feedback, pipeline, corpus = _labels(model, feedback, split, Path(work))
+    usable = fresh(model, feedback)
+    notes = []
+    if len(usable) < len(feedback):
+        notes.append(
+            f"left out: {len(feedback) - len(usable)} labels of queries that the model was fitted "
+            "on or its cross-encoder trained on."
+        )
+    feedback = subsample(usable, max_labels)
     groups = [f.group for f in feedback]
     if len(set(groups)) < LEAST_LABELS:
-        known = given_labels - len(feedback)
         raise InputError(
-            f"expected labels of at least {LEAST_LABELS} different queries, got {len(set(groups))}"
-            + (f" and {known} that the model knows already" if known else "")
+            f"expected labels of at least {LEAST_LABELS} different queries, got "
+            + " ".join([str(len(set(groups))), *(f"({note})" for note in notes)])
         )
     config, old = pipeline.config, model.maps["search"]
     scored = pipeline.run([f.query for f in feedback], old.policy, label="scoring candidates")
@@ -114,7 +138,24 @@ def recalibrate(
         }
 
     write_folder(out, fill, overwrite=overwrite, kind=MODEL_KIND)
-    return found
+    return RecalibrationRun(out, found, tuple(notes))
+
+
+def _labels(
+    model: CalibratedReranker,
+    feedback: Sequence[Feedback] | LabelledSet | str | Path,
+    split: str,
+    work: Path,
+) -> tuple[Sequence[Feedback], Pipeline, Mapping[str, Any]]:
+    """The labels, the pipeline that ranks their queries, and what is new about its corpus."""
+    if isinstance(feedback, (str, Path)):
+        path = Path(feedback)
+        feedback = LabelledSet.read(path) if path.is_dir() else read_feedback(path)
+    if isinstance(feedback, LabelledSet):
+        corpus = {"dataset": feedback.described(), "corpus_digest": feedback.corpus_digest()}
+        return feedback_of(feedback, split), pipeline_over(feedback, model, work), corpus
+    refuse_unknown(feedback, model.pipeline.index.corpus)
+    return feedback, model.pipeline, {}
 
 
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
