@@ -31,13 +31,15 @@ if TYPE_CHECKING:
         BetaCalibrator,
         IsotonicCalibrator,
         LogisticCalibrator,
+        PlattCalibrator,
         TemperatureCalibrator,
+        TwoStageCalibrator,
         VennAbersCalibrator,
     )
 
 _ESTIMATORS = (
-    *("BetaCalibrator", "IsotonicCalibrator", "LogisticCalibrator", "TemperatureCalibrator"),
-    "VennAbersCalibrator",
+    *("BetaCalibrator", "IsotonicCalibrator", "LogisticCalibrator", "PlattCalibrator"),
+    *("TemperatureCalibrator", "TwoStageCalibrator", "VennAbersCalibrator"),
 )
 
 __all__ = [
@@ -53,10 +55,12 @@ __all__ = [
     "IsotonicMap",
     "LogisticCalibrator",
     "LogisticMap",
+    "PlattCalibrator",
     "Reliability",
     "Segments",
     "Sketch",
     "TemperatureCalibrator",
+    "TwoStageCalibrator",
     "TwoStageMap",
     "VennAbersCalibrator",
     "VennAbersMap",

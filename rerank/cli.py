@@ -157,7 +157,8 @@ def _finetune(o: argparse.Namespace) -> None:
 
 
 def _calibrate(o: argparse.Namespace) -> None:
-    from rerank.jobs.calibrate import REPORT, calibrate
+    from rerank.assessment.model_folder import REPORT
+    from rerank.jobs.calibrate import calibrate
 
     try:
         outcome = calibrate(

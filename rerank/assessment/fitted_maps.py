@@ -12,7 +12,6 @@ import numpy as np
 from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
 from calibration.segments import Segments
 from calibration.thresholds import Certificate
-from rerank.assessment.model_folder import bound_to
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import RANKING_FEATURES
@@ -107,14 +106,9 @@ def maps_from_dict(kept: Mapping[str, Any]) -> dict[Mode, FittedMaps]:
     return {mode: FittedMaps.from_dict(kept.get(mode)) for mode in MODES}
 
 
-def maps_to_dict(
-    config: Mapping[str, Any], prints: Mapping[str, Any], maps: Mapping[Mode, FittedMaps]
-) -> dict[str, Any]:
-    """What `calibrators.json` holds: the maps of each mode, and what they are bound to."""
-    return {
-        "bound_to": bound_to(config, prints),
-        **{mode: maps[mode].to_dict() for mode in MODES},
-    }
+def maps_to_dict(maps: Mapping[Mode, FittedMaps]) -> dict[str, Any]:
+    """The maps of each mode as plain JSON values; `maps_from_dict` gives equal ones back."""
+    return {mode: maps[mode].to_dict() for mode in MODES}
 
 
 def refuse_overflow(fitted: FittedMaps, path: Path) -> None:

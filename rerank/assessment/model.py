@@ -18,6 +18,7 @@ from rerank.assessment.judge import judge
 from rerank.assessment.model_folder import (
     CALIBRATORS,
     FITTED_ON,
+    INDEX,
     SKETCH,
     ModelFolder,
     models_of,
@@ -108,7 +109,7 @@ class CalibratedReranker:
         for fitted in maps.values():
             refuse_overflow(fitted, path)
         try:
-            index = Index(path / "index")
+            index = Index(path / INDEX)
             index.check()
             pipeline = Pipeline(index, config, cache=cache, models=models)
         except Exception as error:  # a broken array shows in as many ways as there are formats

@@ -1,4 +1,4 @@
-"""A model folder on disk: what must be in it, and what may not be, before anything of it is used.
+"""A model folder on disk: which files it has, how it is written, and what is checked before use.
 
 It knows nothing of what the numbers mean. Nothing in a folder is executed or unpickled.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,16 +18,57 @@ from rerank.config import Config
 from rerank.errors import FolderError, InputError
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.storage.files import parse_json
-from rerank.storage.folder import read_verified, verify_folder
+from rerank.storage.folder import read_verified, verify_folder, write_folder, write_json
 
 MODEL_KIND = "a calibrated model"
 CALIBRATORS = "calibrators.json"
 MEASURED = "reliability.json"
 SKETCH = "sketch.json"  # of the features that the confidence was fitted on
 FITTED_ON = "fitted_on.txt"  # a `query_hash` a line: the queries that the maps were fitted on
+REPORT, PAGE = "report.txt", "report.html"
+INDEX = "index"
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
 FIELDS = ("config", "fingerprints", "dataset", "queries")  # of the manifest, each an object
 REQUIRED = ("encoder", "encoder_max_length", "reranker", "max_length")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContents:
+    """All that a model folder is written from."""
+
+    manifest: Mapping[str, Any]  # `FIELDS` and more: what the model was made from
+    maps: Mapping[str, Any]  # of each mode, as plain JSON
+    sketch: Mapping[str, Any]
+    measured: Mapping[str, Any]
+    report: str
+    page: str  # HTML that stands alone
+    pictures: Mapping[str, bytes]  # PNG by name, without ending
+    fitted_on: Iterable[str]  # `query_hash` of each query that the maps were fitted on
+    index: Path  # folder to copy
+
+
+def write_model(path: Path, contents: ModelContents, *, overwrite: bool) -> None:
+    """Write a model folder whole or not at all.
+
+    Raises:
+        FolderError: `path` exists, is no model folder, or `overwrite` is False.
+    """
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        c = contents
+        shutil.copytree(c.index, folder / INDEX)
+        bound = bound_to(c.manifest["config"], c.manifest["fingerprints"])
+        write_json(folder / CALIBRATORS, {"bound_to": bound, **c.maps})
+        write_json(folder / SKETCH, c.sketch)
+        write_json(folder / MEASURED, c.measured)
+        lines = "".join(f"{name}\n" for name in sorted(set(c.fitted_on)))
+        for name, text in ((REPORT, c.report), (PAGE, c.page), (FITTED_ON, lines)):
+            (folder / name).write_text(text, encoding="utf-8")
+        for name, picture in c.pictures.items():
+            (folder / f"{name}.png").write_bytes(picture)
+        return c.manifest
+
+    write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
 
 
 @dataclass(frozen=True, slots=True)

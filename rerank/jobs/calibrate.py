@@ -7,19 +7,17 @@ logits flatter themselves.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
 from rerank.assessment.model_folder import (
-    CALIBRATORS,
-    FITTED_ON,
-    MEASURED,
     MODEL_KIND,
-    SKETCH,
+    REPORT,
+    ModelContents,
     fingerprints,
+    write_model,
 )
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.ranking_features import RANKING_FEATURES
@@ -39,14 +37,12 @@ from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
 from rerank.report.report import make_report, report_text
 from rerank.retrieval.index import LAYOUT
-from rerank.storage.folder import is_made_from, refuse_to_replace, write_folder, write_json
+from rerank.storage.folder import is_made_from, refuse_to_replace
 from rerank.types import Mode
 from rerank.workspace import open_pipeline
 
 if TYPE_CHECKING:
     from rerank.tracking.runs import TrackedRun
-
-REPORT = "report.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,32 +122,26 @@ def calibrate(
         report = make_report(
             planned, fitted, evaluation, config, given=of_given, made_from=made_from
         )
-        text, figures = report_text(report), report_figures(report)
-        pictures = report_pictures(figures)
+        maps: dict[Mode, FittedMaps] = {"search": fitted.maps, "rerank": fitted_rerank.maps}
+        text, pictures = report_text(report), report_pictures(report_figures(report))
         bar.update()
-
-        def fill(folder: Path) -> dict[str, Any]:
-            shutil.copytree(pipeline.index.folder, folder / "index")
-            made_with = made_from["config"], made_from["fingerprints"]
-            maps: dict[Mode, FittedMaps] = {"search": fitted.maps, "rerank": fitted_rerank.maps}
-            write_json(folder / CALIBRATORS, maps_to_dict(*made_with, maps))
-            write_json(folder / SKETCH, fitted.sketch.to_dict())
-            write_json(folder / MEASURED, report.to_dict())
-            (folder / REPORT).write_text(text, encoding="utf-8")
-            page = report_page(report, pictures)
-            (folder / "report.html").write_text(page, encoding="utf-8")
-            fitted_on = sorted({query_hash(query.text) for query in planned.fit.items})
-            (folder / FITTED_ON).write_text("\n".join(fitted_on) + "\n", encoding="utf-8")
-            for name, picture in pictures.items():
-                (folder / f"{name}.png").write_bytes(picture.whole)
-            return {
+        contents = ModelContents(
+            manifest={
                 **made_from,
                 "corpus_digest": labelled.corpus_digest(),
                 "queries": planned.counts(),
                 "calibrator": {"name": fitted.calibrator, "reason": fitted.reason},
-            }
-
-        write_folder(out, fill, overwrite=overwrite, kind=MODEL_KIND)
+            },
+            maps=maps_to_dict(maps),
+            sketch=fitted.sketch.to_dict(),
+            measured=report.to_dict(),
+            report=text,
+            page=report_page(report, pictures),
+            pictures={name: picture.whole for name, picture in pictures.items()},
+            fitted_on=(query_hash(query.text) for query in planned.fit.items),
+            index=pipeline.index.folder,
+        )
+        write_model(out, contents, overwrite=overwrite)
         bar.update()
         run = track_model(out, work=work)
         bar.update()

@@ -7,7 +7,6 @@ new folder names its parent, and measures itself on the labels it was given, cro
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
 from rerank.assessment.judge import Judged, judge
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import CALIBRATORS, FITTED_ON, MEASURED, MODEL_KIND, SKETCH
+from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline, prior_relevance
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
@@ -41,11 +40,12 @@ from rerank.report.recalibration import (
     recalibration_pictures,
     recalibration_text,
 )
-from rerank.storage.folder import MANIFEST, refuse_to_replace, sha256_file, write_folder, write_json
+from rerank.storage.folder import MANIFEST, refuse_to_replace, sha256_file
 from rerank.types import Mode, Scored
 from rerank.workspace import pipeline_over
 
 LEAST_LABELS = 10
+OF_THE_PARENT = ("format_version", "files", "digest", "kind", "inputs")  # not handed down
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,28 +105,12 @@ def recalibrate(
     }
     right = hit_labels(feedback, judged.rankings)
 
-    def fill(folder: Path) -> dict[str, Any]:
-        shutil.copytree(pipeline.index.folder, folder / "index")
-        made_with = model.manifest["config"], model.manifest["fingerprints"]
-        write_json(folder / CALIBRATORS, maps_to_dict(*made_with, maps))
-        # the queries of another corpus are another distribution; those few of the same are not
-        seen = sketch(judged.features, list(RANKING_FEATURES), groups) if corpus else model.sketch
-        write_json(folder / SKETCH, seen.to_dict())
-        measured = {"report_split": "the labels given", "confidence": found.table.to_dict()}
-        write_json(folder / MEASURED, measured)
-        (folder / "report.txt").write_text(recalibration_text(found), encoding="utf-8")
-        pictures = recalibration_pictures(found)
-        page = recalibration_page(found, pictures)
-        (folder / "report.html").write_text(page, encoding="utf-8")
-        for name, picture in pictures.items():
-            (folder / f"{name}.png").write_bytes(picture.whole)
-        asked = {query_hash(f.query.text) for f in feedback} | set(model.fitted_on)
-        (folder / FITTED_ON).write_text("\n".join(sorted(asked)) + "\n", encoding="utf-8")
-        # the folder's own fields, and the one by which `calibrate` knows its own models
-        ours = ("format_version", "files", "digest", "kind", "inputs")
-        kept = {key: value for key, value in model.manifest.items() if key not in ours}
-        return {
-            **kept,
+    # the queries of another corpus are another distribution; those few of the same are not
+    seen = sketch(judged.features, list(RANKING_FEATURES), groups) if corpus else model.sketch
+    pictures = recalibration_pictures(found)
+    contents = ModelContents(
+        manifest={
+            **{key: value for key, value in model.manifest.items() if key not in OF_THE_PARENT},
             **corpus,
             "parent": sha256_file(model.folder / MANIFEST),
             "recalibrated": {
@@ -135,9 +119,17 @@ def recalibrate(
                 "slope": found.update.coef[0],
                 "intercept": found.update.intercept,
             },
-        }
-
-    write_folder(out, fill, overwrite=overwrite, kind=MODEL_KIND)
+        },
+        maps=maps_to_dict(maps),
+        sketch=seen.to_dict(),
+        measured={"report_split": "the labels given", "confidence": found.table.to_dict()},
+        report=recalibration_text(found),
+        page=recalibration_page(found, pictures),
+        pictures={name: picture.whole for name, picture in pictures.items()},
+        fitted_on={query_hash(f.query.text) for f in feedback} | model.fitted_on,
+        index=pipeline.index.folder,
+    )
+    write_model(out, contents, overwrite=overwrite)
     return RecalibrationRun(out, found, tuple(notes))
 
 
