@@ -24,6 +24,9 @@ from calibration.sequence_tests import (
     tails,
 )
 
+ABOUT = "new questions like these"
+"""What a promise is about where nobody says more of the labelled queries."""
+
 MOST = 40
 """Times as many labels as there are, beyond which more of them are not advised."""
 
@@ -64,6 +67,7 @@ class Certificate:
     accepted, right: how many of them reach the threshold, and how many of those are right.
     labels_needed: queries that a promise would take, four times in five, were accuracy as it was
         measured; None where there is a threshold, or where `MOST` times as many would not do.
+    about: the questions that the promise is about, in words.
     """
 
     threshold: float | None
@@ -73,6 +77,7 @@ class Certificate:
     accepted: int
     right: int
     labels_needed: int | None
+    about: str = ABOUT
 
     def __post_init__(self) -> None:
         """Refuse what `certify` cannot have made.
@@ -89,14 +94,23 @@ class Certificate:
             raise ValueError(f"expected whole counts, got {(*counts, needed)}")
         if not 0 <= self.right <= self.accepted <= self.queries or needed < 0:
             raise ValueError(f"expected 0 <= right <= accepted <= queries, got {counts}")
+        if not isinstance(self.about, str) or not self.about:
+            raise ValueError(f"about should say what is promised of, got {self.about!r:.80}")
 
     @property
     def sentence(self) -> str:
-        """What is promised, or why nothing is and what it would take."""
+        """What is promised of which questions, or why nothing is and what it would take."""
         promise = f"at least {self.target:.0%} right, at {self.level:.0%} confidence"
         if self.threshold is not None:
+            counts = f"{self.right} of {self.accepted} were"
+            if self.everything:
+                return (
+                    f"Everything may be accepted: of all {self.about} {promise} ({counts}). This "
+                    "says nothing of a question that is unlike them, nor of one answer alone: only "
+                    f"an answer with a confidence of {self.target:g} or more is called certified."
+                )
             return (
-                f"From {self.threshold:.3f} up {promise}: {self.right} of {self.accepted} were, "
+                f"From {self.threshold:.3f} up {promise}, of {self.about}: {counts}, "
                 f"{self.accepted / self.queries:.0%} of {self.queries} queries."
             )
         if self.labels_needed is None:
@@ -109,9 +123,18 @@ class Certificate:
             f"{self.labels_needed - self.queries} more would do, were accuracy as it is on these."
         )
 
+    @property
+    def everything(self) -> bool:
+        """Whether all of the labelled queries may be accepted."""
+        return self.threshold is not None and self.accepted == self.queries
+
     def promises(self, confidence: float) -> bool:
-        """Whether a confidence is one for which the promise is given."""
-        return self.threshold is not None and confidence >= self.threshold
+        """Whether an answer of this confidence is certified: at the threshold, and at the target.
+
+        A threshold below the target says that queries *together* are right often enough; it is no
+        property of an answer that is itself expected to be wrong.
+        """
+        return self.threshold is not None and confidence >= max(self.threshold, self.target)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `Certificate(**d)` gives an equal one back."""
@@ -125,6 +148,7 @@ def certify(
     groups: Sequence[Hashable] | NDArray[Any] | None = None,
     target: float = 0.7,
     level: float = 0.95,
+    about: str = ABOUT,
 ) -> Certificate:
     """Return the lowest threshold on p (n,) above which y (n,) is right at least `target` often.
 
@@ -160,9 +184,9 @@ def certify(
     if last < 0:
         worth = float(effective[-1]) / n
         needed = _needed(labels, values, worth, target, level)
-        return Certificate(None, target, level, n, 0, 0, needed)
+        return Certificate(None, target, level, n, 0, 0, needed, about)
     hits = int(labels[: last + 1].sum())
-    return Certificate(float(values[last]), target, level, n, last + 1, hits, None)
+    return Certificate(float(values[last]), target, level, n, last + 1, hits, None, about)
 
 
 def _needed(

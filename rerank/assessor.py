@@ -200,6 +200,7 @@ class CalibratedReranker:
         for i, ranking in enumerate(ordered):
             confidence = float(confidences[i])
             sufficiency = float(sufficient[i, config.sufficiency_k - 1])
+            accepted = policy.accepted(confidence, t)
             why = policy.reasons(names, features[i], usual, moves[i])
             found.append(
                 Assessment(
@@ -209,8 +210,8 @@ class CalibratedReranker:
                     sufficiency_at=tuple(sufficient[i].tolist()),
                     level=policy.level(confidence, t),
                     verdict=policy.verdict(sufficiency, t),
-                    accepted=policy.accepted(confidence, t),
-                    certified=learned.certificate.promises(confidence),
+                    accepted=accepted,
+                    certified=accepted and learned.certificate.promises(confidence),
                     reasons=why if len(ranking) else ("against: no passage was found",),
                 )
             )

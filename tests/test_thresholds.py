@@ -233,3 +233,27 @@ def test_copies_of_rows_certify_nothing_new() -> None:
     assert again.threshold is not None
     assert again.threshold >= once.threshold
     assert again.accepted >= 0.8 * 10 * once.accepted
+
+
+def test_an_answer_that_is_likely_wrong_is_never_certified() -> None:
+    """Where everything may be accepted the words say so, and a confidence of .05 is certified by
+    nothing: a promise of a set is no property of such an answer.
+    """
+    rng = np.random.default_rng(0)
+    found = certify(rng.random(500) < 0.85, rng.random(500), about="new questions about ships")
+    assert found.everything
+    assert found.threshold is not None
+    assert found.threshold < 0.05
+    assert [found.promises(p) for p in (0.05, 0.69, 0.7, 1.0)] == [False, False, True, True]
+    assert found.sentence.startswith("Everything may be accepted: of all new questions about ships")
+    assert "only an answer with a confidence of 0.7 or more is called certified" in found.sentence
+
+
+def test_the_promise_names_its_questions() -> None:
+    """The sentence says what is promised of; an empty word is refused."""
+    y, p = np.append(np.ones(90), np.zeros(60)), np.linspace(0.9, 0.1, 150)
+    found = certify(y, p, about="questions about new documents")
+    assert not found.everything
+    assert "at 95% confidence, of questions about new documents: " in found.sentence
+    with pytest.raises(ValueError, match="about should say"):
+        certify(y, p, about="")
