@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats
 
+Counts = NDArray[np.int64]
+
 CLIP = 1e-6
 """Probabilities are kept this far from 0 and 1 in a log loss, so that one miss stays finite."""
 
