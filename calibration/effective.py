@@ -45,3 +45,23 @@ def kish(groups: ArrayLike) -> float:
 def effective_n(residuals: ArrayLike, groups: Groups) -> float:
     """Return how many independent rows the rows are worth: n / `design_effect`."""
     return len(np.asarray(residuals)) / design_effect(residuals, groups)
+
+
+def effective_rows(X: ArrayLike, groups: Groups) -> float:
+    """Return how many independent rows X (n, d) is worth, at most n.
+
+    By the column whose rows of a group (n,) hang together most: the mean design effect of being at
+    most its first, second and third quartile, but no more than `kish`, as if the rows of a group
+    were alike. n >= 1.
+    """
+    x = np.asarray(X, dtype=np.float64)
+    number = codes(groups, len(x))
+    if number.max(initial=0) + 1 == len(x):
+        return float(len(x))
+    most = 1.0
+    for column in x.T:
+        below = column[:, None] <= np.quantile(column, [0.25, 0.5, 0.75])
+        shares = [part - part.mean() for part in below.T if 0 < part.mean() < 1]
+        if shares:
+            most = max(most, float(np.mean([design_effect(share, number) for share in shares])))
+    return len(x) / min(most, kish(number))

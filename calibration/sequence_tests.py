@@ -26,6 +26,9 @@ WEIGHTS = (1, 2)
 FORESEEN = 0.5
 """Share of that chance for the one start that the confidences place."""
 
+HOPE = 0.25
+"""How likely that start should pass, were the confidences true, for it to have its share."""
+
 
 @lru_cache
 def _enough(gap: float, target: float, level: float) -> int:
@@ -74,17 +77,20 @@ def tails(labels: Floats, target: float) -> Floats:
     return np.asarray(np.where(hits > 0, found, 1.0))
 
 
-def foreseen_place(values: Floats, target: float) -> int | None:
+def foreseen_place(values: Floats, target: float, chance: float = 0.05) -> int | None:
     """Return where a test would pass most surely were the confidences true: a place in values (n,).
 
     values fall. The place maximises (mean of the first k - target) sqrt(k), the standardised
-    excess; None where no mean exceeds the target. No label is looked at, so that a start may be put
-    there whatever the confidences are worth.
+    excess; None where a test there with its share of `chance` would hardly pass (`HOPE`, by the
+    normal approximation). No label is looked at, so that a start may be put there whatever the
+    confidences are worth.
     """
+    from scipy.special import ndtr, ndtri
+
     k = np.arange(1, len(values) + 1)
-    excess = (np.cumsum(values) / k - target) * np.sqrt(k)
+    excess = (np.cumsum(values) / k - target) * np.sqrt(k / (target * (1 - target)))
     best = int(np.argmax(excess))
-    return best if excess[best] > 0 else None
+    return best if ndtr(excess[best] + ndtri(chance * FORESEEN)) >= HOPE else None
 
 
 def starts_of(
@@ -140,7 +146,7 @@ def chance_of_a_start(truth: Floats, target: float, level: float) -> float:
         np.arange(1.0, n + 1),
         np.arange(n),
         test_sizes(target, level, n),
-        foreseen_place(truth, target),
+        foreseen_place(truth, target, 1 - level),
         1 - level,
     )
     sizes = places + 1

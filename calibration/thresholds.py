@@ -219,7 +219,7 @@ def _last(labels: Floats, values: Floats, number: Counts, target: float, level: 
         tail, worth = group_tails(labels, number, target)
         size = np.maximum.accumulate(worth)
         sizes = group_sizes(float(size[-1]))
-    foreseen = foreseen_place(values, target)
+    foreseen = foreseen_place(values, target, 1 - level)
     starts, chances = starts_of(size, ends, sizes, foreseen, 1 - level)
     return last_refuted(tail, ends, starts, chances)
 

@@ -25,6 +25,7 @@ from rerank.reporting.report import (
     Report,
     band_sentence,
     certificate_sentences,
+    groups_sentence,
     make_report,
     report_text,
     split_sentences,
@@ -223,6 +224,21 @@ def test_who_was_left_out(report: Report) -> None:
     assert "Left out: 12 queries" in text
     assert "Warning: the cross-encoder was trained on other queries" in text
     assert "Left out: 3 queries that the measured ones ask again." in text
+
+
+def test_the_groups_are_named_and_what_they_leave(report: Report) -> None:
+    """What a group is, how many there are, the effective number of queries, and, where reported
+    queries are of groups that were fitted on, what that does to the figures.
+    """
+    alone = replace(report, planned=replace(report.planned, same_group=0))
+    said = groups_sentence(alone)
+    assert said.startswith(f"Groups: question, {report.fitted.groups} of them; the ")
+    assert said.endswith(f"worth {report.fitted.effective:.0f} independent ones.")
+    assert report.fitted.groups <= len(report.planned.fit)
+    assert 1 <= report.fitted.effective <= len(report.planned.fit)
+    shared = groups_sentence(replace(report, planned=replace(report.planned, same_group=7)))
+    assert "7 of the measured queries are of groups that were fitted on" in shared
+    assert said in " ".join(report_text(alone).split())
 
 
 def test_the_text_has_every_sentence_and_table(report: Report) -> None:

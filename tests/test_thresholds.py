@@ -107,6 +107,7 @@ def test_half_of_the_chance_goes_where_the_confidences_say() -> None:
     place = foreseen_place(falling, 0.7)
     assert place == int(np.argmax(excess))
     assert foreseen_place(np.full(50, 0.69), 0.7) is None
+    assert foreseen_place(falling / 2 + 0.27, 0.7) is None  # a little above it, of few rows
     size, ends = np.arange(1.0, 151), np.arange(150)
     starts, chances = starts_of(size, ends, (19, 49), place, 0.05)
     np.testing.assert_array_equal(starts, [18, place, 48])

@@ -14,10 +14,11 @@ import numpy as np
 
 from calibration.by_kind import ByKind, cross_fit_by_kind, fit_by_kind
 from calibration.drift import Sketch, sketch
+from calibration.effective import effective_n
 from calibration.maps import LogisticMap
 from calibration.metrics import LEAST_GROUPS
 from calibration.selection import choose, enough_rows, grouped_folds, grouped_standard_error
-from calibration.thresholds import certify
+from calibration.thresholds import ABOUT, certify
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
 from rerank.heuristics import best_logit
@@ -45,6 +46,8 @@ class Fitted:
     reason: str  # one sentence
     temperature: LogisticMap  # the best logit divided by one number, to P(the top one is right)
     sketch: Sketch  # of the features, for the alarm of drift
+    groups: int  # that the queries fitted on are
+    effective: float  # independent queries that they are worth, by how errors hang together
     # of the queries fitted on, in orders that had not seen them: (n, len(FEATURES)), and (n,)
     features: Floats = field(compare=False, repr=False)
     right: Labels = field(compare=False, repr=False)
@@ -139,7 +142,13 @@ def fit(
         unseen = cross_fit_by_kind(
             unseen, right, named, groups, folds=config.folds, random_state=config.seed
         )
-    certificate = certify(right, unseen, groups=groups, target=config.thresholds.medium)
+    certificate = certify(
+        right,
+        unseen,
+        groups=groups,
+        target=config.thresholds.medium,
+        about=ABOUT if labelled.grouping is None else labelled.grouping.about,
+    )
     return Fitted(
         Calibrators(
             reading,
@@ -153,6 +162,8 @@ def fit(
         choice.reason if asked is AUTO else "As asked for.",
         fit_temperature(np.array([best_logit(r) for r in whole or rankings]), right),
         sketch(features, list(FEATURES), groups),
+        len(set(groups.tolist())),
+        effective_n(right - unseen, groups),
         features,
         right,
     )

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rerank.sets.grouping import enough, groupings
 from rerank.sets.labelled_set import LabelledSet
 from rerank.text import query_hash
 from rerank.types import InputError
@@ -28,6 +29,7 @@ class Plan:
     seen_by_reranker: int  # left out: the cross-encoder was trained on them or on their split
     asked_twice: int  # left out of fitting: a reported query is the same question
     beside_training: bool  # a split used here is what is left of one that was trained on
+    same_group: int = 0  # reported queries whose group has queries that are fitted on
 
     def counts(self) -> dict[str, int | str | bool]:
         """The plan in numbers."""
@@ -38,6 +40,7 @@ class Plan:
             "left_out_seen_by_reranker": self.seen_by_reranker,
             "left_out_asked_twice": self.asked_twice,
             "beside_training": self.beside_training,
+            "reported_of_fitted_groups": self.same_group,
         }
 
 
@@ -52,7 +55,7 @@ def plan(
     ask about the same passages; where nothing else is left, only the questions trained on are, and
     the plan says so: a cross-encoder reads what is like its training better than it reads new
     passages, so that a confidence fitted there promises too much. `max_queries` bounds each of the
-    two, drawn by group.
+    two, drawn by what is asked of the same passages, so that large groups stay as many.
 
     Raises:
         InputError: too few queries, or groups of them, are left to fit or to report on.
@@ -97,7 +100,40 @@ def plan(
         raise InputError(f"{labelled.name}: all queries to fit on are one group; expected several")
     used = {*clean, *([named] if named else [])}
     beside_training = not used <= untouched
-    return Plan(tuple(fit), tuple(report), named or "held out", seen, asked_twice, beside_training)
+    fitted = {labelled.group(i) for i in fit}
+    return Plan(
+        tuple(fit),
+        tuple(report),
+        named or "held out",
+        seen,
+        asked_twice,
+        beside_training,
+        sum(labelled.group(i) in fitted for i in report),
+    )
+
+
+def plan_grouped(
+    labelled: LabelledSet, *, trained_on: frozenset[str], max_queries: int | None, seed: int
+) -> tuple[LabelledSet, Plan]:
+    """The set in the largest groups of which the fitted queries still have ten, and its plan.
+
+    What may be a group is `sets.grouping.groupings`; where the labels name groups, those are taken.
+
+    Raises:
+        InputError: as `plan`.
+    """
+    every = [i for ids in labelled.splits.values() for i in ids]
+    for grouping in groupings(labelled, every):
+        found = replace(labelled, grouping=grouping)
+        if not grouping.of:
+            break
+        try:
+            planned = plan(found, trained_on=trained_on, max_queries=max_queries, seed=seed)
+        except InputError:
+            continue
+        if enough([grouping.of[i] for i in planned.fit if i in grouping.of], len(planned.fit)):
+            return found, planned
+    return found, plan(found, trained_on=trained_on, max_queries=max_queries, seed=seed)
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:
@@ -116,7 +152,7 @@ def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int
         return ids
     by_group: dict[str, list[str]] = {}
     for i in ids:
-        by_group.setdefault(labelled.group(i), []).append(i)
+        by_group.setdefault(labelled.question_group(i), []).append(i)
     groups = sorted(by_group)
     random.Random(seed).shuffle(groups)
     drawn = set([i for g in groups for i in by_group[g]][:limit])

@@ -17,7 +17,7 @@ from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
 from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.plan import plan
+from rerank.fitting.plan import plan_grouped
 from rerank.fitting.ranked import Ranked, rank_as_given, rank_planned
 from rerank.heuristics import HEURISTICS
 from rerank.jobs.record import track_model
@@ -101,7 +101,7 @@ def calibrate(
         return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), run, made=False)
     refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
     out.parent.mkdir(parents=True, exist_ok=True)
-    planned = plan(
+    labelled, planned = plan_grouped(
         labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
     )
     if config.correct_by and not any(

@@ -9,6 +9,7 @@ from rerank.assessor import CalibratedReranker
 from rerank.fitting.plan import unseen
 from rerank.jobs.workspace import pipeline_over
 from rerank.reporting.measuring import Evaluation, evaluate
+from rerank.sets.grouping import grouped
 from rerank.sets.labelled_set import LabelledSet
 from rerank.text import query_hash
 from rerank.transformer.models import trained_on
@@ -42,7 +43,7 @@ def evaluate_model(
     again = sum(query_hash(labelled.queries[i].text) in fitted_on for i in ids)
     if again:
         notes.append(f"warning: the model was fitted on {again} of these; it will look better.")
-    reading = calibrators.reading
+    reading, labelled = calibrators.reading, grouped(labelled, ids)
     whole = pipeline.rank(
         [labelled.queries[i] for i in ids], replace(reading, floor=0.0), label="reranking queries"
     )

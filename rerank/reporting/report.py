@@ -59,11 +59,18 @@ class Report:
     steps: tuple[Step, ...]
     budgets: Budgets
     explained: tuple[Explained, ...]
+    grouped_by: str  # what keeps queries together, in a word
 
     def to_dict(self) -> dict[str, Any]:
         """What `reliability.json` holds: plain JSON values; what cannot be told is None."""
         tables = {"ablation": [asdict(step) for step in self.steps], "labels": asdict(self.budgets)}
-        measured = {"report_split": self.planned.report_split, **self.evaluation.to_dict()}
+        measured = {
+            "report_split": self.planned.report_split,
+            "grouped_by": self.grouped_by,
+            "groups": self.fitted.groups,
+            "effective_queries": self.fitted.effective,
+            **self.evaluation.to_dict(),
+        }
         return {**measured, "given": self.given.to_dict(), **plain(tables)}
 
 
@@ -109,7 +116,16 @@ def make_report(
         for file, title, i in _telling(evaluation)
     )
     return Report(
-        labelled.name, made_from, planned, fitted, evaluation, given, made, budgets, explained
+        labelled.name,
+        made_from,
+        planned,
+        fitted,
+        evaluation,
+        given,
+        made,
+        budgets,
+        explained,
+        "question" if labelled.grouping is None else labelled.grouping.name,
     )
 
 
@@ -225,6 +241,21 @@ def split_sentences(report: Report) -> list[str]:
     return found
 
 
+def groups_sentence(report: Report) -> str:
+    """What keeps queries together, how many of it there are, and what that leaves of the labels."""
+    fitted, planned = report.fitted, report.planned
+    said = (
+        f"Groups: {report.grouped_by}, {fitted.groups} of them; the {len(planned.fit)} queries "
+        f"fitted on are worth {fitted.effective:.0f} independent ones."
+    )
+    if planned.same_group:
+        said += (
+            f" {planned.same_group} of the measured queries are of groups that were fitted on: the "
+            "figures are of new questions about the same, and flatter the model on others."
+        )
+    return said
+
+
 def read_sentence(report: Report) -> str:
     """How many passages the cross-encoder reads."""
     floor = report.fitted.calibrators.reading.floor
@@ -296,6 +327,7 @@ def report_text(report: Report) -> str:
     evaluation, fitted = report.evaluation, report.fitted
     first = [
         *split_sentences(report),
+        groups_sentence(report),
         read_sentence(report),
         f"Calibrator: {fitted.taken}. {fitted.reason}",
         *certificate_sentences(report),

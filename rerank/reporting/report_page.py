@@ -13,6 +13,7 @@ from rerank.reporting.report import (
     certificate_sentences,
     flat,
     given_sentence,
+    groups_sentence,
     read_sentence,
     split_sentences,
     table_note,
@@ -107,7 +108,11 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
             "Probabilities beside the confidence", [_events(report), Text(given_sentence(report))]
         ),
         Section(
-            "The queries", [Text(s) for s in (*split_sentences(report), read_sentence(report))]
+            "The queries",
+            [
+                Text(s)
+                for s in (*split_sentences(report), groups_sentence(report), read_sentence(report))
+            ],
         ),
         Section("The calibrator", [Text(f"{fitted.taken}. {fitted.reason}"), _details(report)]),
     ]
