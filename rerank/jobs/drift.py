@@ -22,7 +22,7 @@ def drift(
     """Which features of the queries' rankings have moved, and whether that is an alarm.
 
     No label is asked for. Without any move an alarm comes with a chance of at most `level`. Of
-    `groups` (n,), rephrasings of one question, each counts once; `pipeline` is that of another
+    `groups` (n,), rephrasings of one question, each tells little new; `pipeline` is that of another
     corpus than the model's. Queries that bring nothing back have no features and are left out.
 
     Raises:
