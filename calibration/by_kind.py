@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, log_odds
+from calibration.effective import Groups
 from calibration.maps import LogisticMap, map_from_dict
-from calibration.selection import grouped_folds
+from calibration.selection import codes, grouped_folds
 
 Kinds = Sequence[Hashable] | NDArray[Any]
 
@@ -66,11 +67,12 @@ class ByKind:
         return cls(updates)
 
 
-def fit_by_kind(p: ArrayLike, y: ArrayLike, kinds: Kinds) -> ByKind:
+def fit_by_kind(p: ArrayLike, y: ArrayLike, kinds: Kinds, groups: Groups = None) -> ByKind:
     """Return an update for each of the kinds (n,), from probabilities p (n,) and labels y (n,).
 
     An update is `fit_update`: slope and intercept, shrunk towards none, so that ten rows of a kind
-    move it little and a thousand as far as they say. The p should be of a map that had not seen
+    move it little and a thousand as far as they say, where groups (n,) count for what they are
+    worth. The p should be of a map that had not seen
     the rows, and does not know the kinds.
 
     Raises:
@@ -79,10 +81,10 @@ def fit_by_kind(p: ArrayLike, y: ArrayLike, kinds: Kinds) -> ByKind:
     from calibration.score_fitting import fit_update
 
     scores, labels = log_odds(p), np.asarray(y)
-    names = as_kinds(kinds, len(labels))
+    names, number = as_kinds(kinds, len(labels)), codes(groups, len(labels))
     return ByKind(
         {
-            kind: fit_update(scores[names == kind], labels[names == kind])
+            kind: fit_update(scores[names == kind], labels[names == kind], number[names == kind])
             for kind in sorted(set(names.tolist()))
         }
     )
@@ -103,12 +105,12 @@ def cross_fit_by_kind(
         ValueError: as `fit_by_kind` and `grouped_folds`.
     """
     old, labels = np.asarray(p, dtype=np.float64), np.asarray(y)
-    names = as_kinds(kinds, len(labels))
+    names, number = as_kinds(kinds, len(labels)), codes(groups, len(labels))
     fold = grouped_folds(groups, folds, random_state=random_state)
     moved = old.copy()
     for k in range(int(fold.max()) + 1):
         out = fold == k
-        fitted = fit_by_kind(old[~out], labels[~out], names[~out])
+        fitted = fit_by_kind(old[~out], labels[~out], names[~out], number[~out])
         moved[out] = fitted.apply(old[out], names[out])
     return moved
 

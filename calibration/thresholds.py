@@ -35,11 +35,12 @@ MOST = 40
 """Times as many labels as there are, beyond which more of them are not advised."""
 
 
-def lower_bound(hits: int, n: int, *, level: float = 0.95) -> float:
+def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:
     """Return the one-sided Clopper-Pearson lower bound of a share, from `hits` of `n`.
 
     The true share is above it in at least `level` of all samples, whatever the share is (Clopper
-    and Pearson 1934). No hit gives 0.0, and so does n = 0.
+    and Pearson 1934). No hit gives 0.0, and so does n = 0. Numbers that are not whole are those of
+    an effective sample (Korn and Graubard 1998).
 
     Raises:
         ValueError: hits not within 0..n, or level not within (0, 1).
@@ -52,7 +53,7 @@ def lower_bound(hits: int, n: int, *, level: float = 0.95) -> float:
     return float(betaincinv(hits, n - hits + 1, 1 - level))
 
 
-def upper_bound(hits: int, n: int, *, level: float = 0.95) -> float:
+def upper_bound(hits: float, n: float, *, level: float = 0.95) -> float:
     """Return the one-sided Clopper-Pearson upper bound of a share; hits = n gives 1.0, also at 0.
 
     Raises:
@@ -255,7 +256,7 @@ def _needed(
     return high
 
 
-def _check(hits: int, n: int, level: float) -> None:
+def _check(hits: float, n: float, level: float) -> None:
     if not 0 <= hits <= n:
         raise ValueError(f"hits must lie between 0 and n, got {hits} of {n}")
     if not 0 < level < 1:

@@ -38,6 +38,7 @@ from rerank.reporting import measuring
 from rerank.reranking.cross_encoder import CrossEncoder
 from rerank.retrieval.index import Index
 from rerank.sets.beir import write_labelled_set
+from rerank.sets.grouping import grouped
 from rerank.sets.labelled_set import LabelledSet
 from rerank.sets.pydata import build_pydata
 from rerank.transformer.models import resolve, trained_on
@@ -294,7 +295,7 @@ def to_report(run: Run, rankings: dict[str, Ranking]) -> list[Ranking]:
 @pytest.fixture(scope="session")
 def fitted(to_fit: list[Ranking], small: LabelledSet, reading: Reading, config: Config) -> Fitted:
     """What fitting these rankings gives."""
-    return fit(to_fit, small, reading, config)
+    return fit(to_fit, grouped(small, [r.query.query_id for r in to_fit]), reading, config)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from calibration.arrays import sigmoid
 from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
 from calibration.page import Picture
-from calibration.thresholds import Certificate
 from rerank.config import Config
 from rerank.features import FEATURES, GROUPS
 from rerank.fitting.fit import Fitted
@@ -203,7 +202,8 @@ def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
 def test_how_the_certificate_fared(report: Report) -> None:
     """The promise, and the measured queries above it; or why there is none."""
     given = {"target": 0.7, "level": 0.95, "queries": 10, "accepted": 5, "right": 4}
-    promised = Certificate(threshold=0.0, labels_needed=None, **given)
+    made = report.fitted.calibrators.certificate
+    promised = replace(made, threshold=0.0, labels_needed=None, **given)
     right = report.evaluation.right
     first, second = certificate_sentences(certified(report, **{**given, "threshold": 0.0}))
     assert first == promised.sentence

@@ -121,12 +121,13 @@ def fit(
     ordered = cross_ordered(rankings, labelled, config, rank_by=config.rank_by)
     features, right = feature_matrix(ordered), hits(ordered, labelled)
     asked = AUTO if config.calibrator == "auto" else (config.calibrator,)
-    names = [name for name in asked if asked is not AUTO or enough_rows(name, len(right))]
+    worth = effective_n(right - right.mean(), groups)
+    names = [name for name in asked if asked is not AUTO or enough_rows(name, worth)]
     out_of_fold = cross_fit_two_stage(
         names, features, right, groups, folds=config.folds, random_state=config.seed
     )
     left_out = [name for name in asked if name not in names]
-    choice = choose(out_of_fold, right, groups, left_out=left_out)
+    choice = choose(out_of_fold, right, groups, left_out=left_out, worth=worth)
     confidence, _, _ = fit_two_stage(
         features,
         right,
@@ -138,7 +139,7 @@ def fit(
     unseen, kinds = out_of_fold[choice.name], ByKind()
     if config.correct_by:
         named = kinds_of(ordered, config.correct_by)
-        kinds = fit_by_kind(unseen, right, named)
+        kinds = fit_by_kind(unseen, right, named, groups)
         unseen = cross_fit_by_kind(
             unseen, right, named, groups, folds=config.folds, random_state=config.seed
         )

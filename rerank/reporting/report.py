@@ -272,7 +272,7 @@ def threshold_sentence(report: Report) -> str:
         f"At {ours.threshold:g}: of {ours.n:,} measured queries {ours.accepted:,} are accepted "
         f"({ours.coverage:.1%}), and {ours.right_accepted:,} of these are right: "
         f"{ours.accuracy_accepted:.1%}, at least {ours.accuracy_accepted_lower95:.1%} with 95% "
-        "confidence."
+        f"confidence (they are worth {ours.effective_accepted:.0f} independent ones)."
     )
 
 
@@ -318,7 +318,8 @@ def table_note(report: Report) -> str:
         "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE: "
         "error of the probabilities, lower is better; exactly calibrated ones would show smECE up "
         f"to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, that share or "
-        "more should be right; the lower bound takes queries as independent."
+        f"more should be right; the lower bound takes our {ours.accepted} as the "
+        f"{ours.effective_accepted:.0f} independent ones that they are worth by group."
     )
 
 
