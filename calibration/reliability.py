@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import metrics
-from calibration.arrays import checked
+from calibration.arrays import checked, plain
+from calibration.effective import effective_n
 from calibration.metrics.null_labels import Groups
+from calibration.selection import codes
 from calibration.thresholds import lower_bound
-from rerank.storage.files import plain
 
 Interval = tuple[float, float]
 
@@ -33,8 +34,9 @@ class Reliability:
     Intervals are of 95 %, by query group. `*_of_base_rate` is what
     the constant `base_accuracy` would score. `smece_floor` and `smece_floor95` are the mean and the
     95 % point of smECE where these confidences are exactly calibrated and the rows of a group go
-    together as far as these labels do. `accuracy_accepted` and its exact
-    lower bound are None where no row reaches the threshold; a number without a value (AUROC of
+    together as far as these labels do. `accuracy_accepted` and its lower bound, exact for as many
+    independent rows as the accepted ones are worth by group (`effective_accepted`), are None where
+    no row reaches the threshold; a number without a value (AUROC of
     one class) is NaN here and null in JSON. `miscalibration` and `discrimination` are the Brier
     score's (`metrics.corp`), `naurc` and `nauc` 0 for chance and 1 for the oracle; `band_*` are of
     the rows within 0.05 of the threshold.
@@ -65,6 +67,7 @@ class Reliability:
     right_accepted: int
     accuracy_accepted: float | None
     accuracy_accepted_lower95: float | None
+    effective_accepted: float
     coverage: float
     band_rows: int
     band_confidence: float
@@ -120,8 +123,8 @@ class Comparison:
         """Return the table as text: a head, then a row a way.
 
         `at >= t` is the number of queries that reach the threshold, `right` those of them whose
-        top passage is right, `lower bound` the exact 95 % lower bound of that share. A dash stands
-        where there is nothing.
+        top passage is right, `lower bound` the 95 % lower bound of that share, for as many
+        independent ones as they are worth. A dash stands where there is nothing.
         """
         threshold = self.rows[0][1].threshold if self.rows else 0.7
         at = f"at >= {threshold:g}"
@@ -178,6 +181,9 @@ def measure(
     labels, values = checked(y, p)
     accepted = values >= threshold
     right, n = int(labels[accepted].sum()), int(accepted.sum())
+    number, worth = codes(groups, len(labels)), 0.0
+    if n:
+        worth = effective_n(labels[accepted] - right / n, number[accepted])
     base = np.full(len(labels), labels.mean())
     floor, floor95 = metrics.smece_floor(values, groups=groups, y=labels, random_state=random_state)
 
@@ -210,7 +216,8 @@ def measure(
         accepted=n,
         right_accepted=right,
         accuracy_accepted=right / n if n else None,
-        accuracy_accepted_lower95=lower_bound(right, n) if n else None,
+        accuracy_accepted_lower95=lower_bound(right / n * worth, worth) if n else None,
+        effective_accepted=worth,
         coverage=n / len(labels),
         band_rows=near,
         band_confidence=promised,

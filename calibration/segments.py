@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, log_odds
+from calibration.effective import Groups
 from calibration.maps import LogisticMap, map_from_dict
-from calibration.selection import grouped_folds
+from calibration.selection import codes, grouped_folds
 
 SegmentNames = Sequence[Hashable] | NDArray[Any]
 
@@ -66,12 +67,14 @@ class Segments:
         return cls(updates)
 
 
-def fit_segments(p: ArrayLike, y: ArrayLike, segments: SegmentNames) -> Segments:
+def fit_segments(
+    p: ArrayLike, y: ArrayLike, segments: SegmentNames, groups: Groups = None
+) -> Segments:
     """Return an update for each segment (n,), from probabilities p (n,) and labels y (n,).
 
     An update is `fit_update`: slope and intercept, shrunk towards none, so that ten rows of it
-    move it little and a thousand as far as they say. The p should be of a map that had not seen
-    the rows, and does not know the segments.
+    move it little and a thousand as far as they say; rows of one group (n,) count for what they
+    are worth. The p should be of a map that had not seen the rows, and does not know the segments.
 
     Raises:
         ValueError: as `fit_update`; not one segment a row.
@@ -79,10 +82,12 @@ def fit_segments(p: ArrayLike, y: ArrayLike, segments: SegmentNames) -> Segments
     from calibration.score_fitting import fit_update
 
     scores, labels = log_odds(p), np.asarray(y)
-    names = as_segments(segments, len(labels))
+    names, number = as_segments(segments, len(labels)), codes(groups, len(labels))
     return Segments(
         {
-            segment: fit_update(scores[names == segment], labels[names == segment])
+            segment: fit_update(
+                scores[names == segment], labels[names == segment], number[names == segment]
+            )
             for segment in sorted(set(names.tolist()))
         }
     )
@@ -103,12 +108,12 @@ def cross_fit_segments(
         ValueError: as `fit_segments` and `grouped_folds`.
     """
     old, labels = np.asarray(p, dtype=np.float64), np.asarray(y)
-    names = as_segments(segments, len(labels))
+    names, number = as_segments(segments, len(labels)), codes(groups, len(labels))
     fold = grouped_folds(groups, folds, random_state=random_state)
     moved = old.copy()
     for k in range(int(fold.max()) + 1):
         out = fold == k
-        fitted = fit_segments(old[~out], labels[~out], names[~out])
+        fitted = fit_segments(old[~out], labels[~out], names[~out], number[~out])
         moved[out] = fitted.apply(old[out], names[out])
     return moved
 

@@ -306,7 +306,7 @@ def _add_group_by(parser: argparse.ArgumentParser) -> None:
         "--group-by",
         metavar="KEY",
         help="metadata of a query, such as its article, whose like values stay on one side of "
-        "every split (default: its `group`, else its right passages)",
+        "every split (default: its `group`, else the documents that it is about)",
     )
 
 

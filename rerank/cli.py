@@ -97,11 +97,14 @@ def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
 
 def _dataset_check(o: argparse.Namespace) -> None:
     from rerank.data.beir import read_labelled_set
+    from rerank.data.grouping import grouped
 
     labelled = read_labelled_set(o.dataset)
     for name, count in labelled.counts().items():
         print(f"{name:<20}{count:>8}")
-    print(f"{'groups':<20}{len({labelled.group(q) for q in labelled.queries}):>8}")
+    every = grouped(labelled, list(labelled.queries))
+    print(f"{'groups':<20}{len({every.group(q) for q in labelled.queries}):>8}")
+    print(f"grouped by {every.grouping.name if every.grouping else 'question'}")
     print(f"digest {labelled.digest()}")
 
 

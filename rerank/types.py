@@ -238,7 +238,7 @@ class Assessment:
     level: str  # HIGH, MEDIUM, LOW, VERY_LOW
     verdict: str  # SUFFICIENT, PARTIAL, INSUFFICIENT
     accepted: bool  # confidence >= the advisory threshold
-    certified: bool  # confidence >= the certified threshold, where there is one
+    certified: bool  # accepted, and at the certified threshold where there is one
     reasons: tuple[str, ...]  # what moved the confidence, in words
 
     @property

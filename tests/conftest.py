@@ -31,6 +31,7 @@ from rerank.assessment.pipeline import CHUNK, Pipeline, Reading, limit_scored
 from rerank.config import Config
 from rerank.data.beir import write_labelled_set
 from rerank.data.build.recipes import build_pydata
+from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.evaluation import evaluate as measuring
 from rerank.fitting.fit import Fitted, fit
@@ -294,7 +295,7 @@ def to_report(run: Run, rankings: dict[str, Ranking]) -> list[Ranking]:
 @pytest.fixture(scope="session")
 def fitted(to_fit: list[Ranking], small: LabelledSet, reading: Reading, config: Config) -> Fitted:
     """What fitting these rankings gives."""
-    return fit(to_fit, small, reading, config)
+    return fit(to_fit, grouped(small, [r.query.query_id for r in to_fit]), reading, config)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, as_features
+from calibration.effective import effective_rows
 from calibration.selection import codes
 
 BINS = 20
@@ -101,7 +102,7 @@ class Sketch:
     """The features of n fitted rows, for `alarm` to compare new rows with.
 
     names: one a feature, in the order of the columns.
-    n: independent rows: groups where groups were given.
+    n: independent rows that the fitted ones are worth: fewer where groups were given.
     features: one `FeatureSketch` a name.
 
     Raises:
@@ -227,26 +228,24 @@ class Drift:
 def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     """Return the sketch of the fitted rows X (n, d), whose columns have these d names.
 
-    Each group (n,) counts as one row, spread evenly over its rows; None: a row by itself. Values
-    are kept and compared in single precision, so that the last digits of another machine do not
-    tear a point mass apart.
+    Every row counts alike. Groups (n,) tell how many independent rows these are worth
+    (`effective.effective_rows`); None: all are. Values are kept and compared in single precision,
+    so that the last digits of another machine do not tear a point mass apart.
 
     Raises:
         ValueError: shapes, numbers that are not finite, a name twice, or fewer than `LEAST_ROWS`
-            independent rows.
+            groups, or rows without groups.
     """
     _check_names(tuple(names))
     x = _single(as_features(X, len(names)))
-    weights = _weights(groups, len(x))
-    if weights.sum() < LEAST_ROWS - 0.5:
-        raise ValueError(
-            f"a sketch needs at least {LEAST_ROWS} independent rows, got {round(weights.sum())}"
-        )
+    many = len(np.unique(codes(groups, len(x))))
+    if many < LEAST_ROWS:
+        raise ValueError(f"a sketch needs at least {LEAST_ROWS} independent rows, got {many}")
     features = []
-    for column in _columns(x, weights):
+    for column in _columns(x):
         edges = np.unique(column.quantiles(np.arange(BINS + 1) / BINS))
         features.append(FeatureSketch(tuple(edges), tuple(np.diff(column.cumulative(edges)))))
-    return Sketch(tuple(names), round(weights.sum()), tuple(features))
+    return Sketch(tuple(names), max(LEAST_ROWS, int(effective_rows(x, groups))), tuple(features))
 
 
 def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups = None) -> Drift:
@@ -261,10 +260,8 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
     windows against one sketch: give each level / k. Univariate Kolmogorov-Smirnov tests with
     Bonferroni did as well as any multivariate one in Rabanser et al. 2019, "Failing loudly".
 
-    Rows of one group (m,), as rephrasings of one question, count as one row spread evenly over
-    them, and a window has as many independent rows as groups: a mean over a group varies no more
-    than one row of it, so this errs on the side of silence. Give groups to both sides or to
-    neither: large groups weigh more without them.
+    Every row counts alike, as in the sketch. Groups (m,), as the rephrasings of one question, tell
+    how many independent rows the window is worth (`effective.effective_rows`).
 
     Raises:
         ValueError: X of another width than fitted, without a row, or not finite; groups of another
@@ -275,10 +272,9 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
     x = _single(as_features(X, len(fitted.names)))
     if not len(x):
         raise ValueError("an alarm needs at least one new row, got none")
-    weights = _weights(groups, len(x))
-    n, m = fitted.n, round(weights.sum())
+    n, m = fitted.n, max(1, int(effective_rows(x, groups)))
     moves = []
-    columns = _columns(x, weights)
+    columns = _columns(x)
     for name, feature, column in zip(fitted.names, fitted.features, columns, strict=True):
         share = column.cumulative(np.array(feature.edges))
         distance = float(np.abs(share - feature.cumulative()).max())
@@ -300,11 +296,6 @@ def _holm(p: Floats) -> Floats:
     return np.minimum(result, 1.0)
 
 
-def _weights(groups: Groups, n: int) -> Floats:
-    number = codes(groups, n)
-    return np.asarray(1 / np.bincount(number)[number], dtype=np.float64)
-
-
 def _single(x: Floats) -> Floats:
     most = float(np.finfo(np.float32).max)
     return np.clip(x, -most, most).astype(np.float32).astype(np.float64)
@@ -312,7 +303,7 @@ def _single(x: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Values (n,) of a feature, rising, and the share of the weight (n + 1,) before each."""
+    """Values (n,) of a feature, rising, and the share of the rows (n + 1,) before each."""
 
     values: Floats
     before: Floats
@@ -330,12 +321,9 @@ class _Column:
         return share
 
 
-def _columns(x: Floats, weights: Floats) -> list[_Column]:
-    order = np.argsort(x, axis=0, kind="stable")
-    total = np.cumsum(weights[order], axis=0)
-    before = np.vstack([np.zeros(x.shape[1]), total / total[-1]])
-    rising = np.take_along_axis(x, order, axis=0)
-    return [_Column(v, b) for v, b in zip(rising.T.copy(), before.T.copy(), strict=True)]
+def _columns(x: Floats) -> list[_Column]:
+    before = np.arange(len(x) + 1) / len(x)
+    return [_Column(values, before) for values in np.sort(x, axis=0).T.copy()]
 
 
 def _p(p: float, equals: str = "") -> str:

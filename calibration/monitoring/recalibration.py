@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, checked, log_odds
+from calibration.effective import effective_n
 from calibration.maps import LogisticMap
 from calibration.metrics import log_loss
 from calibration.monitoring.sequential import Watch
@@ -34,6 +35,7 @@ class Recalibration:
     table: Comparison  # "before", and "after" by updates that had not seen the row's group
     watch: Watch  # the old confidences against the labels, one a group
     gain: float  # nats of log loss, before less after
+    effective: float  # independent labels that they are worth
     # of each label, (n,): its group, what was right, and the two confidences of the table
     groups: Sequence[Hashable] | NDArray[Any] = field(compare=False, repr=False)
     right: Floats = field(compare=False, repr=False)
@@ -45,7 +47,8 @@ class Recalibration:
         slope, intercept = self.update.coef[0], self.update.intercept
         before = self.table["before"]
         return [
-            f"{before.n} labels: {before.base_accuracy:.1%} of the top passages are right.",
+            f"{before.n} labels, worth {self.effective:.0f} independent ones: "
+            f"{before.base_accuracy:.1%} of the top passages are right.",
             f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {self.gain:+.4f} nats better, "
             "cross-fitted.",
             self.watch.sentence,
@@ -64,7 +67,8 @@ def fit_recalibration(
     """Learn from labels y (n,) of confidences p (n,) that a map gave which had not seen them.
 
     The certificate rests on the old confidences, which no label here has moved, and its threshold
-    is carried through the update, which keeps their order.
+    is carried through the update, which keeps their order. Labels of one group (n,), such as
+    rephrasings of a question, count for what they are worth (`effective.design_effect`).
 
     Raises:
         ValueError: as `calibration.arrays.checked`; fewer than two groups.
@@ -73,9 +77,9 @@ def fit_recalibration(
 
     right, before = checked(y, p)
     scores, number = log_odds(before), np.asarray(groups)
-    update = fit_update(scores, right)
+    update = fit_update(scores, right, number)
     after = cross_fit(
-        lambda X, labels, _: fit_update(X, labels),
+        fit_update,
         scores,
         right,
         number,
@@ -96,7 +100,8 @@ def fit_recalibration(
     first = np.sort(np.unique(number, return_index=True)[1])
     watch = Watch.start().update(right[first], before[first])
     gain = log_loss(right, before) - log_loss(right, after)
-    return Recalibration(update, found, table, watch, gain, number, right, before, after)
+    worth = effective_n(right - before, number)
+    return Recalibration(update, found, table, watch, gain, worth, number, right, before, after)
 
 
 def then(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:

@@ -69,7 +69,7 @@ def decide(judged: Judged, maps: FittedMaps, config: Config) -> list[Assessment]
                 level=level(confidence, t),
                 verdict=verdict(sufficiency, t),
                 accepted=accepted(confidence, t),
-                certified=maps.certificate.promises(confidence),
+                certified=accepted(confidence, t) and maps.certificate.promises(confidence),
                 reasons=why if len(ranking) else ("against: no passage was found",),
             )
         )

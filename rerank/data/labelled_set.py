@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,19 @@ from rerank.errors import InputError
 from rerank.types import Passage, Query
 
 ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What keeps queries together: a group a query id, in `of`; missing ids stay by themselves.
+
+    name: what a group is, in a word. about: the questions that a certificate by such groups
+    promises something of.
+    """
+
+    name: str
+    about: str
+    of: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,7 @@ class LabelledSet:
     qrels: Mapping[str, Mapping[str, float]]
     splits: Mapping[str, tuple[str, ...]]
     name: str = "labelled set"
+    grouping: Grouping | None = None  # larger groups than `question_group`; see `rerank.data.grouping`
 
     @classmethod
     def read(cls, folder: str | Path) -> LabelledSet:
@@ -58,6 +72,14 @@ class LabelledSet:
 
     def group(self, query_id: str) -> str:
         """The label that keeps queries together in folds, in resampling and in drawn splits.
+
+        That of the `grouping`, else `question_group`.
+        """
+        given = None if self.grouping is None else self.grouping.of.get(query_id)
+        return given or self.question_group(query_id)
+
+    def question_group(self, query_id: str) -> str:
+        """The label that keeps what is asked of the same passages together.
 
         `metadata.group` where present; else the set of right passages, so that two queries with
         the same answers stay together; else the passage that an unanswerable query was asked

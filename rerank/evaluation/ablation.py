@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration import metrics
+from calibration.effective import design_effect
 from calibration.selection import codes, enough_rows, row_losses
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.data.labels import Labels
@@ -157,9 +158,10 @@ def by_labels(
     number, rng = codes(fitted_on.groups, len(y)), np.random.default_rng(random_state)
     drawn = [_by_group(number, rng) for _ in range(SUBSETS)]
     labels = tuple(size for size in BUDGETS if size < len(y))
+    worth = 1 / design_effect(y - y.mean(), number)
     found = []
     for size in labels:
-        stage = then if enough_rows(then, size) else "logistic"
+        stage = then if enough_rows(then, size * worth) else "logistic"
         for order in drawn:
             rows = order[:size]
             learned, _, _ = fit_two_stage(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from calibration import metrics
+from calibration.arrays import plain
 from calibration.reliability import Comparison, comparison
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import judge
@@ -19,7 +20,6 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits, passage_labels
 from rerank.evaluation.baselines import HEURISTICS, Heuristic, predict
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
-from rerank.storage.files import plain
 from rerank.types import Floats, Ranking, Scored
 
 OURS = "calibrated"  # this model's own confidence among the ways of being confident

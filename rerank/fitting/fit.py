@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from calibration.effective import effective_n
 from calibration.maps import LogisticMap
 from calibration.metrics import LEAST_GROUPS
 from calibration.monitoring.drift import Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
 from calibration.selection import choose, enough_rows, grouped_folds, grouped_standard_error
-from calibration.thresholds import certify
+from calibration.thresholds import ABOUT, certify
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
 from rerank.assessment.pipeline import (
@@ -58,6 +59,7 @@ class Fitted:
     reason: str  # one sentence
     temperature: LogisticMap  # the best logit divided by one number, to P(the top one is right)
     sketch: Sketch  # of the features, for the drift alarm
+    effective: float  # independent queries that the queries fitted on are worth
     # of the queries fitted on, in orders that had not seen them: (n, d), and (n,)
     features: Floats = field(compare=False, repr=False)
     right: Labels = field(compare=False, repr=False)
@@ -138,13 +140,16 @@ def limited(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
     return scored.map(lambda items: [limit_scored(s, cutoff) for s in items])
 
 
-def fit(scored: Labelled[Scored], policy: ReadPolicy, config: Config) -> Fitted:
+def fit(
+    scored: Labelled[Scored], policy: ReadPolicy, config: Config, *, about: str = ABOUT
+) -> Fitted:
     """Fit relevance, confidence and hazard on labelled candidates, cross-fitted by query group.
 
     The features of a query are computed on the order that a relevance map gives which has not
     seen the query's group, and the certificate rests on confidences of maps that have not; the
     maps that are kept are refitted on everything. `scored` had no cutoff, as the baseline takes
-    it; `policy` says how much of it the model will score.
+    it; `policy` says how much of it the model will score. `about` names the questions that the
+    certificate is about.
     """
     from calibration.fitting import cross_fit_two_stage, fit_two_stage
     from calibration.score_fitting import fit_temperature
@@ -153,12 +158,13 @@ def fit(scored: Labelled[Scored], policy: ReadPolicy, config: Config) -> Fitted:
     ordered = cross_ordered(seen, config)
     features, right = ranking_features(ordered.items), hits(ordered)
     asked = AUTO if config.calibrator == "auto" else (config.calibrator,)
-    names = [name for name in asked if asked is not AUTO or enough_rows(name, len(right))]
+    worth = effective_n(right - right.mean(), groups)
+    names = [name for name in asked if asked is not AUTO or enough_rows(name, worth)]
     out_of_fold = cross_fit_two_stage(
         names, features, right, groups, folds=config.folds, random_state=config.seed
     )
     left_out = [name for name in asked if name not in names]
-    choice = choose(out_of_fold, right, groups, left_out=left_out)
+    choice = choose(out_of_fold, right, groups, left_out=left_out, worth=worth)
     confidence, _, _ = fit_two_stage(
         features,
         right,
@@ -170,11 +176,17 @@ def fit(scored: Labelled[Scored], policy: ReadPolicy, config: Config) -> Fitted:
     unseen, segments = out_of_fold[choice.name], Segments()
     if config.segment_by:
         named = segments_of(ordered.items, config.segment_by)
-        segments = fit_segments(unseen, right, named)
+        segments = fit_segments(unseen, right, named, groups)
         unseen = cross_fit_segments(
             unseen, right, named, groups, folds=config.folds, random_state=config.seed
         )
-    certificate = certify(right, unseen, groups=groups, target=config.thresholds.medium)
+    certificate = certify(
+        right,
+        unseen,
+        groups=groups,
+        target=config.thresholds.medium,
+        about=about,
+    )
     return Fitted(
         FittedMaps(
             policy,
@@ -188,6 +200,7 @@ def fit(scored: Labelled[Scored], policy: ReadPolicy, config: Config) -> Fitted:
         choice.reason if asked is AUTO else "As asked for.",
         fit_temperature(np.array([_best_logit(s) for s in scored.items]), right),
         sketch(features, list(RANKING_FEATURES), groups),
+        effective_n(right - unseen, groups),
         features,
         right,
         groups.tolist(),

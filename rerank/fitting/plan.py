@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rerank.data.labelled_set import LabelledSet
+from rerank.data.grouping import enough, groupings
+from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.errors import InputError
@@ -30,6 +31,8 @@ class Plan:
     seen_by_reranker: int  # left out: the cross-encoder was trained on them or on their split
     asked_twice: int  # left out of fitting: a reported query is the same question
     beside_training: bool  # a split used here is what is left of one that was trained on
+    same_group: int  # reported queries whose group has queries that are fitted on
+    grouping: Grouping  # what keeps queries together
 
     def counts(self) -> dict[str, int | str | bool]:
         """The plan in numbers."""
@@ -40,13 +43,14 @@ class Plan:
             "left_out_seen_by_reranker": self.seen_by_reranker,
             "left_out_asked_twice": self.asked_twice,
             "beside_training": self.beside_training,
+            "reported_of_fitted_groups": self.same_group,
         }
 
 
 def plan(
     labelled: LabelledSet, *, trained_on: frozenset[str], max_queries: int | None, seed: int
 ) -> Plan:
-    """Decide who is fitted on and who is reported on.
+    """Decide which queries are fitted on and which are reported on.
 
     Reported on: `test`, else `dev`, else a held-out part of the groups. Fitted on: the other
     splits, less the questions that a reported query asks too, in the same words or by its given
@@ -54,11 +58,36 @@ def plan(
     ask about the same passages; where nothing else is left, only the questions trained on are, and
     the plan says so: a cross-encoder reads what is like its training better than it reads new
     passages, so that a confidence fitted there promises too much. `max_queries` bounds each of the
-    two, drawn by group.
+    two, drawn by what is asked of the same passages, so that large groups stay as many.
+
+    Groups are the largest of `rerank.data.grouping.groupings` of which the fitted queries still
+    have ten; where the labels name groups, those are taken.
 
     Raises:
         InputError: too few queries, or groups of them, are left to fit or to report on.
     """
+    every = [i for ids in labelled.splits.values() for i in ids]
+    *larger, smallest = groupings(labelled, every)
+    for grouping in larger:
+        try:
+            planned = _plan(labelled, grouping, trained_on, max_queries, seed)
+        except InputError:
+            continue
+        ids = [query.query_id for query in planned.fit.items]
+        if enough([grouping.of[i] for i in ids if i in grouping.of], len(ids)):
+            return planned
+    return _plan(labelled, smallest, trained_on, max_queries, seed)
+
+
+def _plan(
+    labelled: LabelledSet,
+    grouping: Grouping,
+    trained_on: frozenset[str],
+    max_queries: int | None,
+    seed: int,
+) -> Plan:
+    """The plan of `plan` with queries grouped so."""
+    labelled = replace(labelled, grouping=grouping)
     if max_queries is not None and max_queries < LEAST_QUERIES:
         raise InputError(f"at most {max_queries} queries: expected at least {LEAST_QUERIES}")
     fresh = {split: unseen(labelled, ids, trained_on) for split, ids in labelled.splits.items()}
@@ -99,6 +128,7 @@ def plan(
         raise InputError(f"{labelled.name}: all queries to fit on are one group; expected several")
     used = {*clean, *([named] if named else [])}
     beside_training = not used <= untouched
+    fitted = {labelled.group(i) for i in fit}
     return Plan(
         labelled.select(fit),
         labelled.select(report),
@@ -106,6 +136,8 @@ def plan(
         seen,
         asked_twice,
         beside_training,
+        sum(labelled.group(i) in fitted for i in report),
+        grouping,
     )
 
 
@@ -125,7 +157,7 @@ def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int
         return ids
     by_group: dict[str, list[str]] = {}
     for i in ids:
-        by_group.setdefault(labelled.group(i), []).append(i)
+        by_group.setdefault(labelled.question_group(i), []).append(i)
     groups = sorted(by_group)
     random.Random(seed).shuffle(groups)
     drawn = set([i for g in groups for i in by_group[g]][:limit])

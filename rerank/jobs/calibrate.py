@@ -109,7 +109,9 @@ def calibrate(
     search = search_rankings(pipeline, planned)
     rerank = rerank_rankings(pipeline, search)
     with progress(5, "fitting, measuring, saving", unit="step") as bar:
-        fitted, fitted_rerank = (fit(r.fit, r.policy, config) for r in (search, rerank))
+        fitted, fitted_rerank = (
+            fit(r.fit, r.policy, config, about=planned.grouping.about) for r in (search, rerank)
+        )
         bar.update()
         evaluation = measure(
             search.report,

@@ -25,8 +25,8 @@ def detect_drift(
 
     No label is needed. Without any move an alarm comes with a chance of at most `level`. Of
     rephrasings of one question (`metadata.group` of a query, or the groups of a labelled set) each
-    counts once; `pipeline` is that of another corpus than the model's. Queries that bring nothing
-    back have no features and are left out.
+    tells little new; `pipeline` is that of another corpus than the model's. Queries that bring
+    nothing back have no features and are left out.
 
     Raises:
         InputError: no query that brings back a passage, features of another version, or a level

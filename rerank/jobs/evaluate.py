@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
+from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
@@ -39,7 +40,7 @@ def evaluate(
     if len(ids) < len(in_split):
         gone = len(in_split) - len(ids)
         notes.append(f"left out: {gone} queries that the cross-encoder was trained on.")
-    queries = labelled.select(ids)
+    queries = grouped(labelled, ids).select(ids)
     fitted_on = model.fitted_on
     known = sum(query_hash(query.text) in fitted_on for query in queries.items)
     if known:

@@ -74,7 +74,7 @@ def record_of(folder: ModelFolder) -> RunRecord:
             **{
                 f"certificate_{key}": float(value)
                 for key, value in certificate.items()
-                if value is not None
+                if isinstance(value, (int, float))
             },
         },
         tags={

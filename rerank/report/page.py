@@ -13,6 +13,7 @@ from rerank.report.report import (
     certificate_sentences,
     flat,
     given_sentence,
+    groups_sentence,
     scored_sentence,
     split_sentences,
     table_note,
@@ -108,7 +109,15 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
             "Probabilities beside the confidence", [_events(report), Text(given_sentence(report))]
         ),
         Section(
-            "The queries", [Text(s) for s in (*split_sentences(report), scored_sentence(report))]
+            "The queries",
+            [
+                Text(s)
+                for s in (
+                    *split_sentences(report),
+                    groups_sentence(report),
+                    scored_sentence(report),
+                )
+            ],
         ),
         Section(
             "The calibrator", [Text(f"{fitted.calibrator}. {fitted.reason}"), _details(report)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from calibration.arrays import log_odds, logit
+from calibration.arrays import log_odds, logit, plain
 from calibration.maps import LogisticMap, TwoStageMap
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
@@ -25,7 +25,6 @@ from rerank.evaluation.evaluate import OURS, Evaluation
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.fitting.rankings import LENGTHS
-from rerank.storage.files import plain
 from rerank.types import Floats, Passage, Ranking
 
 WIDTH = 96  # characters of a line of the text
@@ -63,7 +62,13 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """What `reliability.json` holds: plain JSON values; what cannot be told is None."""
         tables = {"ablation": [asdict(step) for step in self.steps], "labels": asdict(self.budgets)}
-        measured = {"report_split": self.planned.report_split, **self.evaluation.to_dict()}
+        measured = {
+            "report_split": self.planned.report_split,
+            "grouped_by": self.planned.grouping.name,
+            "groups": self.fitted.groups,
+            "effective_queries": self.fitted.effective,
+            **self.evaluation.to_dict(),
+        }
         return {**measured, "given": self.given.to_dict(), **plain(tables)}
 
 
@@ -211,6 +216,21 @@ def split_sentences(report: Report) -> list[str]:
     return found
 
 
+def groups_sentence(report: Report) -> str:
+    """What keeps queries together, how many groups there are, and what the labels are worth."""
+    fitted, planned = report.fitted, report.planned
+    said = (
+        f"Groups: {planned.grouping.name}, {len(set(fitted.groups))} of them; the "
+        f"{len(planned.fit)} queries fitted on are worth {fitted.effective:.0f} independent ones."
+    )
+    if planned.same_group:
+        said += (
+            f" {planned.same_group} of the measured queries are of groups that were fitted on: the "
+            "figures are of new questions about the same, and flatter the model on others."
+        )
+    return said
+
+
 def scored_sentence(report: Report) -> str:
     """How many passages the cross-encoder scores."""
     cutoff = report.fitted.maps.policy.cutoff
@@ -227,7 +247,7 @@ def threshold_sentence(report: Report) -> str:
         f"At {ours.threshold:g}: of {ours.n:,} measured queries {ours.accepted:,} are accepted "
         f"({ours.coverage:.1%}), and {ours.right_accepted:,} of these are right: "
         f"{ours.accuracy_accepted:.1%}, at least {ours.accuracy_accepted_lower95:.1%} with 95% "
-        "confidence."
+        f"confidence (they are worth {ours.effective_accepted:.0f} independent ones)."
     )
 
 
@@ -273,7 +293,8 @@ def table_note(report: Report) -> str:
         "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE: "
         "error of the probabilities, lower is better; exactly calibrated ones would show smECE up "
         f"to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, that share or "
-        "more should be right; the lower bound takes queries as independent."
+        f"more should be right; the lower bound takes our {ours.accepted} as the "
+        f"{ours.effective_accepted:.0f} independent ones that they are worth by group."
     )
 
 
@@ -282,6 +303,7 @@ def report_text(report: Report) -> str:
     evaluation, fitted = report.evaluation, report.fitted
     first = [
         *split_sentences(report),
+        groups_sentence(report),
         scored_sentence(report),
         f"Calibrator: {fitted.calibrator}. {fitted.reason}",
         *certificate_sentences(report),

@@ -84,7 +84,9 @@ class Trust(BaseModel):
     level: str = Field(description="HIGH, MEDIUM, LOW or VERY_LOW confidence")
     verdict: str = Field(description="SUFFICIENT, PARTIAL or INSUFFICIENT context")
     accepted: bool = Field(description="confidence reaches the advisory threshold")
-    certified: bool = Field(description="confidence reaches the certified threshold")
+    certified: bool = Field(
+        description="accepted, and the confidence reaches the certified threshold"
+    )
     reasons: list[str]
 
 

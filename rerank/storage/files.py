@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import stat
 import tempfile
@@ -15,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from rerank.errors import FolderError
 
@@ -53,17 +50,6 @@ def write_file(path: str | Path, data: bytes | str | Iterable[str]) -> None:
         Path(name).unlink(missing_ok=True)
         raise
     sync(path.parent)
-
-
-def plain(value: Any) -> Any:
-    """Return it as JSON has it: arrays and tuples as lists, NaN, which cannot be told, as None."""
-    if isinstance(value, Mapping):
-        return {key: plain(v) for key, v in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, (tuple, list)):
-        return [plain(v) for v in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def write_json(path: str | Path, value: Mapping[str, Any]) -> None:

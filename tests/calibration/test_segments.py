@@ -46,6 +46,15 @@ def test_few_rows_move_a_kind_little(fitted: Segments) -> None:
     assert abs(few) < 0.8 * abs(many)
 
 
+def test_copies_move_a_kind_no_further() -> None:
+    """Rephrasings that are right together count for what they are worth, in each kind by itself."""
+    p, y, kinds = world({"easy": 40, "hard": 40}, seed=4)
+    once = fit_segments(p, y, kinds)
+    again = fit_segments(*(np.repeat(v, 6) for v in (p, y, kinds)), np.repeat(np.arange(80), 6))
+    for kind, update in once.updates.items():
+        assert again.updates[kind].intercept == pytest.approx(update.intercept, abs=0.03)
+
+
 def test_an_unseen_kind_keeps_its_probability(fitted: Segments) -> None:
     """Nothing was learned of it, so nothing is added; what came in is not written to."""
     old, _, _ = world({"easy": 50}, seed=2)

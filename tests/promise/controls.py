@@ -60,7 +60,7 @@ def without_a_test(rng: Generator) -> tuple[float]:
     order = np.argsort(-p)
     share = np.cumsum(y[order]) / np.arange(1, len(y) + 1)
     enough = np.flatnonzero(share >= TARGET)
-    enough = enough[enough + 1 >= test_sizes(TARGET, 0.95)[1]]
+    enough = enough[enough + 1 >= test_sizes(TARGET, 0.95, len(y))[1]]
     if not len(enough):
         return (float("nan"),)
     return (float(population(STRONG, p[order][enough[-1]])[1] < TARGET),)

@@ -85,3 +85,43 @@ def test_the_prior_gives_way_to_strong_evidence_only() -> None:
     near = rng.random(100) < expit(0.9 * z - 0.2)
     wide = fit_update(z, near, slope_spread=1.0, intercept_spread=2.0)
     assert abs(fit_update(z, near).coef[0] - 1) < abs(wide.coef[0] - 1)
+
+
+def test_copies_of_labels_teach_nothing_new() -> None:
+    """Five rephrasings of each question, right or wrong together, move the map as far as one of
+    each does, and are told as what they are worth.
+    """
+    rng = np.random.default_rng(6)
+    z = 1.5 * rng.normal(size=60)
+    y = (rng.random(60) < expit(z - 0.7)).astype(np.int64)
+    once = fit_update(z, y)
+    groups = np.repeat(np.arange(60), 5)
+    again = fit_update(np.repeat(z, 5), np.repeat(y, 5), groups)
+    assert again.coef[0] == pytest.approx(once.coef[0], abs=0.02)
+    assert again.intercept == pytest.approx(once.intercept, abs=0.02)
+    assert abs(fit_update(np.repeat(z, 5), np.repeat(y, 5)).intercept) > abs(once.intercept) + 0.1
+    found = fit_recalibration(expit(np.repeat(z, 5)), np.repeat(y, 5), groups)
+    assert found.effective == pytest.approx(59)
+    assert found.sentences()[0].startswith("300 labels, worth 59 independent ones: ")
+
+
+def test_where_nothing_moved_copies_cost_no_more_than_single_labels() -> None:
+    """Fifty questions five times over, of a confidence that was true: the log loss on new questions
+    rises by no more than the prior's own 0.01 in the mean.
+    """
+    rng, z_new = np.random.default_rng(7), 1.5 * np.random.default_rng(8).normal(size=4000)
+    truth = expit(z_new)
+
+    def cost(update: LogisticMap) -> float:
+        p = update.predict(z_new)
+        both = truth * np.log(p / truth) + (1 - truth) * np.log((1 - p) / (1 - truth))
+        return float(-both.mean())
+
+    known, blind = [], []
+    for _ in range(40):
+        z = np.repeat(1.5 * rng.normal(size=50), 5)
+        y = np.repeat(rng.random(50), 5) < expit(z)
+        known.append(cost(fit_update(z, y, np.repeat(np.arange(50), 5))))
+        blind.append(cost(fit_update(z, y)))
+    assert np.mean(known) < 0.01
+    assert np.mean(blind) > 1.5 * np.mean(known)

@@ -336,14 +336,18 @@ def test_sufficiency_is_of_every_k_and_never_falls(
         assert found.sufficiency_at[-1] <= 1
 
 
-@pytest.mark.parametrize("threshold", [None, 0.4])
+@pytest.mark.parametrize("threshold", [None, 0.004, 0.8])
 def test_the_certified_threshold_decides(
     run: Run, rankings: Mapping[str, Ranking], copied: Path, threshold: float | None
 ) -> None:
-    """A confidence from the certified threshold up is certified; without one, none is."""
+    """Certified is what reaches the certified threshold and is accepted besides; without a
+    threshold, none is.
+    """
     rewrite_calibrators(copied, lambda k: k["certificate"].update(threshold=threshold))
     for found in CalibratedReranker.load(copied).assess(list(rankings.values())):
-        assert found.certified == (threshold is not None and found.confidence >= 0.4)
+        expected = threshold is not None and found.confidence >= max(0.7, threshold)
+        assert found.certified == expected
+        assert found.accepted or not found.certified
 
 
 def test_thresholds_of_the_folder_decide(

@@ -49,10 +49,11 @@ def test_each_threshold_can_fail(
     assert not named(strict)["calibrated"]
     all_of_it = own_checks(model, measured, small, replace(easy, least_certified=1.0))
     assert not named(all_of_it)["certified"]
-    lucky = replace(model.calibrators.certificate, threshold=0.0, target=0.99)
+    lucky = replace(model.calibrators.certificate, threshold=0.0)
     refuted = CalibratedReranker.load(run.folder)
     refuted.calibrators = replace(model.calibrators, certificate=lucky)
-    assert not named(own_checks(refuted, measured, small, easy))["certified"]
+    wrong = replace(measured, right=np.zeros_like(measured.right))
+    assert not named(own_checks(refuted, wrong, small, easy))["certified"]
     known, _ = evaluate_model(model, small, "train", work=run.work)
     assert not named(own_checks(model, known, small, easy))["unseen"]
 

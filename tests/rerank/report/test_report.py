@@ -14,7 +14,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from calibration.arrays import sigmoid
 from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
-from calibration.thresholds import Certificate
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
@@ -27,6 +26,7 @@ from rerank.report.report import (
     Report,
     band_sentence,
     certificate_sentences,
+    groups_sentence,
     make_report,
     report_text,
     split_sentences,
@@ -202,7 +202,8 @@ def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
 def test_how_the_certificate_fared(report: Report) -> None:
     """The promise, and the measured queries above it; or why there is none."""
     given = {"target": 0.7, "level": 0.95, "queries": 10, "accepted": 5, "right": 4}
-    promised = Certificate(threshold=0.0, labels_needed=None, **given)
+    made = report.fitted.calibrators.certificate
+    promised = replace(made, threshold=0.0, labels_needed=None, **given)
     right = report.evaluation.right
     first, second = certificate_sentences(certified(report, **{**given, "threshold": 0.0}))
     assert first == promised.sentence
@@ -223,6 +224,21 @@ def test_who_was_left_out(report: Report) -> None:
     assert "Left out: 12 queries" in text
     assert "Warning: the cross-encoder was trained on other queries" in text
     assert "Left out: 3 queries that the measured ones ask again." in text
+
+
+def test_the_groups_are_named_and_what_they_leave(report: Report) -> None:
+    """What a group is, how many there are, the effective number of queries, and, where reported
+    queries are of groups that were fitted on, what that does to the figures.
+    """
+    alone = replace(report, planned=replace(report.planned, same_group=0))
+    said = groups_sentence(alone)
+    assert said.startswith(f"Groups: question, {report.fitted.groups} of them; the ")
+    assert said.endswith(f"worth {report.fitted.effective:.0f} independent ones.")
+    assert report.fitted.groups <= len(report.planned.fit)
+    assert 1 <= report.fitted.effective <= len(report.planned.fit)
+    shared = groups_sentence(replace(report, planned=replace(report.planned, same_group=7)))
+    assert "7 of the measured queries are of groups that were fitted on" in shared
+    assert said in " ".join(report_text(alone).split())
 
 
 def test_the_text_has_every_sentence_and_table(report: Report) -> None:
