@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 def open_pipeline(labelled: LabelledSet, config: Config, work: Path) -> Pipeline:
     """A pipeline over a set's corpus whose index and scores are kept under `work`."""
-    return Pipeline(open_index(labelled, config, work), config, cache=score_cache(work))
+    index = open_index(labelled, config, work)
+    return Pipeline(index, config, cache=score_cache(work))
 
 
 def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Path) -> Pipeline:

@@ -47,7 +47,9 @@ class LabelledSet:
     qrels: Mapping[str, Mapping[str, float]]
     splits: Mapping[str, tuple[str, ...]]
     name: str = "labelled set"
-    grouping: Grouping | None = None  # larger groups than `question_group`; see `rerank.data.grouping`
+    grouping: Grouping | None = (
+        None  # larger groups than `question_group`; see `rerank.data.grouping`
+    )
 
     @classmethod
     def read(cls, folder: str | Path) -> LabelledSet:

@@ -45,10 +45,15 @@ class Labelled(Generic[Item]):
         )
 
 
-def hits(labelled: Labelled[Ranking], *, k: int = 1) -> Labels:
-    """1 where one of the first k passages is right, shape (n,)."""
-    pairs = zip(labelled.items, labelled.grades, strict=True)
-    return np.array([int(any(d in g for d in r.doc_ids[:k])) for r, g in pairs], dtype=np.int64)
+def hits(labelled: Labelled[Ranking], *, depth: int = 1) -> NDArray[np.int64]:
+    """1 where one of the first k passages is right, for k = 1 to `depth`, shape (n, depth)."""
+    table = np.zeros((len(labelled), depth), dtype=np.int64)
+    for row, (ranking, grades) in enumerate(zip(labelled.items, labelled.grades, strict=True)):
+        for k, doc_id in enumerate(ranking.doc_ids[:depth]):
+            if doc_id in grades:
+                table[row, k:] = 1
+                break
+    return table
 
 
 def passage_labels(labelled: Labelled[Any]) -> list[Labels]:

@@ -105,38 +105,34 @@ def measure(
     scores; what does not, the formulas and the order by logit, is given all.
     """
     seen = [limit_scored(s, maps.policy.cutoff) for s in scored.items]
+    orders = {
+        name: [rank(s, maps.relevance, rank_by=name).doc_ids for s in items]
+        for name, items in (("fused", scored.items), ("logit", scored.items), ("relevance", seen))
+    }
     judged = judge(seen, maps, config)
     labelled = scored.map(lambda _: judged.rankings)
+    hit, right = hits(labelled, depth=DEPTH), np.concatenate(passage_labels(labelled))
     alike = [_in_order_of(r, s, maps) for r, s in zip(judged.rankings, scored.items, strict=True)]
     confidences = {name: predict(rule, alike) for name, rule in baselines.items()}
     confidences[OURS] = judged.confidence
-    right = hits(labelled)
-    table = comparison(
-        confidences,
-        right,
-        groups=scored.groups.tolist(),
-        threshold=config.thresholds.medium,
-        random_state=config.seed,
-    )
     events = {
-        SUFFICIENCY.format(k): _event(hits(labelled, k=k), judged.sufficiency[:, k - 1])
+        SUFFICIENCY.format(k): _event(hit[:, k - 1], judged.sufficiency[:, k - 1])
         for k in range(2, DEPTH + 1)
     }
-    events["relevance: each passage"] = _event(
-        np.concatenate(passage_labels(labelled)),
-        np.concatenate([r.relevance for r in judged.rankings]),
-    )
-    orders = {
-        name: [rank(s, maps.relevance, rank_by=name).doc_ids for s in given]
-        for name, given in (("fused", scored.items), ("logit", scored.items), ("relevance", seen))
-    }
+    relevance = np.concatenate([r.relevance for r in judged.rankings])
     return Evaluation(
         labelled,
         judged.features,
-        table,
+        comparison(
+            confidences,
+            hit[:, 0],
+            groups=scored.groups.tolist(),
+            threshold=config.thresholds.medium,
+            random_state=config.seed,
+        ),
         confidences,
-        right,
-        events,
+        hit[:, 0],
+        {**events, "relevance: each passage": _event(right, relevance)},
         _orders(orders, labelled),
         float(np.mean([len(s.logits) for s in seen])) if seen else 0.0,
         tuple(notes),

@@ -1,53 +1,34 @@
 """Labelled rankings to maps: the fitting, without files or tracking.
 
 Everything is cross-fitted by query group (Stone 1974): the maps that a query's features and scores
-are computed from have not seen that query's group. Only the cutoff of scoring, one number, is
-chosen on all of the queries that are fitted on.
+are computed from have not seen that query's group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 import numpy as np
 
 from calibration.effective import effective_n
 from calibration.maps import LogisticMap
-from calibration.metrics import LEAST_GROUPS
 from calibration.monitoring.drift import Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
-from calibration.selection import choose, enough_rows, grouped_folds, grouped_standard_error
+from calibration.selection import choose, enough_rows
 from calibration.thresholds import ABOUT, certify
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
-from rerank.assessment.pipeline import (
-    ReadPolicy,
-    limit_scored,
-    prior_relevance,
-    rank,
-    scored_features,
-    unscored_features,
-)
+from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
 from rerank.assessment.sufficiency import fit_hazard
 from rerank.config import Config
-from rerank.data.labels import Labelled, Labels, hits, passage_labels
-from rerank.errors import InputError
+from rerank.data.labels import Labelled, Labels, hits
 from rerank.evaluation.baselines import best_logit
-from rerank.evaluation.ranking_metrics import order_quality
-from rerank.progress import progress
-from rerank.types import Candidates, Floats, Ranking, Scored
+from rerank.fitting.passages import cross_ordered, fit_relevance, limited
+from rerank.types import Floats, Ranking, Scored
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
-CUTOFFS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the best prior relevance
-CUTOFF_LOSS = 0.005  # share of nDCG@10 that scoring fewer passages may cost
-RELEVANCE_C = 1.0  # inverse penalty of the passage map, which has thousands of rows
-
-
-Item = TypeVar("Item", Candidates, Scored)
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,76 +51,6 @@ class Fitted:
         return float(self.temperature.predict([best_logit(ranking)])[0])
 
 
-def fit_prior(candidates: Labelled[Candidates]) -> LogisticMap:
-    """What the first stage says of a passage to P(it is right): logistic regression over all."""
-    return _fit_passages([unscored_features(c) for c in candidates.items], candidates)
-
-
-def cross_fitted_prior(candidates: Labelled[Candidates], config: Config) -> list[Floats]:
-    """The prior relevance of each query's candidates, by a map that has not seen its group."""
-    return _cross_fit(candidates, config, fit_prior, prior_relevance)
-
-
-def fit_relevance(scored: Labelled[Scored]) -> LogisticMap:
-    """A passage's features to P(it is right): logistic regression over all candidates."""
-    return _fit_passages([scored_features(s) for s in scored.items], scored)
-
-
-def cross_ordered(scored: Labelled[Scored], config: Config) -> Labelled[Ranking]:
-    """Rankings in the order of a relevance map that has not seen their query's group."""
-
-    def ordered(one: Scored, relevance: LogisticMap) -> Ranking:
-        return rank(one, relevance, rank_by=config.rank_by)
-
-    return scored.map(lambda _: _cross_fit(scored, config, fit_relevance, ordered))
-
-
-def _cross_fit(
-    labelled: Labelled[Item],
-    config: Config,
-    fit_map: Callable[[Labelled[Item]], LogisticMap],
-    apply: Callable[[Item, LogisticMap], Made],
-) -> list[Made]:
-    """`apply` to each item, with a map fitted on the queries of the other folds."""
-    folds = grouped_folds(labelled.groups, config.folds, random_state=config.seed)
-    maps = {fold: fit_map(labelled.where(folds != fold)) for fold in set(folds.tolist())}
-    pairs = zip(labelled.items, folds.tolist(), strict=True)
-    return [apply(item, maps[fold]) for item, fold in pairs]
-
-
-def choose_cutoff(scored: Labelled[Scored], config: Config) -> float:
-    """How unlikely a passage may be and still be scored; 0 where all of the first should be.
-
-    The highest of `CUTOFFS` up to which scoring fewer passages costs no more than 0.5 % of nDCG@10,
-    with one standard error to spare. `scored` had no cutoff; the orders are cross-fitted at each.
-    """
-    answered = np.array([bool(grades) for grades in scored.grades], dtype=np.bool_)
-    groups = scored.groups[answered]
-    if len(set(groups)) < LEAST_GROUPS:
-        return 0.0
-
-    def quality(cutoff: float) -> Floats:
-        ordered = cross_ordered(limited(scored, cutoff), config)
-        return order_quality([r.doc_ids for r in ordered.items], ordered.grades).ndcg10
-
-    whole = quality(0.0)
-    taken = 0.0
-    with progress(len(CUTOFFS), "choosing what to score", unit="cutoff") as bar:
-        for cutoff in CUTOFFS:
-            lost = whole - quality(cutoff)
-            bar.update()
-            error = grouped_standard_error(lost, groups)
-            if lost.mean() + error > CUTOFF_LOSS * whole.mean():
-                break
-            taken = cutoff
-    return taken
-
-
-def limited(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
-    """The candidates as they would be, had only those above the cutoff been scored."""
-    return scored.map(lambda items: [limit_scored(s, cutoff) for s in items])
-
-
 def fit(
     scored: Labelled[Scored], policy: ReadPolicy, config: Config, *, about: str = ABOUT
 ) -> Fitted:
@@ -156,7 +67,7 @@ def fit(
 
     groups, seen = scored.groups, limited(scored, policy.cutoff)
     ordered = cross_ordered(seen, config)
-    features, right = ranking_features(ordered.items), hits(ordered)
+    features, right = ranking_features(ordered.items), hits(ordered)[:, 0]
     asked = AUTO if config.calibrator == "auto" else (config.calibrator,)
     worth = effective_n(right - right.mean(), groups)
     names = [name for name in asked if asked is not AUTO or enough_rows(name, worth)]
@@ -205,18 +116,6 @@ def fit(
         right,
         groups.tolist(),
     )
-
-
-def _fit_passages(features: Sequence[Floats], labelled: Labelled[Any]) -> LogisticMap:
-    from calibration.fitting import fit_logistic
-
-    filled = [i for i, rows in enumerate(features) if len(rows)]
-    if not filled:
-        raise InputError("no query brought back a passage; is the corpus the one of the queries?")
-    labels = passage_labels(labelled)
-    X = np.concatenate([features[i] for i in filled])
-    y = np.concatenate([labels[i] for i in filled])
-    return fit_logistic(X, y, C=RELEVANCE_C)
 
 
 def _best_logit(scored: Scored) -> float:

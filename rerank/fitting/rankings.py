@@ -12,7 +12,7 @@ from itertools import cycle
 from calibration.maps import LogisticMap
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_relevance
 from rerank.data.labels import Labelled
-from rerank.fitting.fit import choose_cutoff, cross_fitted_prior, fit_prior
+from rerank.fitting.passages import choose_cutoff, cross_fitted_prior, fit_prior
 from rerank.fitting.plan import Plan
 from rerank.types import Candidates, Scored
 

@@ -65,7 +65,7 @@ class Report:
         measured = {
             "report_split": self.planned.report_split,
             "grouped_by": self.planned.grouping.name,
-            "groups": self.fitted.groups,
+            "groups": len(set(self.fitted.groups)),
             "effective_queries": self.fitted.effective,
             **self.evaluation.to_dict(),
         }
