@@ -1,9 +1,10 @@
 """Running a transformer: token ids in, one row of numbers a sequence out.
 
 A model is exported once from its torch weights to ONNX, checked against torch, and kept in the
-cache; after that neither torch nor transformers is imported. Each sequence goes through alone and
-unpadded, one worker thread a core: on a CPU that is faster than padded batches, and a score
-cannot depend on its neighbours. A model that does not export runs in torch, in the same way.
+cache, bound to its weights and hashed whenever it is read; after that neither torch nor
+transformers is imported. Each sequence goes through alone and unpadded, one worker thread a core:
+on a CPU that is faster than padded batches, and a score cannot depend on its neighbours. A model
+that does not export runs in torch, in the same way.
 For bf16 and for GPUs see `unpadded`.
 """
 
@@ -12,11 +13,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,14 +26,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.errors import InputError
+from rerank.errors import FolderError, InputError
 from rerank.inference.model_files import ModelFiles, cache_folder
 from rerank.progress import progress
 from rerank.storage.files import sync
+from rerank.storage.folder import read_manifest, read_verified, write_folder
 
 logger = logging.getLogger(__name__)
 
 EXPORT_FORMAT = 2  # raised when exported files of an older version must not be used
+GRAPH = "graph.onnx"  # of an export's folder
 TOLERANCE = 1e-4  # largest deviation from torch that an export may show
 SAMPLE_LENGTH = 32  # tokens
 CORES = "RERANK_CORES"  # of the environment: for several processes that share a machine
@@ -145,20 +149,27 @@ def open_bi_encoder(files: ModelFiles) -> Engine:
 def _open(
     files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"], precision: Graphs
 ) -> Engine:
-    whole = cache_folder() / f"{kind}-{files.fingerprint[:32]}-{EXPORT_FORMAT}.onnx"
-    path = whole if precision == "fp32" else whole.with_suffix(".int8.onnx")
-    run = _kept(path)
+    whole = cache_folder() / f"{kind}-{files.fingerprint[:32]}"
+    bound = {"network": kind, "weights": files.fingerprint, "exporter": EXPORT_FORMAT}
+    home = whole if precision == "fp32" else whole.with_name(f"{whole.name}-int8")
+    run = _kept(home, {**bound, "precision": precision})
     if run is not None:
         return Engine(run)
-    if precision == "fp32" or _kept(whole) is None:
+    if precision == "fp32" or _kept(whole, {**bound, "precision": "fp32"}) is None:
         with progress(2, f"exporting {files.name}, once", unit="step") as bar:
             from rerank.inference import export
 
             samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
             module = export.load(files, kind)
             bar.update()
+
+            def write(path: Path) -> None:
+                _export(module, samples, path)
+
             try:
-                _export(module, samples, whole)
+                run = _keep(whole, {**bound, "precision": "fp32"}, write)
+            except OSError:
+                raise
             except Exception as error:  # exporters fail in many ways; torch is slower but right
                 if precision != "fp32":
                     raise InputError(
@@ -167,20 +178,55 @@ def _open(
                 logger.warning("%s runs in torch: it does not export (%s)", files.name, error)
                 return Engine(_torch_runner(module), workers=1)
             bar.update()
-    if precision == "int8":
-        _quantize(whole, path)
-    return Engine(_onnx_runner(path))
+    if precision == "fp32":
+        assert run is not None
+        return Engine(run)
+    int8 = {**bound, "precision": "int8"}
+    return Engine(_keep(home, int8, lambda path: _quantize(whole / GRAPH, path)))
 
 
-def _kept(path: Path) -> Callable[[Tokens], Row] | None:
-    """The graph of an earlier export; None where there is none, or a broken one."""
-    if not path.exists():
+def _kept(home: Path, bound: Mapping[str, Any]) -> Callable[[Tokens], Row] | None:
+    """The graph of an earlier export, hashed as it is read.
+
+    None where there is none, or where it is changed, broken, or not what it must be `bound` to.
+    """
+    if not home.exists():
         return None
     try:
-        return _onnx_runner(path)
+        manifest = read_manifest(home)
+        wrong = [key for key, value in bound.items() if manifest.get(key) != value]
+        if wrong:
+            raise FolderError(f"it is of another {wrong[0]}")
+        size = manifest["files"][GRAPH]["size"]
+        return _onnx_runner(read_verified(home, GRAPH, manifest, most=size))
     except Exception as error:  # of the runtime, which has many
-        logger.warning("%s is made again: it does not load (%s)", path, error)
+        logger.warning("%s is made again: %s", home, error)
         return None
+
+
+def _keep(
+    home: Path, bound: Mapping[str, Any], write: Callable[[Path], None]
+) -> Callable[[Tokens], Row]:
+    """Have a graph written into the folder `home`, in place of what lies there; and open it.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        write(folder / GRAPH)
+        return bound
+
+    shutil.rmtree(home, ignore_errors=True)  # what was not fit to be used
+    try:
+        with suppress(FolderError):  # another process has made it meanwhile
+            write_folder(home, fill)
+    except OSError as error:
+        raise OSError(f"{home.parent}: no exported network can be kept there: {error}") from error
+    run = _kept(home, bound)
+    if run is None:
+        raise OSError(f"{home} is changed while it is written; try again")
+    return run
 
 
 def _quantize(whole: Path, path: Path) -> None:
@@ -219,13 +265,16 @@ def _written(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _onnx_runner(path: Path) -> Callable[[Tokens], Row]:
+def _onnx_runner(graph: Path | bytes) -> Callable[[Tokens], Row]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(
-        str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER
+        graph if isinstance(graph, bytes) else str(graph),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=SLOWER,
     )
     names = {entry.name for entry in session.get_inputs()}
 
@@ -264,6 +313,8 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
         try:
             _export_checked(form, module, samples, path)
             return
+        except OSError:
+            raise
         except Exception as error:
             logger.info("exporting the whole model, not %s: %s", type(form).__name__, error)
     _export_checked(whole, module, samples, path)

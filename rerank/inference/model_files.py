@@ -52,12 +52,27 @@ class ModelFiles:
 
 
 def cache_folder() -> Path:
-    """Where unpacked weights and exported graphs are kept: `$RERANK_CACHE`, or the user's cache."""
-    given = os.environ.get("RERANK_CACHE")
-    if given:
-        return Path(given)
+    """Where unpacked weights and exported graphs are kept; the folder is made, for its user alone.
+
+    It lies in `$RERANK_CACHE`, or in the user's cache.
+
+    Raises:
+        InputError: it belongs to another user, or others can write to it.
+        OSError: it cannot be made.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "calibrated-rerank"
+    given = os.environ.get("RERANK_CACHE") or Path(base) / "calibrated-rerank"
+    folder = Path(given) / "models"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if hasattr(os, "geteuid"):
+        state = folder.stat()
+        if state.st_uid not in (0, os.geteuid()) or state.st_mode & 0o022:
+            raise InputError(
+                f"{folder} could hold what others put there: it belongs to user {state.st_uid} "
+                f"with mode {state.st_mode & 0o777:o}; expected yours, and 700. Remove it, or name "
+                "another folder in RERANK_CACHE"
+            )
+    return folder
 
 
 def resolve(name: str, *, download: bool = True) -> ModelFiles:
@@ -73,7 +88,8 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
         return _minilm()
     packed = BUNDLED / name
     if "/" not in name and (packed / "manifest.json").is_file():
-        return _local(name, unpack(packed, base=_minilm().folder, cache=cache_folder()))
+        base, cache = _minilm().folder, cache_folder()
+        return _local(name, unpack(packed, base=base, cache=cache, sha256=_sha256))
     if Path(name).is_dir():
         return _local(name, Path(name))
     if name.count("/") == 1 and not name.startswith((".", "/")):

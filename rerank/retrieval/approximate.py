@@ -87,11 +87,17 @@ class Graph:
 
 
 def library() -> Any:
-    """USearch's index.
+    """USearch's index, imported where ONNX Runtime can live beside it.
+
+    USearch's wheel carries a C++ library of its own, and exports the numbers by which that tells a
+    locale's parts. ONNX Runtime compiles a regular expression when it is imported; if USearch came
+    first, it takes a wrong part and the process dies. So ONNX Runtime is imported first.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: USearch is not installed.
     """
+    import onnxruntime  # noqa: F401
+
     try:
         from usearch.index import Index
     except ImportError as error:

@@ -192,20 +192,22 @@ def verify_folder(path: str | Path) -> dict[str, Any]:
     return manifest
 
 
-def read_verified(path: str | Path, name: str, manifest: Mapping[str, Any]) -> bytes:
+def read_verified(
+    path: str | Path, name: str, manifest: Mapping[str, Any], *, most: int = LARGEST_JSON
+) -> bytes:
     """Return the bytes of a folder's file, which are those that its manifest names.
 
     What was verified once may have been changed since: these bytes were not.
 
     Raises:
-        FolderError: the manifest lacks the file, or the file is not the manifest's; more than
-            `LARGEST_JSON` bytes.
+        FolderError: the manifest lacks the file, or the file is not the manifest's; it has more
+            than `most` bytes.
         OSError: it cannot be read.
     """
     entry = manifest["files"].get(name)
     if entry is None:
         raise FolderError(f"{path}: its manifest lists no {name}")
-    data = read_bytes(Path(path) / name, LARGEST_JSON, follow=False)
+    data = read_bytes(Path(path) / name, most, follow=False)
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         raise FolderError(f"{path}: {name} is changed, its sha256 is not the manifest's")
     return data
