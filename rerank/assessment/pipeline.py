@@ -15,14 +15,13 @@ import numpy as np
 from calibration.maps import CalibrationMap, LogisticMap
 from rerank.assessment.passage_features import first_stage_features, passage_features
 from rerank.config import Config
-from rerank.errors import InputError
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.progress import progress
 from rerank.retrieval.dense import Encoder, Vectors, cosines
-from rerank.retrieval.index import Index
 from rerank.retrieval.passages import rank_passages
+from rerank.retrieval.retriever import Retriever
 from rerank.types import Bools, Candidates, FirstStage, Floats, Passage, Query, Ranking, Scored
 
 CHUNK = 64  # queries between two checkpoints
@@ -45,14 +44,14 @@ class ReadPolicy:
 
 
 class Pipeline:
-    """An open index with its two models: what turns queries into scored candidates.
+    """A retriever with the two models: what turns queries into scored candidates.
 
     `models` are the encoder's files and the reranker's, where the caller has resolved them already.
     """
 
     def __init__(
         self,
-        index: Index,
+        index: Retriever,
         config: Config,
         *,
         cache: ScoreCache | None = None,
@@ -68,22 +67,7 @@ class Pipeline:
             precision=config.precision,
             cache=cache,
         )
-        kinds = ("exact", "approximate")
-        found = (index.language, kinds[index.graph is not None])
-        if found != (config.language, config.dense):
-            raise InputError(
-                f"{index.folder}: the index is of language {found[0]} and {found[1]} dense search, "
-                f"the configuration says {config.language} and {config.dense}; build it again"
-            )
-        made_by = index.manifest["encoder"]
-        expected = (self.encoder.files.fingerprint, self.encoder.max_length)
-        if (made_by["fingerprint"], made_by["max_length"]) != expected:
-            raise InputError(
-                f"{index.folder}: the index was made by {made_by['name']} at "
-                f"{made_by['max_length']} tokens (fingerprint {made_by['fingerprint'][:12]}), the "
-                f"configuration says {self.encoder.files.name} at {self.encoder.max_length} tokens "
-                f"(fingerprint {expected[0][:12]}); build the index again"
-            )
+        index.refuse_mismatch(config, self.encoder)
 
     def run(
         self, queries: Sequence[Query], policy: ReadPolicy, *, label: str | None = None
@@ -155,7 +139,7 @@ class Pipeline:
             query.text,
             passages,
             near,
-            weight=index.bm25.weight,
+            weight=index.weight,
             language=index.language,
             rrf_k=self.config.rrf_k,
         )
@@ -166,7 +150,7 @@ class Pipeline:
     ) -> Candidates:
         index = self.index
         features = first_stage_features(
-            query.text, passages, stage, weight=index.bm25.weight, language=index.language
+            query.text, passages, stage, weight=index.weight, language=index.language
         )
         return Candidates(query, passages, stage, features)
 

@@ -24,37 +24,20 @@ PEAK = 20  # passages in the first-stage peak statistics
 
 Feature = Callable[[Ranking], float]
 RANKING_FEATURES: dict[str, Feature] = {}
-
-GROUPS: dict[str, tuple[str, ...]] = {  # of kindred features; a report adds one after the other
-    "logits": ("top_logit", "logit_mean"),
-    "margins": (
-        *("winner_logit_gap", "logit_margin", "logit_margin_k", "logit_spread"),
-        "logit_consensus",
-    ),
-    "first stage": (
-        *("top_cosine", "cosine_margin", "bm25_margin", "bm25_nqc", "bm25_wig"),
-        "dense_wig",
-    ),
-    "agreement": (
-        *("reranker_impact", "winner_cosine_gap", "stage_correlation", "stage_overlap"),
-        *("winner_bm25_rank", "winner_dense_rank"),
-    ),
-    "coverage": (
-        *("winner_term_coverage", "winner_idf_coverage", "winner_sentence_coverage"),
-        *("winner_title_coverage", "winner_bigram_coverage", "top_idf_coverage"),
-        *("query_length", "diversity", "truncation"),
-    ),
-    "relevance": (
-        *("top_relevance", "relevance_margin", "relevance_none", "relevance_share"),
-        "passages_scored",
-    ),
+GROUPS: dict[str, list[str]] = {  # of kindred features; a report adds one group after the other
+    name: [] for name in ("logits", "margins", "first stage", "agreement", "coverage", "relevance")
 }
 
 
-def feature(function: Feature) -> Feature:
-    """Enter a function into the table, under its own name."""
-    RANKING_FEATURES[function.__name__] = function
-    return function
+def feature(group: str) -> Callable[[Feature], Feature]:
+    """Enter a function into the table, under its own name, and into a group of kindred ones."""
+
+    def enter(function: Feature) -> Feature:
+        RANKING_FEATURES[function.__name__] = function
+        GROUPS.setdefault(group, []).append(function.__name__)
+        return function
+
+    return enter
 
 
 def ranking_features(rankings: Sequence[Ranking]) -> Floats:
@@ -106,26 +89,26 @@ def _logits(r: Ranking) -> Floats:
 # --- relevance --------------------------------------------------------------------------------
 
 
-@feature
+@feature("relevance")
 def top_relevance(r: Ranking) -> float:
     """Relevance of the best passage: log-odds of max relevance."""
     return float(log_odds(r.relevance).max())
 
 
-@feature
+@feature("relevance")
 def relevance_margin(r: Ranking) -> float:
     """Lead in relevance over the second: difference of log-odds (to 1e-6 if there is none)."""
     ordered = np.sort(log_odds(r.relevance))[::-1]
     return float(ordered[0]) - _second(ordered, float(log_odds(np.zeros(1))[0]))
 
 
-@feature
+@feature("relevance")
 def relevance_none(r: Ranking) -> float:
     """Doubt that anything is right: mean over the first 10 of log(1 - relevance)."""
     return float(np.log1p(-np.minimum(r.relevance[:10], 1 - 1e-6)).mean())
 
 
-@feature
+@feature("relevance")
 def relevance_share(r: Ranking) -> float:
     """Share of the best passage in all relevance: max / sum."""
     return float(r.relevance.max() / max(float(r.relevance.sum()), 1e-12))
@@ -134,58 +117,58 @@ def relevance_share(r: Ranking) -> float:
 # --- the cross-encoder ------------------------------------------------------------------------
 
 
-@feature
+@feature("logits")
 def top_logit(r: Ranking) -> float:
     """Best cross-encoder score: max logit."""
     return float(_logits(r)[0])
 
 
-@feature
+@feature("margins")
 def winner_logit_gap(r: Ranking) -> float:
     """How far the top passage is from the best score: its logit - max logit."""
     return float(r.logits[0] - _logits(r)[0])
 
 
-@feature
+@feature("margins")
 def logit_margin(r: Ranking) -> float:
     """Lead in score over the second: logit 1 - logit 2; 0 with one passage."""
     logits = _logits(r)
     return float(logits[0]) - _second(logits, float(logits[0]))
 
 
-@feature
+@feature("margins")
 def logit_margin_k(r: Ranking) -> float:
     """Lead in score over the rest of the top: logit 1 - mean of logits 2..5."""
     logits = _logits(r)
     return float(logits[0] - logits[1:TOP].mean()) if len(logits) > 1 else 0.0
 
 
-@feature
+@feature("logits")
 def logit_mean(r: Ranking) -> float:
     """Mean score of the top: mean of the 5 highest logits."""
     return float(_logits(r)[:TOP].mean())
 
 
-@feature
+@feature("margins")
 def logit_spread(r: Ranking) -> float:
     """Spread of the scores: standard deviation of the logits."""
     return float(_logits(r).std())
 
 
-@feature
+@feature("margins")
 def logit_consensus(r: Ranking) -> float:
     """Passages that score close to the best: share of logits within 1 of the maximum."""
     logits = _logits(r)
     return float((logits >= logits[0] - CLOSE).mean())
 
 
-@feature
+@feature("relevance")
 def passages_scored(r: Ranking) -> float:
     """Passages likely enough to be read: how many the cross-encoder scored."""
     return float(r.scored.sum())
 
 
-@feature
+@feature("agreement")
 def reranker_impact(r: Ranking) -> float:
     """Agreement of fused and reranked order: Spearman of fused score and logit, of those scored."""
     return spearman(r.first_stage.fused[r.scored], r.logits[r.scored])
@@ -194,26 +177,26 @@ def reranker_impact(r: Ranking) -> float:
 # --- the first stage --------------------------------------------------------------------------
 
 
-@feature
+@feature("first stage")
 def top_cosine(r: Ranking) -> float:
     """Best similarity: max cosine."""
     return float(r.first_stage.dense.max())
 
 
-@feature
+@feature("first stage")
 def cosine_margin(r: Ranking) -> float:
     """Lead in similarity over the second: cosine 1 - cosine 2; 0 with one passage."""
     ordered = np.sort(r.first_stage.dense)[::-1]
     return float(ordered[0]) - _second(ordered, float(ordered[0]))
 
 
-@feature
+@feature("agreement")
 def winner_cosine_gap(r: Ranking) -> float:
     """How far the top passage is from the most similar: its cosine - max cosine."""
     return float(r.first_stage.dense[0] - r.first_stage.dense.max())
 
 
-@feature
+@feature("first stage")
 def bm25_margin(r: Ranking) -> float:
     """Lead in BM25 over the second: (score 1 - score 2) / score 1; 0 with no score above 0."""
     ordered = np.sort(np.maximum(r.first_stage.bm25, 0.0))[::-1]
@@ -222,32 +205,32 @@ def bm25_margin(r: Ranking) -> float:
     )
 
 
-@feature
+@feature("agreement")
 def stage_correlation(r: Ranking) -> float:
     """Agreement of BM25 and dense: Spearman of their scores over the candidates."""
     return spearman(r.first_stage.bm25, r.first_stage.dense)
 
 
-@feature
+@feature("agreement")
 def stage_overlap(r: Ranking) -> float:
     """Passages both stages rank high: share of the first 10 of one in the first 10 of the other."""
     both = (r.first_stage.bm25_rank <= 10) & (r.first_stage.dense_rank <= 10)
     return float(both.sum()) / 10.0
 
 
-@feature
+@feature("agreement")
 def winner_bm25_rank(r: Ranking) -> float:
     """Log rank of the top passage in BM25: log(rank)."""
     return float(np.log(r.first_stage.bm25_rank[0]))
 
 
-@feature
+@feature("agreement")
 def winner_dense_rank(r: Ranking) -> float:
     """Log rank of the top passage by similarity: log(rank)."""
     return float(np.log(r.first_stage.dense_rank[0]))
 
 
-@feature
+@feature("first stage")
 def bm25_nqc(r: Ranking) -> float:
     """Peakedness of BM25: NQC (Shtok et al. 2012), deviation / mean of the top 20 scores.
 
@@ -257,7 +240,7 @@ def bm25_nqc(r: Ranking) -> float:
     return float(peak.std() / peak.mean()) if peak[0] > 0 else 0.0
 
 
-@feature
+@feature("first stage")
 def bm25_wig(r: Ranking) -> float:
     """Gain of BM25's top: WIG (Zhou & Croft 2007), (mean of top 5 - mean) / sqrt(words).
 
@@ -267,7 +250,7 @@ def bm25_wig(r: Ranking) -> float:
     return float((scores[:TOP].mean() - scores.mean()) / np.sqrt(_length(r.query.text)))
 
 
-@feature
+@feature("first stage")
 def dense_wig(r: Ranking) -> float:
     """Gain of the similarities' top: mean of the top 5 - mean of all."""
     scores = np.sort(r.first_stage.dense)[::-1]
@@ -277,49 +260,49 @@ def dense_wig(r: Ranking) -> float:
 # --- words ------------------------------------------------------------------------------------
 
 
-@feature
+@feature("coverage")
 def winner_term_coverage(r: Ranking) -> float:
     """Query words in the top passage: share of them found."""
     return float(_column(r, "term_coverage")[0])
 
 
-@feature
+@feature("coverage")
 def winner_idf_coverage(r: Ranking) -> float:
     """Query words in the top passage, rare ones counting more: share of the idf found."""
     return float(_column(r, "idf_coverage")[0])
 
 
-@feature
+@feature("coverage")
 def winner_sentence_coverage(r: Ranking) -> float:
     """Query words in one sentence of the top passage: share of the idf found in the best one."""
     return float(_column(r, "sentence_coverage")[0])
 
 
-@feature
+@feature("coverage")
 def winner_title_coverage(r: Ranking) -> float:
     """Query words in the top passage's title: share of the idf found."""
     return float(_column(r, "title_coverage")[0])
 
 
-@feature
+@feature("coverage")
 def winner_bigram_coverage(r: Ranking) -> float:
     """Neighbouring query words side by side in the top passage: share found."""
     return float(_column(r, "bigram_coverage")[0])
 
 
-@feature
+@feature("coverage")
 def top_idf_coverage(r: Ranking) -> float:
     """Query words anywhere in the top: highest share of the idf in one of the first 5."""
     return float(_column(r, "idf_coverage")[:TOP].max())
 
 
-@feature
+@feature("coverage")
 def query_length(r: Ranking) -> float:
     """Log of the length of the query: log(number of words)."""
     return float(np.log(_length(r.query.text)))
 
 
-@feature
+@feature("coverage")
 def diversity(r: Ranking) -> float:
     """Difference among the top passages: mean Jaccard distance of word sets, first 5."""
     sets = [_word_set(p.text) for p in r.passages[:TOP]]
@@ -327,7 +310,7 @@ def diversity(r: Ranking) -> float:
     return float(np.mean(distances)) if distances else 0.0
 
 
-@feature
+@feature("coverage")
 def truncation(r: Ranking) -> float:
     """Pairs that the cross-encoder saw cut: share of those scored."""
     return float(r.truncated[r.scored].mean()) if r.scored.any() else 0.0

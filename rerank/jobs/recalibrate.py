@@ -146,7 +146,8 @@ def _labels(
     if isinstance(feedback, LabelledSet):
         corpus = {"dataset": feedback.described(), "corpus_digest": feedback.corpus_digest()}
         return feedback_of(feedback, split), pipeline_over(feedback, model, work), corpus
-    refuse_unknown(feedback, model.pipeline.index.corpus)
+    index = model.pipeline.index
+    refuse_unknown(feedback, map(index.passage, range(len(index))))
     return feedback, model.pipeline, {}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rerank.config import Config
 from rerank.data.text import words
 from rerank.errors import InputError
 from rerank.progress import progress
@@ -52,10 +53,36 @@ class Index:
         self.corpus = Corpus(folder)
         self.graph = Graph(folder, self.vectors) if self.manifest["approximate"] else None
         self.passage = self.corpus.passage
+        self.weight = self.bm25.weight
 
     def __len__(self) -> int:
         """Count of passages."""
         return len(self.corpus)
+
+    def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:
+        """Refuse a configuration or an encoder that the index was not made for.
+
+        Raises:
+            InputError: saying which part differs.
+        """
+        dense = "exact" if self.graph is None else "approximate"
+        if (self.language, dense) != (config.language, config.dense):
+            raise InputError(
+                f"{self.folder}: the index is of language {self.language} and {dense} dense "
+                f"search, the configuration says {config.language} and {config.dense}; build it "
+                "again"
+            )
+        made_by, files = self.manifest["encoder"], encoder.files
+        if (made_by["fingerprint"], made_by["max_length"]) != (
+            files.fingerprint,
+            encoder.max_length,
+        ):
+            raise InputError(
+                f"{self.folder}: the index was made by {made_by['name']} at "
+                f"{made_by['max_length']} tokens (fingerprint {made_by['fingerprint'][:12]}), the "
+                f"configuration says {files.name} at {encoder.max_length} tokens "
+                f"(fingerprint {files.fingerprint[:12]}); build the index again"
+            )
 
     def check(self) -> None:
         """Refuse arrays that do not fit together: for an index that others may have written.
