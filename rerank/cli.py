@@ -94,11 +94,34 @@ _MATCH = {
 }
 
 
-def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
-    """The sets, grouped by a metadata of their queries that one of them at least must have."""
+def _read_set(folder: Path, unjudged: str) -> LabelledSet:
+    """The set; how many queries stand in no split, or are taken as unanswerable, goes to stderr."""
     from rerank.sets.beir import read_labelled_set
 
-    sets = [read_labelled_set(folder) for folder in folders]
+    labelled = read_labelled_set(folder, unjudged=unjudged)
+    left_out = len(labelled.queries) - sum(map(len, labelled.splits.values()))
+    if left_out:
+        print(
+            f"rerank: {folder}: {left_out} of {len(labelled.queries)} queries stand in no split "
+            "and are left out.",
+            file=sys.stderr,
+        )
+    if unjudged == "unanswerable":
+        split = ", ".join(labelled.splits)
+        nothing = sum(i not in labelled.qrels for i in labelled.queries)
+        print(
+            f"rerank: {folder}: {nothing} of {len(labelled.queries)} queries count as unanswerable "
+            f"({split}).",
+            file=sys.stderr,
+        )
+    return labelled
+
+
+def _read(
+    folders: Sequence[Path], group_by: str | None, unjudged: str = "refuse"
+) -> list[LabelledSet]:
+    """The sets, grouped by a metadata of their queries that one of them at least must have."""
+    sets = [_read_set(folder, unjudged) for folder in folders]
     if group_by is None:
         return sets
     known = {key for labelled in sets for q in labelled.queries.values() for key in q.metadata}
@@ -108,10 +131,9 @@ def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
 
 
 def _dataset_check(o: argparse.Namespace) -> None:
-    from rerank.sets.beir import read_labelled_set
     from rerank.sets.grouping import grouped
 
-    labelled = read_labelled_set(o.dataset)
+    labelled = _read_set(o.dataset, o.unjudged)
     for name, count in labelled.counts().items():
         print(f"{name:<20}{count:>8}")
     every = grouped(labelled, list(labelled.queries))
@@ -156,7 +178,7 @@ def _finetune(o: argparse.Namespace) -> None:
     if o.pack:
         refuse_to_pack_into(o.pack)
     folders, limits = zip(*o.datasets, strict=True)
-    sets = _read(folders, o.group_by)
+    sets = _read(folders, o.group_by, o.unjudged)
     sources = [Source(s, o.split, limit) for s, limit in zip(sets, limits, strict=True)]
     made = finetune(sources, o.out, finetune_config(o), work=o.work, overwrite=o.overwrite)
     examples, step = made.report["examples"], made.report["best_step"]
@@ -177,7 +199,7 @@ def _calibrate(o: argparse.Namespace) -> None:
 
     try:
         outcome = calibrate(
-            _read([o.dataset], o.group_by)[0],
+            _read([o.dataset], o.group_by, o.unjudged)[0],
             o.out,
             config(o),
             work=o.work,
@@ -219,7 +241,7 @@ def _track(o: argparse.Namespace) -> None:
 def _evaluate(o: argparse.Namespace) -> None:
     from rerank.jobs.evaluate import evaluate_model
 
-    labelled = _read([o.dataset], o.group_by)[0]
+    labelled = _read([o.dataset], o.group_by, o.unjudged)[0]
     evaluation, notes = evaluate_model(_load(o), labelled, o.split, work=o.work)
     for note in notes:
         print(f"rerank: {note}", file=sys.stderr)
@@ -250,11 +272,11 @@ def _load(o: argparse.Namespace) -> CalibratedReranker:
 def _drift(o: argparse.Namespace) -> bool:
     from rerank.jobs.drift import drift
     from rerank.jobs.workspace import pipeline_over
-    from rerank.sets.beir import read_labelled_set, read_queries
+    from rerank.sets.beir import read_queries
 
     model = _load(o)
     if o.queries.is_dir():
-        labelled = read_labelled_set(o.queries)
+        labelled = _read_set(o.queries, "leave-out")
         queries, groups = labelled.asked(o.split)
         pipeline = pipeline_over(labelled, model, o.work)
     else:
@@ -272,13 +294,12 @@ def _recalibrate(o: argparse.Namespace) -> None:
     from rerank.jobs.recalibrate import drawn, fresh, recalibrate
     from rerank.jobs.workspace import pipeline_over
     from rerank.reporting.recalibration_page import recalibration_text
-    from rerank.sets.beir import read_labelled_set
     from rerank.sets.feedback import feedback_of, read_feedback, refuse_unknown
 
     model = _load(o)
     pipeline, corpus = model.pipeline, {}
     if o.labels.is_dir():
-        labelled = read_labelled_set(o.labels)
+        labelled = _read_set(o.labels, o.unjudged)
         feedback = feedback_of(labelled, o.split)
         pipeline = pipeline_over(labelled, model, o.work)
         corpus = {"dataset": labelled.described(), "corpus_digest": labelled.corpus_digest()}
@@ -307,7 +328,7 @@ def _recalibrate(o: argparse.Namespace) -> None:
 def _promote(o: argparse.Namespace) -> bool:
     from rerank.jobs.promote import promote, table
 
-    labelled = _read([o.dataset], o.group_by)[0]
+    labelled = _read([o.dataset], o.group_by, o.unjudged)[0]
     gate = Gate(o.most_smece, o.least_certified, o.margin)
     made, version = promote(o.model, labelled, o.split, gate, work=o.work)
     print(table(made))

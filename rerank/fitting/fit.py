@@ -21,6 +21,7 @@ from calibration.selection import choose, enough_rows, grouped_folds, grouped_st
 from calibration.thresholds import ABOUT, certify
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
+from rerank.fitting.labels_taught import refuse_untaught
 from rerank.heuristics import best_logit
 from rerank.learned import Calibrators, kinds_of
 from rerank.pipeline import Reading, forget, order
@@ -150,6 +151,8 @@ def fit(
         target=config.thresholds.medium,
         about=ABOUT if labelled.grouping is None else labelled.grouping.about,
     )
+    answered = [bool(labelled.relevant(r.query.query_id)) for r in rankings]
+    certificate = refuse_untaught(certificate, answered)
     return Fitted(
         Calibrators(
             reading,

@@ -17,6 +17,7 @@ from rerank.config import Config
 from rerank.evidence import EVIDENCE
 from rerank.features import FEATURES
 from rerank.fitting.fit import Fitted, fit
+from rerank.fitting.labels_taught import refuse_one_outcome, refuse_one_passage
 from rerank.fitting.plan import plan_grouped
 from rerank.fitting.ranked import Ranked, rank_as_given, rank_planned
 from rerank.heuristics import HEURISTICS
@@ -75,7 +76,8 @@ def calibrate(
     weights, it is not made again, but sent to MLflow if no run of it is known.
 
     Raises:
-        InputError: too few queries, or a model that does not exist.
+        InputError: too few queries, one passage, labels that are all right or all wrong, or a
+            model that does not exist.
         NotTrackedError: the model is written, and MLflow did not take its record; `track_model`
             sends it later.
         StoreError: `out` exists, is another model, and `overwrite` is False.
@@ -110,11 +112,13 @@ def calibrate(
         raise InputError(
             f"none of the queries has the metadata {config.correct_by!r} that --correct-by names"
         )
+    refuse_one_passage(labelled)
     pipeline = open_pipeline(labelled, config, work)
     ranked = rank_planned(pipeline, labelled, planned)
     as_given = rank_as_given(pipeline, labelled, ranked)
     with progress(5, "fitting, measuring, saving", unit="step") as bar:
         fitted, given = (fit_ranked(r, labelled, config) for r in (ranked, as_given))
+        refuse_one_outcome(fitted.right, labelled.name)
         bar.update()
         evaluation = evaluate(
             ranked.to_report,

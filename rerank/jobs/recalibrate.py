@@ -21,6 +21,7 @@ from calibration.thresholds import Certificate
 from rerank.assessor import CalibratedReranker
 from rerank.config import Config
 from rerank.features import FEATURES, feature_matrix
+from rerank.fitting.labels_taught import refuse_untaught
 from rerank.fitting.ranked import as_given
 from rerank.learned import Calibrators, learned_dict
 from rerank.model_folder import CALIBRATORS, FITTED_ON, MEASURED, MODEL_KIND, SKETCH
@@ -181,6 +182,9 @@ def _moved(
         target=config.thresholds.medium,
         random_state=config.seed,
     )
+    if all(f.right is None for f in feedback):  # else what was wrong may have had no answer
+        answered = [bool(f.relevant) for f in feedback]
+        found = replace(found, certificate=refuse_untaught(found.certificate, answered))
     moved = replace(
         old,
         confidence=replace(old.confidence, update=then(old.confidence.update, found.update)),
