@@ -73,6 +73,7 @@ class Certificate:
         measured; None where there is a threshold, or where `MOST` times as many would not do.
     about: the questions that the promise is about, in words.
     groups: how many groups the queries are, where the promise is of new groups; None: by rows.
+    refused: why nothing is promised whatever the counts say; empty where they decide.
     """
 
     threshold: float | None
@@ -84,6 +85,7 @@ class Certificate:
     labels_needed: int | None
     about: str = ABOUT
     groups: int | None = None
+    refused: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what `certify` cannot have made.
@@ -103,10 +105,14 @@ class Certificate:
             raise ValueError(f"expected 0 <= right <= accepted <= queries, got {counts}")
         if not isinstance(self.about, str) or not self.about:
             raise ValueError(f"about should say what is promised of, got {self.about!r:.80}")
+        if not isinstance(self.refused, str) or (self.refused and self.threshold is not None):
+            raise ValueError(f"refused should say why there is no threshold, got {self.refused!r}")
 
     @property
     def sentence(self) -> str:
         """What is promised of which questions, or why nothing is and what it would take."""
+        if self.refused:
+            return f"Warning: nothing is certified. {self.refused}"
         promise = f"at least {self.target:.0%} right, at {self.level:.0%} confidence"
         if self.threshold is not None:
             counts = f"{self.right} of {self.accepted} were"

@@ -128,6 +128,7 @@ def _build(p: argparse.ArgumentParser) -> None:
 
 def _check(p: argparse.ArgumentParser) -> None:
     p.add_argument("dataset", type=Path, help="BEIR folder")
+    _add_unjudged(p)
 
 
 def _index(p: argparse.ArgumentParser) -> None:
@@ -236,6 +237,7 @@ def _recalibrate(p: argparse.ArgumentParser) -> None:
     p.add_argument("--out", type=Path, required=True, help="model folder to write")
     p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
     p.add_argument("--split", default="train", help="split of a BEIR folder (default: train)")
+    _add_unjudged(p)
     p.add_argument(
         "--max-labels", type=_positive, help="take only so many of them, drawn at random"
     )
@@ -302,11 +304,22 @@ def _add_options(parser: argparse.ArgumentParser, kind: object, texts: Mapping[s
 
 
 def _add_group_by(parser: argparse.ArgumentParser) -> None:
+    _add_unjudged(parser)
     parser.add_argument(
         "--group-by",
         metavar="KEY",
         help="metadata of a query, such as its article, whose like values stay on one side of "
         "every split (default: its `group`, else the documents that it is about)",
+    )
+
+
+def _add_unjudged(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--unjudged",
+        choices=("refuse", "leave-out", "unanswerable"),
+        default="refuse",
+        help="queries that no qrels name, in a set without splits/: an error, left out, or counted "
+        "as questions that nothing answers (default: refuse)",
     )
 
 

@@ -82,11 +82,34 @@ _MATCH = {
 }
 
 
-def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
-    """The sets, grouped by a metadata of their queries that one of them at least must have."""
+def _read_set(folder: Path, unjudged: str) -> LabelledSet:
+    """The set; how many queries stand in no split, or are taken as unanswerable, goes to stderr."""
     from rerank.data.beir import read_labelled_set
 
-    sets = [read_labelled_set(folder) for folder in folders]
+    labelled = read_labelled_set(folder, unjudged=unjudged)
+    left_out = len(labelled.queries) - sum(map(len, labelled.splits.values()))
+    if left_out:
+        print(
+            f"rerank: {folder}: {left_out} of {len(labelled.queries)} queries stand in no split "
+            "and are left out.",
+            file=sys.stderr,
+        )
+    if unjudged == "unanswerable":
+        split = ", ".join(labelled.splits)
+        nothing = sum(i not in labelled.qrels for i in labelled.queries)
+        print(
+            f"rerank: {folder}: {nothing} of {len(labelled.queries)} queries count as unanswerable "
+            f"({split}).",
+            file=sys.stderr,
+        )
+    return labelled
+
+
+def _read(
+    folders: Sequence[Path], group_by: str | None, unjudged: str = "refuse"
+) -> list[LabelledSet]:
+    """The sets, grouped by a metadata of their queries that one of them at least must have."""
+    sets = [_read_set(folder, unjudged) for folder in folders]
     if group_by is None:
         return sets
     known = {key for labelled in sets for q in labelled.queries.values() for key in q.metadata}
@@ -96,10 +119,9 @@ def _read(folders: Sequence[Path], group_by: str | None) -> list[LabelledSet]:
 
 
 def _dataset_check(o: argparse.Namespace) -> None:
-    from rerank.data.beir import read_labelled_set
     from rerank.data.grouping import grouped
 
-    labelled = read_labelled_set(o.dataset)
+    labelled = _read_set(o.dataset, o.unjudged)
     for name, count in labelled.counts().items():
         print(f"{name:<20}{count:>8}")
     every = grouped(labelled, list(labelled.queries))
@@ -144,7 +166,7 @@ def _finetune(o: argparse.Namespace) -> None:
     if o.pack:
         refuse_to_pack_into(o.pack)
     folders, limits = zip(*o.datasets, strict=True)
-    sets = _read(folders, o.group_by)
+    sets = _read(folders, o.group_by, o.unjudged)
     sources = [Source(s, o.split, limit) for s, limit in zip(sets, limits, strict=True)]
     made = finetune(sources, o.out, finetune_config(o), work=o.work, overwrite=o.overwrite)
     examples, step = made.report["examples"], made.report["best_step"]
@@ -165,7 +187,7 @@ def _calibrate(o: argparse.Namespace) -> None:
 
     try:
         outcome = calibrate(
-            _read([o.dataset], o.group_by)[0],
+            _read([o.dataset], o.group_by, o.unjudged)[0],
             o.out,
             config(o),
             work=o.work,
@@ -207,7 +229,7 @@ def _track(o: argparse.Namespace) -> None:
 def _evaluate(o: argparse.Namespace) -> None:
     from rerank.jobs.evaluate import evaluate
 
-    labelled = _read([o.dataset], o.group_by)[0]
+    labelled = _read([o.dataset], o.group_by, o.unjudged)[0]
     evaluation = evaluate(_load(o), labelled, o.split, work=o.work)
     for note in evaluation.notes:
         print(f"rerank: {note}", file=sys.stderr)
@@ -236,13 +258,13 @@ def _load(o: argparse.Namespace) -> CalibratedReranker:
 
 
 def _drift(o: argparse.Namespace) -> bool:
-    from rerank.data.beir import read_labelled_set, read_queries
+    from rerank.data.beir import read_queries
     from rerank.jobs.drift import detect_drift
     from rerank.workspace import pipeline_over
 
     model = _load(o)
     if o.queries.is_dir():
-        labelled = read_labelled_set(o.queries)
+        labelled = _read_set(o.queries, "leave-out")
         found = detect_drift(
             model,
             labelled.select(labelled.split(o.split)),
@@ -262,9 +284,10 @@ def _recalibrate(o: argparse.Namespace) -> None:
     from rerank.jobs.recalibrate import recalibrate
     from rerank.report.recalibration import recalibration_text
 
+    labels = _read_set(o.labels, o.unjudged) if o.labels.is_dir() else o.labels
     made = recalibrate(
         _load(o),
-        o.labels,
+        labels,
         o.out,
         split=o.split,
         work=o.work,
@@ -280,7 +303,7 @@ def _recalibrate(o: argparse.Namespace) -> None:
 def _promote(o: argparse.Namespace) -> bool:
     from rerank.jobs.promote import promote, table
 
-    labelled = _read([o.dataset], o.group_by)[0]
+    labelled = _read([o.dataset], o.group_by, o.unjudged)[0]
     gate = Gate(o.most_smece, o.least_certified, o.margin)
     made, version = promote(o.model, labelled, o.split, gate, work=o.work)
     print(table(made))

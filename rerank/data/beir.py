@@ -2,13 +2,13 @@
 
 A folder holds `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` and, optionally,
 `splits/<split>.txt`: every query id of a split, so that a query without qrels (unanswerable)
-still counts.
+still counts. Without these files such queries are an error unless the caller says what they are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from rerank.data.text import to_json
 from rerank.errors import InputError
 from rerank.types import Passage, Query
 
+UNJUDGED = ("refuse", "leave-out", "unanswerable")  # what a query that no qrels name may be
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 
 
@@ -111,11 +112,16 @@ def read_corpus(path: Path) -> dict[str, Passage]:
     return corpus
 
 
-def read_labelled_set(folder: Path) -> LabelledSet:
+def read_labelled_set(folder: Path, *, unjudged: str = "refuse") -> LabelledSet:
     """Read and check a labelled set.
 
+    Without `splits/`, a query that no qrels name may be one that nothing answers, or one that
+    nobody has judged. `unjudged` says which: "unanswerable" counts it in the only split there is,
+    "leave-out" leaves it in no split, and "refuse" is an error.
+
     Raises:
-        InputError: a missing file, broken JSON, an id that exists nowhere, duplicate ids, empty
+        InputError: queries without a label that `unjudged` refuses, or for which there are several
+            splits; a missing file, broken JSON, an id that exists nowhere, duplicate ids, empty
             text, a grade that is no number, a query in two splits: all bad lines in one error,
             with file and line number.
     """
@@ -147,9 +153,39 @@ def read_labelled_set(folder: Path) -> LabelledSet:
         qrels |= found
         splits[split] = tuple(listed)
     problems.stop(str(folder))
+    rest = [query_id for query_id in queries if query_id not in home]
+    if rest and not any(folder.glob("splits/*.txt")):
+        splits |= _unjudged(folder, rest, splits, unjudged)
     if not corpus or not home:
         raise InputError(f"{folder}: needs at least one passage and one query in a split")
     return LabelledSet(corpus, queries, qrels, splits, folder.resolve().name)
+
+
+def _unjudged(
+    folder: Path, ids: Sequence[str], splits: Mapping[str, tuple[str, ...]], what: str
+) -> dict[str, tuple[str, ...]]:
+    """The split with the queries that no qrels name, if they count; nothing if they are left out.
+
+    Raises:
+        InputError: they are refused, or there are several splits to choose from.
+    """
+    many = f"{len(ids)} queries stand in no qrels, such as {ids[0]!r:.80}"
+    if what not in UNJUDGED:
+        raise InputError(f"unjudged should be one of {UNJUDGED}, got {what!r}")
+    if what == "refuse":
+        raise InputError(
+            f"{folder}: {many}. Does nothing answer them, or has nobody judged them? Say so: list "
+            "those that nothing answers in splits/<split>.txt with the others, or give --unjudged "
+            "unanswerable or --unjudged leave-out"
+        )
+    if what == "leave-out":
+        return {}
+    if len(splits) > 1:
+        raise InputError(
+            f"{folder}: {many}, and there are {len(splits)} splits: list them in splits/<split>.txt"
+        )
+    ((split, known),) = splits.items()
+    return {split: (*known, *ids)}
 
 
 def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:

@@ -25,6 +25,7 @@ from rerank.assessment.sufficiency import fit_hazard
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.evaluation.baselines import best_logit
+from rerank.fitting.label_checks import refuse_one_sided
 from rerank.fitting.passages import cross_ordered, fit_relevance, limited
 from rerank.types import Floats, Ranking, Scored
 
@@ -98,6 +99,7 @@ def fit(
         target=config.thresholds.medium,
         about=about,
     )
+    certificate = refuse_one_sided(certificate, [bool(grades) for grades in scored.grades])
     return Fitted(
         FittedMaps(
             policy,

@@ -29,6 +29,7 @@ from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS
 from rerank.evaluation.evaluate import measure
 from rerank.fitting.fit import fit
+from rerank.fitting.label_checks import refuse_one_outcome, refuse_one_passage
 from rerank.fitting.plan import plan
 from rerank.fitting.rankings import rerank_rankings, search_rankings
 from rerank.inference.model_files import lasting_name, resolve, trained_on
@@ -71,7 +72,8 @@ def calibrate(
     weights, it is not made again, but sent to MLflow if no run of it is known.
 
     Raises:
-        InputError: too few queries, or a model that does not exist.
+        InputError: too few queries, one passage, labels that are all right or all wrong, or a
+            model that does not exist.
         TrackingError: the model is written, and MLflow did not take its record; `track_model`
             sends it later.
         FolderError: `out` exists, is another model, and `overwrite` is False.
@@ -105,6 +107,7 @@ def calibrate(
         raise InputError(
             f"none of the queries has the metadata {config.segment_by!r} that --segment-by names"
         )
+    refuse_one_passage(labelled)
     pipeline = open_pipeline(labelled, config, work)
     search = search_rankings(pipeline, planned)
     rerank = rerank_rankings(pipeline, search)
@@ -112,6 +115,7 @@ def calibrate(
         fitted, fitted_rerank = (
             fit(r.fit, r.policy, config, about=planned.grouping.about) for r in (search, rerank)
         )
+        refuse_one_outcome(fitted.right, labelled.name)
         bar.update()
         evaluation = measure(
             search.report,

@@ -33,6 +33,7 @@ from rerank.data.feedback import (
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
+from rerank.fitting.label_checks import refuse_one_sided
 from rerank.fitting.rankings import as_brought
 from rerank.inference.model_files import trained_on
 from rerank.report.recalibration import (
@@ -226,6 +227,9 @@ def _update(
         target=config.thresholds.medium,
         random_state=config.seed,
     )
+    if all(f.right is None for f in feedback):  # else what was wrong may have had no answer
+        answered = [bool(f.relevant) for f in feedback]
+        found = replace(found, certificate=refuse_one_sided(found.certificate, answered))
     updates = {k: carried(u, found.update) for k, u in old.segments.updates.items()}
     moved = replace(
         old,

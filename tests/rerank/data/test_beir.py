@@ -84,15 +84,38 @@ def test_a_query_without_qrels_counts(tmp_path: Path) -> None:
     }
 
 
-def test_without_split_files_the_judged_queries_are_the_split(tmp_path: Path) -> None:
-    """A plain BEIR folder has the queries of its qrels as its splits."""
-    assert read_labelled_set(folder_of(tmp_path, split=None)).splits == {"test": ("q1", "q2")}
+def test_a_query_that_no_qrels_name_is_never_dropped_in_silence(tmp_path: Path) -> None:
+    """Without split files it may be unanswerable or unjudged: the caller says which, or nothing is
+    read.
+    """
+    folder = folder_of(tmp_path, split=None)
+    said = refusal(folder)
+    assert "1 queries stand in no qrels, such as 'q3'" in said
+    assert "--unjudged unanswerable or --unjudged leave-out" in said
+    left = read_labelled_set(folder, unjudged="leave-out")
+    assert left.splits == {"test": ("q1", "q2")}
+    counted = read_labelled_set(folder, unjudged="unanswerable")
+    assert counted.splits == {"test": ("q1", "q2", "q3")}
+    assert counted.counts()["test_answerable"] == 2
+    with pytest.raises(InputError, match="unjudged should be one of"):
+        read_labelled_set(folder, unjudged="maybe")
+
+
+def test_unanswerable_queries_need_one_split_to_stand_in(tmp_path: Path) -> None:
+    """Of several splits the reader does not choose; qrels that name every query settle it."""
+    folder = folder_of(tmp_path, qrels=f"{HEADER}\nq1\td1\t1\n", split=None)
+    (folder / "qrels/train.tsv").write_text(f"{HEADER}\nq2\td2\t1\n", encoding="utf-8")
+    with pytest.raises(InputError, match="there are 2 splits: list them in splits"):
+        read_labelled_set(folder, unjudged="unanswerable")
+    (folder / "qrels/train.tsv").write_text(f"{HEADER}\nq2\td2\t1\nq3\td2\t0\n", encoding="utf-8")
+    assert read_labelled_set(folder).splits == {"test": ("q1",), "train": ("q2", "q3")}
 
 
 def test_a_grade_of_zero_is_a_judged_miss(tmp_path: Path) -> None:
     """Grades of 0 and below make no passage right, but the query still counts."""
     qrels = f"{HEADER}\nq1\td1\t0\nq2\td2\t-1\n"
-    labelled = read_labelled_set(folder_of(tmp_path, qrels=qrels, split=None))
+    folder = folder_of(tmp_path, qrels=qrels, split=None)
+    labelled = read_labelled_set(folder, unjudged="leave-out")
     assert labelled.qrels == {}
     assert labelled.splits["test"] == ("q1", "q2")
 

@@ -178,10 +178,11 @@ def test_what_the_threshold_is_worth(report: Report) -> None:
         right_accepted=40,
         accuracy_accepted=0.8,
         accuracy_accepted_lower95=0.684,
+        effective_accepted=49.7,
     )
     assert threshold_sentence(some) == (
         "At 0.7: of 1,000 measured queries 50 are accepted (5.0%), and 40 of these are right: "
-        "80.0%, at least 68.4% with 95% confidence."
+        "80.0%, at least 68.4% with 95% confidence (they are worth 50 independent ones)."
     )
     none = with_ours(
         report, n=9, accepted=0, accuracy_accepted=None, accuracy_accepted_lower95=None
