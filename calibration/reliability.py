@@ -7,21 +7,24 @@ made, of files and of pictures.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import metrics
-from calibration.arrays import checked, plain
+from calibration.arrays import Floats, checked, plain
 from calibration.effective import effective_n
 from calibration.metrics.null_labels import Groups
 from calibration.selection import codes
 from calibration.thresholds import lower_bound
 
 Interval = tuple[float, float]
+Metric = Callable[[Floats, Floats], float]  # of labels (n,) and confidences (n,)
+NO_METRICS: Mapping[str, Metric] = MappingProxyType({})
 
 DASH = "-"
 WIDTH = 100
@@ -72,6 +75,7 @@ class Reliability:
     band_rows: int
     band_confidence: float
     band_accuracy: float
+    extra: Mapping[str, float] = field(default_factory=dict)  # metrics that the caller added
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: intervals as lists, NaN as None."""
@@ -85,11 +89,11 @@ class Reliability:
         Raises:
             ValueError: a missing or an unknown key.
         """
-        names = {field.name: str(field.type) for field in fields(cls)}
-        if set(d) != set(names):
+        names = {f.name: str(f.type) for f in fields(cls)}
+        if set(d) | {"extra"} != set(names):
             wrong = sorted(set(d) ^ set(names))
             raise ValueError(f"not a reliability of this version: missing or unknown {wrong}")
-        return cls(**{key: _typed(kind, d[key]) for key, kind in names.items()})
+        return cls(**{key: _typed(names[key], value) for key, value in d.items()})
 
     def table(self, name: str = "confidence") -> str:
         """Return the plain text table of `Comparison.table` with one row."""
@@ -102,6 +106,8 @@ def _typed(kind: str, value: Any) -> Any:
         return low, high
     if kind == "float":
         return float("nan") if value is None else float(value)
+    if kind.startswith("Mapping"):
+        return {name: _typed("float", v) for name, v in value.items()}
     return value
 
 
@@ -128,7 +134,8 @@ class Comparison:
         """
         threshold = self.rows[0][1].threshold if self.rows else 0.7
         at = f"at >= {threshold:g}"
-        head = ("", "AUROC", "Brier", "smECE [95 %]", at, "right", "lower bound")
+        extra = tuple(self.rows[0][1].extra) if self.rows else ()
+        head = ("", "AUROC", "Brier", "smECE [95 %]", at, "right", "lower bound", *extra)
         return [head, *((name, *_cells(result)) for name, result in self.rows)]
 
     def table(self) -> str:
@@ -158,6 +165,7 @@ def _cells(r: Reliability) -> tuple[str, ...]:
         str(r.accepted) if r.accepted else DASH,
         right,
         bound,
+        *(f"{value:.3f}" for value in r.extra.values()),
     )
 
 
@@ -169,11 +177,13 @@ def measure(
     threshold: float = 0.7,
     draws: int = 500,
     random_state: int = 0,
+    extra: Mapping[str, Metric] = NO_METRICS,
 ) -> Reliability:
     """Return every measurement of confidences p (n,) in [0, 1] against labels y (n,) of 0 and 1.
 
     `groups` (n,) are independent, their rows need not be; None: every row by itself. `draws` is the
-    number of random draws in the interval of smECE; the floors take 200 draws of labels.
+    number of random draws in the interval of smECE; the floors take 200 draws of labels. `extra`
+    holds metrics of your own by name: functions of labels (n,) and confidences (n,) to a float.
 
     Raises:
         ValueError: as `calibration.arrays.checked`.
@@ -222,6 +232,7 @@ def measure(
         band_rows=near,
         band_confidence=promised,
         band_accuracy=kept,
+        extra={name: float(metric(labels, values)) for name, metric in extra.items()},
     )
 
 
@@ -233,6 +244,7 @@ def comparison(
     threshold: float = 0.7,
     draws: int = 500,
     random_state: int = 0,
+    extra: Mapping[str, Metric] = NO_METRICS,
 ) -> Comparison:
     """Return `measure` of each way of being confident (name to p (n,)) on the same labels y (n,).
 
@@ -245,7 +257,13 @@ def comparison(
     for name, p in rows.items():
         try:
             result = measure(
-                y, p, groups=groups, threshold=threshold, draws=draws, random_state=random_state
+                y,
+                p,
+                groups=groups,
+                threshold=threshold,
+                draws=draws,
+                random_state=random_state,
+                extra=extra,
             )
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error

@@ -10,8 +10,7 @@ constant: the base rate as that function smooths it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -304,13 +303,11 @@ def fit_update(
     return LogisticMap((float(slope),), float(intercept), (0.0,), (1.0,))
 
 
-SCORE_FITS: Mapping[str, Callable[[ArrayLike, ArrayLike], ScoreMap]] = MappingProxyType(
-    {
-        "temperature": fit_temperature,
-        "logistic": fit_platt,
-        "beta": fit_beta,
-        "isotonic": fit_isotonic,
-        "venn-abers": fit_venn_abers,
-    }
-)
-"""How a score becomes a probability, by name, simple to complex."""
+SCORE_FITS: dict[str, Callable[[ArrayLike, ArrayLike], ScoreMap]] = {
+    "temperature": fit_temperature,
+    "logistic": fit_platt,
+    "beta": fit_beta,
+    "isotonic": fit_isotonic,
+    "venn-abers": fit_venn_abers,
+}
+"""How a score becomes a probability, by name, simple to complex. A fit of your own goes in here."""
