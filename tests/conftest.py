@@ -19,29 +19,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.passage_features import PASSAGE_FEATURES
-from rerank.assessment.pipeline import CHUNK, Pipeline, Reading, limit_scored
+from rerank.assessment.pipeline import CHUNK, Pipeline, limit_scored, rank
 from rerank.config import Config
 from rerank.data.beir import write_labelled_set
 from rerank.data.build.recipes import build_pydata
-from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labelled
 from rerank.evaluation import evaluate as measuring
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.plan import Plan, plan
-from rerank.fitting.rankings import rank_planned
+from rerank.fitting.rankings import PlannedRankings, search_rankings
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.calibrate import Outcome, calibrate
 from rerank.retrieval.index import Index
-from rerank.types import Candidates, Passage, Query, Ranking
+from rerank.types import Ranking, Scored
 from rerank.workspace import open_index, score_cache
 
 CONFIG = Config(
@@ -248,54 +246,42 @@ def pipeline(index: Index, work: Path) -> Pipeline:
 
 
 @pytest.fixture(scope="session")
-def rankings(run: Run, small: LabelledSet, pipeline: Pipeline) -> dict[str, Ranking]:
-    """Every query's ranking as the run read it, by query id, in the order of the run."""
-    ranked = rank_planned(pipeline, small, run.plan)
-    every = (*ranked.to_fit, *ranked.to_report)
-    return {r.query.query_id: limit_scored(r, ranked.reading.floor) for r in every}
+def searched(run: Run, pipeline: Pipeline) -> PlannedRankings:
+    """The queries of the run, scored as the run scored them."""
+    return search_rankings(pipeline, run.plan)
 
 
 @pytest.fixture(scope="session")
-def empty(by_hand: Callable[..., Ranking]) -> Ranking:
-    """A query that brought back nothing."""
-    return by_hand()
+def to_fit(searched: PlannedRankings) -> Labelled[Scored]:
+    """What the run was fitted on."""
+    return searched.fit
 
 
 @pytest.fixture(scope="session")
-def asked(small: LabelledSet, empty: Ranking) -> LabelledSet:
-    """The small set with the query of the empty ranking."""
-    return replace(small, queries={**small.queries, empty.query.query_id: empty.query})
+def to_report(searched: PlannedRankings) -> Labelled[Scored]:
+    """What the run reported on."""
+    return searched.report
 
 
 @pytest.fixture(scope="session")
-def maps(run: Run) -> dict[str, Any]:
-    """What the model folder keeps for questions to its index."""
-    kept: dict[str, Any] = json.loads((run.folder / "calibrators.json").read_text())["found"]
-    return kept
+def maps(run: Run) -> FittedMaps:
+    """The maps of the model folder for queries to its index."""
+    kept = json.loads((run.folder / "calibrators.json").read_text())
+    return FittedMaps.from_dict(kept["search"])
 
 
 @pytest.fixture(scope="session")
-def reading(maps: dict[str, Any]) -> Reading:
-    """How the run chose what to read."""
-    return FittedMaps.from_dict(maps).reading
+def rankings(searched: PlannedRankings, maps: FittedMaps) -> dict[str, Ranking]:
+    """The ranking of every query of the run by its maps, by query id."""
+    scored = [*searched.fit.items, *searched.report.items]
+    seen = [limit_scored(s, maps.policy.cutoff) for s in scored]
+    return {s.query.query_id: rank(s, maps.relevance) for s in seen}
 
 
 @pytest.fixture(scope="session")
-def to_fit(run: Run, rankings: dict[str, Ranking]) -> list[Ranking]:
-    """The rankings that the run was fitted on."""
-    return [rankings[i] for i in run.plan.fit]
-
-
-@pytest.fixture(scope="session")
-def to_report(run: Run, rankings: dict[str, Ranking]) -> list[Ranking]:
-    """The rankings that the run reported on."""
-    return [rankings[i] for i in run.plan.report]
-
-
-@pytest.fixture(scope="session")
-def fitted(to_fit: list[Ranking], small: LabelledSet, reading: Reading, config: Config) -> Fitted:
-    """What fitting these rankings gives."""
-    return fit(to_fit, grouped(small, [r.query.query_id for r in to_fit]), reading, config)
+def fitted(to_fit: Labelled[Scored], maps: FittedMaps, config: Config) -> Fitted:
+    """What fitting on the same candidates gives."""
+    return fit(to_fit, maps.policy, config)
 
 
 @pytest.fixture(scope="session")
@@ -321,70 +307,6 @@ def other_reranker(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
         return folder
 
     return make
-
-
-# --- rankings by hand -------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def by_hand() -> Callable[..., Ranking]:
-    """A maker of rankings from numbers; see `_ranking`."""
-    return _ranking
-
-
-def _ranking(
-    *,
-    query: str = "fill missing values",
-    texts: Sequence[str] = (),
-    titles: Sequence[str] | None = None,
-    metadata: Sequence[dict[str, Any]] | None = None,
-    logits: Sequence[float] = (),
-    read: Sequence[bool] | None = None,
-    truncated: Sequence[bool] | None = None,
-    bm25: Sequence[float] | None = None,
-    dense: Sequence[float] | None = None,
-    bm25_rank: Sequence[int] | None = None,
-    dense_rank: Sequence[int] | None = None,
-    fused: Sequence[float] | None = None,
-    relevance: Sequence[float] | None = None,
-    evidence: dict[str, Sequence[float]] | None = None,
-) -> Ranking:
-    """A ranking whose every number is given; what is left out is constant."""
-    n = len(texts)
-
-    def floats(values: Sequence[float] | None) -> Any:
-        return np.array([0.5] * n if values is None else values, dtype=np.float64)
-
-    def ints(values: Sequence[int] | None) -> Any:
-        return np.array(range(1, n + 1) if values is None else values, dtype=np.int64)
-
-    columns = [floats((evidence or {}).get(name)) for name in PASSAGE_FEATURES]
-    found = Candidates(
-        query=Query("q", query),
-        rows=np.arange(n),
-        bm25=floats(bm25),
-        dense=floats(dense),
-        bm25_rank=ints(bm25_rank),
-        dense_rank=ints(dense_rank),
-        fused=floats(fused),
-    )
-    return Ranking(
-        candidates=found,
-        passages=tuple(
-            Passage(
-                f"d{i}",
-                titles[i] if titles else "",
-                text,
-                metadata[i] if metadata else {},
-            )
-            for i, text in enumerate(texts)
-        ),
-        logits=np.array(logits if len(logits) else [0.0] * n, dtype=np.float64),
-        read=np.array([True] * n if read is None else read, dtype=np.bool_),
-        truncated=np.array([False] * n if truncated is None else truncated, dtype=np.bool_),
-        evidence=np.stack(columns, axis=1) if n else np.empty((0, len(PASSAGE_FEATURES))),
-        relevance=floats(relevance),
-    )
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""FittedMaps against scikit-learn and SciPy."""
+"""Calibrators against scikit-learn and SciPy."""
 
 from __future__ import annotations
 

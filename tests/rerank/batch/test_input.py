@@ -21,7 +21,7 @@ from rerank.batch.parquet import write_parquet
 from rerank.batch.rows import LONGEST_ROW, Asked, Rejected, Row, parse
 from rerank.batch.source import open_input
 from rerank.errors import InputError
-from rerank.types import Given, Query
+from rerank.types import Query
 
 FEW = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -48,15 +48,15 @@ def table(path: Path, columns: dict[str, Any], **options: Any) -> Path:
 
 def test_a_query_is_read() -> None:
     """An id and a text ask the index; a whole number is an id, and metadata is passed over."""
-    assert line({"_id": "a", "text": "x", "metadata": [1]}) == Asked(3, Query("a", "x"))
-    assert line({"_id": 7, "text": "x"}) == Asked(3, Query("7", "x"))
+    assert line({"_id": "a", "text": "x", "metadata": [1]}) == Asked(3, Query("x", "a"))
+    assert line({"_id": 7, "text": "x"}) == Asked(3, Query("x", "7"))
 
 
 def test_of_metadata_the_kind_is_read() -> None:
     """What the model corrects by, and nothing else; one and 1.0 are the same name."""
     metadata = {"language": 1.0, "notes": "x" * 1000}
     row = json.dumps({"_id": "a", "text": "x", "metadata": metadata}).encode()
-    assert decode(Line(3, row), "language") == Asked(3, Query("a", "x", {"language": "1"}))
+    assert decode(Line(3, row), "language") == Asked(3, Query("x", "a", {"language": "1"}))
     for wrong, why in (("fr", "should be an object"), ({"language": "x" * 600}, "600 characters")):
         row = json.dumps({"_id": "a", "text": "x", "metadata": wrong}).encode()
         found = decode(Line(3, row), "language")
@@ -77,7 +77,7 @@ def test_arrow_has_two_forms_of_an_object(kind: pa.DataType, tmp_path: Path) -> 
     for by, expected in (("by", [{"by": "faq"}, {}]), ("", [{}, {}])):
         with open_input(tmp_path / "rows.parquet", segment_by=by) as opened:
             found = [r for c in opened.source.chunks(Position()) for r in opened.source.rows(c)]
-        assert [r.item.metadata for r in found if isinstance(r, Asked)] == expected
+        assert [r.query.metadata for r in found if isinstance(r, Asked)] == expected
 
 
 def test_a_huge_value_rejects_its_row(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_huge_value_rejects_its_row(tmp_path: Path) -> None:
     table = pa.table({"_id": ["a", "b"], "text": ["x", "y" * (2**25 + 1)]})
     pq.write_table(table, tmp_path / "rows.parquet", compression="zstd")
     first, second = rows(tmp_path / "rows.parquet")
-    assert first == Asked(1, Query("a", "x"))
+    assert first == Asked(1, Query("x", "a"))
     assert isinstance(second, Rejected)
     assert "at most 33554432 are taken" in second.reason
 
@@ -95,12 +95,12 @@ def test_own_passages_are_read() -> None:
     for name in ("passages", "documents"):
         row = line({"_id": "a", "text": "x", name: ["one", {"doc_id": "d", "text": "two"}]})
         assert isinstance(row, Asked)
-        assert isinstance(row.item, Given)
-        assert [(p.doc_id, p.title, p.text) for p in row.item.passages] == [
+        assert row.query.passages is not None
+        assert [(p.doc_id, p.title, p.text) for p in row.query.passages] == [
             ("0", "", "one"),
             ("d", "", "two"),
         ]
-        assert row.item.logits is None
+        assert row.query.logits is None
 
 
 def test_logits_are_read() -> None:
@@ -108,10 +108,10 @@ def test_logits_are_read() -> None:
     own = [{"_id": "p", "title": "t", "text": "b", "logit": 1.5}, {"text": "c", "score": -2}]
     row = line({"_id": "a", "text": "x", "passages": own})
     assert isinstance(row, Asked)
-    assert isinstance(row.item, Given)
-    assert row.item.logits is not None
-    assert row.item.logits.tolist() == [1.5, -2.0]
-    assert row.item.passages[0].full_text == "t. b"
+    assert row.query.passages is not None
+    assert row.query.logits is not None
+    assert row.query.logits.tolist() == [1.5, -2.0]
+    assert row.query.passages[0].full_text == "t. b"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
     path.write_bytes(long + b'{"_id": "b", "text": "y"}\n' + long)
     found = rows(path)
     assert [row.line for row in found] == [1, 2, 3]
-    assert found[1] == Asked(2, Query("b", "y"))
+    assert found[1] == Asked(2, Query("y", "b"))
     assert "more than" in str(found[0])
 
 
@@ -292,7 +292,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
 def test_ids_of_many_types_are_read(tmp_path: Path, column: pa.Array) -> None:
     """Text in any encoding that Arrow has for it, and whole numbers."""
     path = table(tmp_path / "q.parquet", {"_id": column, "text": ["x", "y"]})
-    assert rows(path) == [Asked(1, Query("5", "x")), Asked(2, Query("6", "y"))]
+    assert rows(path) == [Asked(1, Query("x", "5")), Asked(2, Query("y", "6"))]
 
 
 def test_values_that_are_no_text_reject_their_row_alone(tmp_path: Path) -> None:
@@ -333,12 +333,12 @@ def test_own_passages_of_nested_columns(tmp_path: Path) -> None:
     )
     first, second, third, fourth = rows(path)
     assert isinstance(first, Asked)
-    assert isinstance(first.item, Given)
-    assert first.item.passages[0].doc_id == "4"
-    assert second == Asked(2, Query("b", "x"))
+    assert first.query.passages is not None
+    assert first.query.passages[0].doc_id == "4"
+    assert second == Asked(2, Query("x", "b"))
     assert third == Rejected(3, "passages[0] should be text or an object, got null", "c")
     assert isinstance(fourth, Asked)
-    assert fourth.item == Given(Query("d", "x"), ())
+    assert fourth.query == Query("x", "d", passages=())
 
 
 @pytest.mark.parametrize("columns", [{"_id": ["a"]}, {"id": ["a"], "text": ["x"]}])

@@ -88,11 +88,11 @@ def test_two_actors_give_the_same_bytes(
     assert rescore(model, queries, here).rejected == 1
     assess, done = model.assess, list[int]()
 
-    def stopping(rankings: Any) -> Any:
+    def stopping(queries: Any) -> Any:
         if done:
             raise KeyboardInterrupt
-        done.append(len(rankings))
-        return assess(rankings)
+        done.append(len(queries))
+        return assess(queries)
 
     with monkeypatch.context() as patch:
         patch.setattr(model, "assess", stopping)

@@ -66,7 +66,7 @@ def test_a_folder_is_read_as_its_files_say(tmp_path: Path) -> None:
         Passage("d1", "fillna", "Fill missing values."),
         Passage("d2", "", "Drop missing values.", {"temperature": 80}),
     ]
-    assert labelled.queries["q1"] == Query("q1", "replace gaps", {"group": "gaps"})
+    assert labelled.queries["q1"] == Query("replace gaps", "q1", {"group": "gaps"})
     assert labelled.qrels == {"q1": {"d1": 1.0}, "q2": {"d2": 2.0}}
     assert labelled.splits == {"test": ("q1", "q2", "q3")}
     assert labelled.name == "set"
@@ -343,7 +343,7 @@ def labelled_sets(draw: st.DrawFn, grades: st.SearchStrategy[float]) -> Labelled
     docs = draw(st.lists(ID, min_size=1, max_size=4, unique=True))
     asked = draw(st.lists(ID, min_size=1, max_size=5, unique=True))
     corpus = {d: Passage(d, draw(st.text(max_size=5)), draw(TEXT), draw(METADATA)) for d in docs}
-    queries = {q: Query(q, draw(TEXT), draw(METADATA)) for q in asked}
+    queries = {q: Query(draw(TEXT), q, draw(METADATA)) for q in asked}
     splits: dict[str, list[str]] = {}
     for q in asked:
         splits.setdefault(draw(st.sampled_from(SPLIT_NAMES)), []).append(q)
@@ -379,7 +379,7 @@ def test_every_grade_is_written_whole(tmp_path: Path, grade: float) -> None:
     """A grade is read back to the last bit, however many digits it needs."""
     labelled = LabelledSet(
         {"d": Passage("d", "", "text")},
-        {"q": Query("q", "text")},
+        {"q": Query("text", "q")},
         {"q": {"d": grade}},
         {"test": ("q",)},
         "graded",

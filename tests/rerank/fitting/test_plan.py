@@ -25,7 +25,7 @@ def set_of(groups: dict[str, list[int]]) -> LabelledSet:
     for split, numbers in groups.items():
         ids = [f"{split}{k}" for k in range(len(numbers))]
         for i, number in zip(ids, numbers, strict=True):
-            queries[i] = Query(i, f"question {i}", {"group": number})
+            queries[i] = Query(f"question {i}", i, {"group": number})
         splits[split] = tuple(ids)
     return LabelledSet({"d": Passage("d", "", "text")}, queries, {}, splits, "made")
 
@@ -62,7 +62,7 @@ def test_the_same_words_are_never_on_both_sides(split: str) -> None:
     """Queries without a group, asked again in the same words with another answer."""
     queries, qrels = {}, {}
     for k in range(120):
-        queries[f"q{k}"] = Query(f"q{k}", f"question {k // 2}")
+        queries[f"q{k}"] = Query(f"question {k // 2}", f"q{k}")
         qrels[f"q{k}"] = {f"d{k}": 1.0}
     corpus = {f"d{k}": Passage(f"d{k}", "", f"text {k}") for k in range(120)}
     ids = tuple(queries)
@@ -157,8 +157,8 @@ def test_rephrasings_of_what_was_trained_on_are_left_out() -> None:
 
 def test_training_on_a_passage_does_not_tilt_the_labels() -> None:
     """Queries that share their right passage with one trained on stay; only it is left out."""
-    queries = {f"{s}{k}": Query(f"{s}{k}", f"{s} {k}") for s in ("dev", "test") for k in range(60)}
-    queries |= {f"train{k}": Query(f"train{k}", f"train {k}") for k in range(60)}
+    queries = {f"{s}{k}": Query(f"{s} {k}", f"{s}{k}") for s in ("dev", "test") for k in range(60)}
+    queries |= {f"train{k}": Query(f"train {k}", f"train{k}") for k in range(60)}
     qrels = {i: {f"d{k % 5}": 1.0} for k, i in enumerate(queries) if k % 3}
     splits = {s: tuple(i for i in queries if i.startswith(s)) for s in ("train", "dev", "test")}
     corpus = {f"d{k}": Passage(f"d{k}", "", "text") for k in range(5)}

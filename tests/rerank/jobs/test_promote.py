@@ -114,7 +114,7 @@ def test_the_alarm_hears_other_questions(model: CalibratedReranker, small: Label
     """The set's own test queries raise none; questions about something else do."""
     queries, groups = small.asked("test")
     assert not drift(model, queries, groups=groups).fired
-    strange = [Query(f"s{i}", f"who won the {1950 + i} election in county {i}") for i in range(40)]
+    strange = [Query(f"who won the {1950 + i} election in county {i}", f"s{i}") for i in range(40)]
     found = drift(model, strange)
     assert found.fired
     assert found.moves[0].name in found.table()

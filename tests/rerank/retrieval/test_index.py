@@ -45,7 +45,7 @@ def made(few: list[Passage], encoder: Encoder, tmp_path_factory: pytest.TempPath
 
 
 def found(index: Index, encoder: Encoder, text: str, **options: Any) -> Any:
-    query = Query("q", text)
+    query = Query(text, "q")
     chosen = {"pool": 5, "count": 8, "rrf_k": 60} | options
     return index.candidates(query, encoder.encode([text])[0], **chosen)
 

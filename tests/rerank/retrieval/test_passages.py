@@ -86,7 +86,7 @@ def test_many_are_judged_as_one_by_one(
 ) -> None:
     """An assessment does not depend on its neighbours, one without passages included."""
     asked = [("what is the mean", passages[:7]), (QUESTION, ()), (QUESTION, passages)]
-    many = model.assess_given([Given(Query("question", q), p) for q, p in asked])
+    many = model.assess_given([Given(Query(q, "question"), p) for q, p in asked])
     assert [a.to_dict() for a in many] == [model.rerank(q, p).to_dict() for q, p in asked]
     assert model.assess_given([]) == []
 
@@ -99,7 +99,7 @@ def test_logits_that_come_along_are_not_read_again(
     logits, _ = model.pipeline.reranker.score([(QUESTION, p.full_text) for p in passages])
     monkeypatch.setattr(type(model.pipeline.reranker), "read", None)
     monkeypatch.setattr(model.pipeline.reranker, "cache", None)
-    query = Query("question", QUESTION)
+    query = Query(QUESTION, "question")
     (found,) = model.assess_given([Given(query, passages, logits)])
     assert found.to_dict() == expected.to_dict()
     (other,) = model.assess_given([Given(query, passages, logits - 9)])
@@ -110,7 +110,7 @@ def test_logits_that_come_along_are_not_read_again(
 def test_logits_must_be_one_a_passage(passages: tuple[Passage, ...], logits: list[Any]) -> None:
     """The message says how many were expected."""
     with pytest.raises(InputError, match="one finite logit a passage, 2 in all"):
-        Given(Query("q", QUESTION), passages[:2], np.array(logits))
+        Given(Query(QUESTION, "q"), passages[:2], np.array(logits))
 
 
 def test_an_empty_question_is_refused(
