@@ -23,13 +23,15 @@ FIRST_GROUPS = 12
 
 
 def row_weights(number: Counts) -> Floats:
-    """Return (n,): what a row counts: 1, but less in a group (n,) of more rows than the mean one.
+    """Return (n,): what a row counts: 1, but less in a group (n,) of more rows than is usual.
 
-    Such a group counts as one of the mean size, so that a single large one is not what all depends
-    on: of a new document, no more than as many questions count as of the mean one.
+    Usual is the mean size of the group that a row is in, sum of sizes^2 / n. A larger group counts
+    as one of that size, so that a single large one is not what all depends on: of a new document,
+    no more questions count than are usual.
     """
     sizes = np.bincount(number)
-    return np.asarray(np.minimum(1.0, sizes.mean() / sizes)[number], dtype=np.float64)
+    usual = (sizes**2).sum() / len(number)
+    return np.asarray(np.minimum(1.0, usual / sizes)[number], dtype=np.float64)
 
 
 def group_tails(

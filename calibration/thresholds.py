@@ -131,9 +131,11 @@ class Certificate:
                 f"No threshold is certified ({promise}) from {self._rests_on}, nor "
                 f"would one be from {MOST} times as many: better scores are needed."
             )
+        others = "" if self.groups is None else ", of other groups,"
         return (
             f"No threshold is certified ({promise}) from {self._rests_on}; about "
-            f"{self.labels_needed - self.queries} more would do, were accuracy as it is on these."
+            f"{self.labels_needed - self.queries} more{others} would do, were accuracy as it is on "
+            "these."
         )
 
     @property

@@ -42,10 +42,14 @@ def test_alike_groups_are_worth_more_than_as_many_rows() -> None:
     assert tail[-1] < 0.02 < binom.sf(25, 30, 0.7)
 
 
-def test_a_group_counts_for_no_more_than_the_mean_one() -> None:
-    """Of sizes 1, 2 and 9 the mean is 4."""
+def test_a_group_counts_for_no_more_than_the_usual_one() -> None:
+    """Of sizes 1, 2 and 9 a row is in one of 86 / 12 in the mean; single rows weigh alike, also
+    beside groups.
+    """
     weights = row_weights(np.repeat([0, 1, 2], [1, 2, 9]))
-    np.testing.assert_allclose(weights, [1, 1, 1, *[4 / 9] * 9])
+    np.testing.assert_allclose(weights, [1, 1, 1, *[86 / 108] * 9])
+    groups = np.append(np.repeat(np.arange(20), 15), np.arange(20, 80))
+    assert row_weights(groups).min() > 0.8
 
 
 def test_starts_are_doubled() -> None:
@@ -89,6 +93,7 @@ def test_groups_are_named_in_the_sentence() -> None:
     assert found.groups == 100
     refused = certify(y[:60], p[:60], groups=np.repeat(np.arange(10), 6))
     assert "from 60 labelled queries in 10 groups" in refused.sentence
+    assert "more, of other groups, would do" in refused.sentence
     assert certify(y, p).groups is None
 
 

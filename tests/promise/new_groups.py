@@ -88,6 +88,6 @@ def certificate(world: str, rng: Generator) -> tuple[float]:
 
 
 def experiments() -> list[Experiment]:
-    """A thousand certificates a world."""
+    """Hundreds of certificates a world."""
     row = Row("a certificate is false of new documents", (0,), rare)
-    return [Experiment(world, 1000, partial(certificate, world), (row,)) for world in WORLDS]
+    return [Experiment(world, 600, partial(certificate, world), (row,)) for world in WORLDS]
