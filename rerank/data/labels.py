@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +15,6 @@ Labels = NDArray[np.int64]
 Grades = Mapping[str, float]  # passage id -> grade above 0; empty where nothing answers the query
 
 Item = TypeVar("Item", Query, Candidates, Scored, Ranking)
-Other = TypeVar("Other", Query, Candidates, Scored, Ranking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +28,6 @@ class Labelled(Generic[Item]):
     def __len__(self) -> int:
         """Count of queries."""
         return len(self.items)
-
-    def map(self, step: Callable[[Sequence[Item]], Sequence[Other]]) -> Labelled[Other]:
-        """The next stage of the same queries, under the same labels."""
-        return Labelled(step(self.items), self.groups, self.grades)
 
     def where(self, kept: NDArray[np.bool_]) -> Labelled[Item]:
         """The queries at which `kept` (n,) is True."""

@@ -110,7 +110,7 @@ def measure(
         for name, items in (("fused", scored.items), ("logit", scored.items), ("relevance", seen))
     }
     judged = judge(seen, maps, config)
-    labelled = scored.map(lambda _: judged.rankings)
+    labelled = Labelled(judged.rankings, scored.groups, scored.grades)
     hit, right = hits(labelled, depth=DEPTH), np.concatenate(passage_labels(labelled))
     alike = [_in_order_of(r, s, maps) for r, s in zip(judged.rankings, scored.items, strict=True)]
     confidences = {name: predict(rule, alike) for name, rule in baselines.items()}

@@ -37,14 +37,17 @@ Item = TypeVar("Item", Candidates, Scored)
 Made = TypeVar("Made")
 
 
-def fit_prior(candidates: Labelled[Candidates]) -> LogisticMap:
-    """What the first stage says of a passage to P(it is right): logistic regression over all."""
+def fit_prior(candidates: Labelled[Candidates], config: Config) -> tuple[LogisticMap, list[Floats]]:
+    """What the first stage says of a passage to P(it is right): logistic regression over all.
+
+    With it comes the prior relevance of each query's candidates, (n,) each, by a map that has not
+    seen the query's group.
+    """
+    return _prior_map(candidates), _cross_fit(candidates, config, _prior_map, prior_relevance)
+
+
+def _prior_map(candidates: Labelled[Candidates]) -> LogisticMap:
     return _fit_passages([unscored_features(c) for c in candidates.items], candidates)
-
-
-def cross_fitted_prior(candidates: Labelled[Candidates], config: Config) -> list[Floats]:
-    """The prior relevance of each query's candidates, by a map that has not seen its group."""
-    return _cross_fit(candidates, config, fit_prior, prior_relevance)
 
 
 def fit_relevance(scored: Labelled[Scored]) -> LogisticMap:
@@ -58,7 +61,8 @@ def cross_ordered(scored: Labelled[Scored], config: Config) -> Labelled[Ranking]
     def ordered(one: Scored, relevance: LogisticMap) -> Ranking:
         return rank(one, relevance, rank_by=config.rank_by)
 
-    return scored.map(lambda _: _cross_fit(scored, config, fit_relevance, ordered))
+    rankings = _cross_fit(scored, config, fit_relevance, ordered)
+    return Labelled(rankings, scored.groups, scored.grades)
 
 
 def _cross_fit(
@@ -104,7 +108,8 @@ def choose_cutoff(scored: Labelled[Scored], config: Config) -> float:
 
 def limited(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
     """The candidates as they would be, had only those above the cutoff been scored."""
-    return scored.map(lambda items: [limit_scored(s, cutoff) for s in items])
+    items = [limit_scored(s, cutoff) for s in scored.items]
+    return Labelled(items, scored.groups, scored.grades)
 
 
 def _fit_passages(features: Sequence[Floats], labelled: Labelled[Any]) -> LogisticMap:

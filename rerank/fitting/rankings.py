@@ -6,13 +6,13 @@ query's group.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from calibration.maps import LogisticMap
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_relevance
 from rerank.data.labels import Labelled
-from rerank.fitting.passages import choose_cutoff, cross_fitted_prior, fit_prior
+from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
 from rerank.types import Candidates, Scored
 
@@ -30,19 +30,14 @@ class PlannedRankings:
 
 def search_rankings(pipeline: Pipeline, planned: Plan) -> PlannedRankings:
     """The plan's queries, asked of the index."""
-    fit = planned.fit.map(
-        lambda queries: pipeline.retrieve(queries, label="finding candidates to fit on")
+    fit, report = (
+        Labelled(pipeline.retrieve(part.items, label=label), part.groups, part.grades)
+        for part, label in (
+            (planned.fit, "finding candidates to fit on"),
+            (planned.report, "finding candidates to report on"),
+        )
     )
-    report = planned.report.map(
-        lambda queries: pipeline.retrieve(queries, label="finding candidates to report on")
-    )
-    prior = fit_prior(fit)
-    scored = _score_to_fit(pipeline, fit, "scoring candidates to fit on")
-    return PlannedRankings(
-        scored,
-        _score(pipeline, report, prior, "scoring candidates to report on"),
-        ReadPolicy(prior, choose_cutoff(scored, pipeline.config)),
-    )
+    return _score(pipeline, fit, report)
 
 
 def rerank_rankings(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRankings:
@@ -51,36 +46,36 @@ def rerank_rankings(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRan
     Most of these were scored as candidates of the index, and with a score cache are not scored
     again. The cutoff is the same.
     """
-    fit, report = (_as_brought(pipeline, part) for part in (searched.fit, searched.report))
-    prior = fit_prior(fit)
-    return PlannedRankings(
-        _score_to_fit(pipeline, fit, "scoring brought passages to fit on"),
-        _score(pipeline, report, prior, "scoring brought passages to report on"),
-        ReadPolicy(prior, searched.policy.cutoff),
+    fit, report = (
+        Labelled(as_brought(pipeline, part.items), part.groups, part.grades)
+        for part in (searched.fit, searched.report)
     )
+    return _score(pipeline, fit, report, searched.policy.cutoff)
 
 
-def as_brought(pipeline: Pipeline, scored: list[Scored]) -> list[Candidates]:
+def as_brought(pipeline: Pipeline, scored: Sequence[Scored]) -> list[Candidates]:
     """The first `LENGTHS` candidates, in turn, as if the callers had brought them."""
     return [
         pipeline.as_brought(s.candidates, n) for s, n in zip(scored, cycle(LENGTHS), strict=False)
     ]
 
 
-def _as_brought(pipeline: Pipeline, labelled: Labelled[Scored]) -> Labelled[Candidates]:
-    return labelled.map(lambda scored: as_brought(pipeline, list(scored)))
-
-
-def _score_to_fit(
-    pipeline: Pipeline, labelled: Labelled[Candidates], label: str
-) -> Labelled[Scored]:
-    prior = cross_fitted_prior(labelled, pipeline.config)
-    return labelled.map(lambda found: pipeline.score(found, prior, label=label))
-
-
 def _score(
-    pipeline: Pipeline, labelled: Labelled[Candidates], prior: LogisticMap, label: str
-) -> Labelled[Scored]:
-    return labelled.map(
-        lambda found: pipeline.score(found, [prior_relevance(c, prior) for c in found], label=label)
+    pipeline: Pipeline,
+    fit: Labelled[Candidates],
+    report: Labelled[Candidates],
+    cutoff: float | None = None,
+) -> PlannedRankings:
+    """The candidates, scored; without a `cutoff`, one is chosen on those to fit on."""
+    prior, own = fit_prior(fit, pipeline.config)
+    of_report = [prior_relevance(c, prior) for c in report.items]
+    to_fit, to_report = (
+        Labelled(pipeline.score(part.items, relevance, label=label), part.groups, part.grades)
+        for part, relevance, label in (
+            (fit, own, "scoring candidates to fit on"),
+            (report, of_report, "scoring candidates to report on"),
+        )
     )
+    if cutoff is None:
+        cutoff = choose_cutoff(to_fit, pipeline.config)
+    return PlannedRankings(to_fit, to_report, ReadPolicy(prior, cutoff))

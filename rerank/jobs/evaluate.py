@@ -8,6 +8,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.evaluation.evaluate import Evaluation, measure
@@ -47,5 +48,6 @@ def evaluate(
         notes.append(f"warning: the model was fitted on {known} of these; it will look better.")
     maps = model.maps["search"]
     everything = ReadPolicy(maps.policy.prior, cutoff=0.0)
-    scored = queries.map(lambda q: pipeline.run(q, everything, label="scoring candidates"))
-    return measure(scored, maps, pipeline.config, notes=notes)
+    scored = pipeline.run(queries.items, everything, label="scoring candidates")
+    labelled_scores = Labelled(scored, queries.groups, queries.grades)
+    return measure(labelled_scores, maps, pipeline.config, notes=notes)
