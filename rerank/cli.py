@@ -8,13 +8,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.arguments import Run, config, finetune_config, parser, settings
-from rerank.config import Config, Gate
+from rerank.arguments import Run, from_options, parser
+from rerank.config import Config, FinetuneConfig, PromotionGate
 from rerank.errors import InputError, RerankError, TrackingError, missing_extra
+from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
@@ -136,13 +136,7 @@ def _index(o: argparse.Namespace) -> None:
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import build_index
 
-    chosen = replace(
-        Config(),
-        encoder=o.encoder,
-        encoder_max_length=o.encoder_max_length,
-        dense=o.dense,
-        language=o.language,
-    )
+    chosen = from_options(Config, o)
     corpus = read_corpus(o.dataset / "corpus.jsonl").values()
     encoder = Encoder(resolve(chosen.encoder), max_length=chosen.encoder_max_length)
     index = build_index(
@@ -163,12 +157,13 @@ def _finetune(o: argparse.Namespace) -> None:
     from rerank.training.mining import Source
     from rerank.workspace import noted_run
 
+    config = from_options(FinetuneConfig, o)
     if o.pack:
         refuse_to_pack_into(o.pack)
     folders, limits = zip(*o.datasets, strict=True)
     sets = _read(folders, o.group_by, o.unjudged)
     sources = [Source(s, o.split, limit) for s, limit in zip(sets, limits, strict=True)]
-    made = finetune(sources, o.out, finetune_config(o), work=o.work, overwrite=o.overwrite)
+    made = finetune(sources, o.out, config, work=o.work, overwrite=o.overwrite)
     examples, step = made.report["examples"], made.report["best_step"]
     print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")
     if made.run is None:
@@ -185,11 +180,12 @@ def _calibrate(o: argparse.Namespace) -> None:
     from rerank.assessment.model_folder import REPORT
     from rerank.jobs.calibrate import calibrate
 
+    config = from_options(Config, o)
     try:
         outcome = calibrate(
             _read([o.dataset], o.group_by, o.unjudged)[0],
             o.out,
-            config(o),
+            config,
             work=o.work,
             max_queries=o.max_queries,
             overwrite=o.overwrite,
@@ -303,8 +299,8 @@ def _recalibrate(o: argparse.Namespace) -> None:
 def _promote(o: argparse.Namespace) -> bool:
     from rerank.jobs.promote import promote, table
 
+    gate = from_options(PromotionGate, o)
     labelled = _read([o.dataset], o.group_by, o.unjudged)[0]
-    gate = Gate(o.most_smece, o.least_certified, o.margin)
     made, version = promote(o.model, labelled, o.split, gate, work=o.work)
     print(table(made))
     if version is None:
@@ -363,7 +359,7 @@ def _rescore(o: argparse.Namespace) -> int:
 
 
 def _serve(o: argparse.Namespace) -> None:
-    chosen = settings(o)
+    chosen = from_options(Settings, o)
     try:
         from rerank.serving.registered import where
         from rerank.serving.server import serve
