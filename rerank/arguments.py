@@ -149,12 +149,6 @@ def _calibrate(p: argparse.ArgumentParser) -> None:
     p.add_argument("dataset", type=Path, help="BEIR folder")
     _add_out(p, "model")
     p.add_argument(
-        "--name",
-        default="",
-        help="of the experiment and of the registered model in MLflow (default: made from the name "
-        "of the data set)",
-    )
-    p.add_argument(
         "--index",
         type=Path,
         help="folder that `rerank index` wrote of this corpus (default: one is made in --work)",

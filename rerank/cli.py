@@ -9,11 +9,11 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rerank.arguments import Run, from_options, parser
 from rerank.config import Config, FinetuneConfig, PromotionGate
-from rerank.errors import InputError, RerankError, TrackingError, missing_extra
+from rerank.errors import InputError, RerankError, TrackingError, missing_extra, nearest
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,9 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RerankError as error:
         return _refuse(str(error), error.exit_code)
     except OSError as error:
-        return _refuse(str(error))
+        where = f"{error.filename}: " if error.filename else ""
+        return _refuse(f"{where}{error.strerror}" if error.strerror else str(error))
     except KeyboardInterrupt:
-        print("\nrerank: interrupted", file=sys.stderr)
+        resume = ": run the same command again to resume" if options.resumes else ""
+        print(f"\nrerank: interrupted{resume}", file=sys.stderr)
         return 130
     if isinstance(answer, bool) or answer is None:
         return 1 if answer is False else 0
@@ -114,7 +116,10 @@ def _read(
         return sets
     known = {key for labelled in sets for q in labelled.queries.values() for key in q.metadata}
     if group_by not in known:
-        raise InputError(f"no query has metadata {group_by!r} to group by, only {sorted(known)}")
+        raise InputError(
+            f"no query has the metadata {group_by!r} of --group-by, only {sorted(known)}"
+            f"{nearest(group_by, known)}"
+        )
     return [labelled.grouped_by(group_by) for labelled in sets]
 
 
@@ -189,6 +194,7 @@ def _calibrate(o: argparse.Namespace) -> None:
             work=o.work,
             max_queries=o.max_queries,
             overwrite=o.overwrite,
+            index=o.index,
         )
     except TrackingError:
         _print_model(o.out, (o.out / REPORT).read_text(encoding="utf-8"))
@@ -311,20 +317,32 @@ def _promote(o: argparse.Namespace) -> bool:
 
 
 def _search(o: argparse.Namespace) -> None:
+    from rerank.types import Query
+
     model = _load(o)
     if o.segment and not model.segment_by:
         raise InputError(f"{o.model} has no segments; calibrate it with --segment-by")
-    for question in o.questions:
-        metadata = {model.segment_by: o.segment} if o.segment else None
-        found = model.search(question, metadata=metadata)
+    metadata = {model.segment_by: o.segment} if o.segment else {}
+    queries = [Query(text, str(i), metadata) for i, text in enumerate(o.queries, start=1)]
+    for query, found in zip(queries, model.assess(queries), strict=True):
         if o.json:
-            print(json.dumps({"question": question, **found.to_dict()}))
+            print(json.dumps(_with_texts(query.text, found)))
         else:
-            _print_assessment(question, found)
+            _print_assessment(query.text, found)
 
 
-def _print_assessment(question: str, found: Assessment) -> None:
-    print(f"\n{question}")
+def _with_texts(query: str, found: Assessment) -> dict[str, Any]:
+    """A prediction with the texts that it speaks of."""
+    told = found.to_dict()
+    passages = [
+        {**numbers, "title": passage.title, "text": passage.text}
+        for numbers, passage in zip(told["ranking"], found.passages, strict=True)
+    ]
+    return {"query": query, **told, "ranking": passages}
+
+
+def _print_assessment(query: str, found: Assessment) -> None:
+    print(f"\n{query}")
     advice = "accepted" if found.accepted else "advisory only"
     if found.certified:
         advice += ", certified"
