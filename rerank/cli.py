@@ -8,13 +8,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rerank.arguments import Run, config, finetune_config, parser, settings
-from rerank.config import Config, Gate
-from rerank.errors import InputError, RerankError, TrackingError, missing_extra
+from rerank.arguments import Run, from_options, parser
+from rerank.config import Config, FinetuneConfig, PromotionGate
+from rerank.errors import InputError, RerankError, TrackingError, missing_extra, nearest
+from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
@@ -41,9 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RerankError as error:
         return _refuse(str(error), error.exit_code)
     except OSError as error:
-        return _refuse(str(error))
+        where = f"{error.filename}: " if error.filename else ""
+        return _refuse(f"{where}{error.strerror}" if error.strerror else str(error))
     except KeyboardInterrupt:
-        print("\nrerank: interrupted", file=sys.stderr)
+        resume = ": run the same command again to resume" if options.resumes else ""
+        print(f"\nrerank: interrupted{resume}", file=sys.stderr)
         return 130
     if isinstance(answer, bool) or answer is None:
         return 1 if answer is False else 0
@@ -114,7 +116,10 @@ def _read(
         return sets
     known = {key for labelled in sets for q in labelled.queries.values() for key in q.metadata}
     if group_by not in known:
-        raise InputError(f"no query has metadata {group_by!r} to group by, only {sorted(known)}")
+        raise InputError(
+            f"no query has the metadata {group_by!r} of --group-by, only {sorted(known)}"
+            f"{nearest(group_by, known)}"
+        )
     return [labelled.grouped_by(group_by) for labelled in sets]
 
 
@@ -136,13 +141,7 @@ def _index(o: argparse.Namespace) -> None:
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import build_index
 
-    chosen = replace(
-        Config(),
-        encoder=o.encoder,
-        encoder_max_length=o.encoder_max_length,
-        dense=o.dense,
-        language=o.language,
-    )
+    chosen = from_options(Config, o)
     corpus = read_corpus(o.dataset / "corpus.jsonl").values()
     encoder = Encoder(resolve(chosen.encoder), max_length=chosen.encoder_max_length)
     index = build_index(
@@ -163,12 +162,13 @@ def _finetune(o: argparse.Namespace) -> None:
     from rerank.training.mining import Source
     from rerank.workspace import noted_run
 
+    config = from_options(FinetuneConfig, o)
     if o.pack:
         refuse_to_pack_into(o.pack)
     folders, limits = zip(*o.datasets, strict=True)
     sets = _read(folders, o.group_by, o.unjudged)
     sources = [Source(s, o.split, limit) for s, limit in zip(sets, limits, strict=True)]
-    made = finetune(sources, o.out, finetune_config(o), work=o.work, overwrite=o.overwrite)
+    made = finetune(sources, o.out, config, work=o.work, overwrite=o.overwrite)
     examples, step = made.report["examples"], made.report["best_step"]
     print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")
     if made.run is None:
@@ -185,14 +185,16 @@ def _calibrate(o: argparse.Namespace) -> None:
     from rerank.assessment.model_folder import REPORT
     from rerank.jobs.calibrate import calibrate
 
+    config = from_options(Config, o)
     try:
         outcome = calibrate(
             _read([o.dataset], o.group_by, o.unjudged)[0],
             o.out,
-            config(o),
+            config,
             work=o.work,
             max_queries=o.max_queries,
             overwrite=o.overwrite,
+            index=o.index,
         )
     except TrackingError:
         _print_model(o.out, (o.out / REPORT).read_text(encoding="utf-8"))
@@ -303,8 +305,8 @@ def _recalibrate(o: argparse.Namespace) -> None:
 def _promote(o: argparse.Namespace) -> bool:
     from rerank.jobs.promote import promote, table
 
+    gate = from_options(PromotionGate, o)
     labelled = _read([o.dataset], o.group_by, o.unjudged)[0]
-    gate = Gate(o.most_smece, o.least_certified, o.margin)
     made, version = promote(o.model, labelled, o.split, gate, work=o.work)
     print(table(made))
     if version is None:
@@ -315,20 +317,32 @@ def _promote(o: argparse.Namespace) -> bool:
 
 
 def _search(o: argparse.Namespace) -> None:
+    from rerank.types import Query
+
     model = _load(o)
     if o.segment and not model.segment_by:
         raise InputError(f"{o.model} has no segments; calibrate it with --segment-by")
-    for question in o.questions:
-        metadata = {model.segment_by: o.segment} if o.segment else None
-        found = model.search(question, metadata=metadata)
+    metadata = {model.segment_by: o.segment} if o.segment else {}
+    queries = [Query(text, str(i), metadata) for i, text in enumerate(o.queries, start=1)]
+    for query, found in zip(queries, model.assess(queries), strict=True):
         if o.json:
-            print(json.dumps({"question": question, **found.to_dict()}))
+            print(json.dumps(_with_texts(query.text, found)))
         else:
-            _print_assessment(question, found)
+            _print_assessment(query.text, found)
 
 
-def _print_assessment(question: str, found: Assessment) -> None:
-    print(f"\n{question}")
+def _with_texts(query: str, found: Assessment) -> dict[str, Any]:
+    """A prediction with the texts that it speaks of."""
+    told = found.to_dict()
+    passages = [
+        {**numbers, "title": passage.title, "text": passage.text}
+        for numbers, passage in zip(told["ranking"], found.passages, strict=True)
+    ]
+    return {"query": query, **told, "ranking": passages}
+
+
+def _print_assessment(query: str, found: Assessment) -> None:
+    print(f"\n{query}")
     advice = "accepted" if found.accepted else "advisory only"
     if found.certified:
         advice += ", certified"
@@ -363,7 +377,7 @@ def _rescore(o: argparse.Namespace) -> int:
 
 
 def _serve(o: argparse.Namespace) -> None:
-    chosen = settings(o)
+    chosen = from_options(Settings, o)
     try:
         from rerank.serving.registered import where
         from rerank.serving.server import serve

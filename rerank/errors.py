@@ -9,6 +9,8 @@ RerankError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import ClassVar
 
@@ -54,3 +56,9 @@ def missing_extra(extra: str, error: ImportError) -> MissingExtraError:
     return MissingExtraError(
         f"the extra [{extra}] is not installed ({error}): pip install {ours}[{extra}]'"
     )
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the known one that is most like it, if any."""
+    found = get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""

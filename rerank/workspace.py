@@ -16,6 +16,7 @@ from rerank.errors import FolderError, TrackingError
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
+from rerank.retrieval.given_index import given_index
 from rerank.retrieval.index import LAYOUT, Index, build_index
 from rerank.storage.folder import MANIFEST, sha256_file, verify_folder, write_file
 from rerank.tracking.uris import NAME, store_of
@@ -24,10 +25,21 @@ if TYPE_CHECKING:
     from rerank.tracking.runs import RunRecord, TrackedRun
 
 
-def open_pipeline(labelled: LabelledSet, config: Config, work: Path) -> Pipeline:
-    """A pipeline over a set's corpus whose index and scores are kept under `work`."""
-    index = open_index(labelled, config, work)
-    return Pipeline(index, config, cache=score_cache(work))
+def open_pipeline(
+    labelled: LabelledSet, config: Config, work: Path, *, index: Path | None = None
+) -> Pipeline:
+    """A pipeline over a set's corpus whose index and scores are kept under `work`.
+
+    Raises:
+        InputError: `index`, a folder to take instead, is of something else.
+    """
+    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+    opened = (
+        open_index(labelled, config, work)
+        if index is None
+        else given_index(index, labelled.corpus_digest(), encoder, config)
+    )
+    return Pipeline(opened, config, cache=score_cache(work))
 
 
 def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Path) -> Pipeline:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -17,7 +16,7 @@ from rerank.assessment import upgrade
 from rerank.config import Config
 from rerank.errors import FolderError, InputError
 from rerank.inference.model_files import ModelFiles, resolve
-from rerank.storage.files import parse_json
+from rerank.storage.files import copy_folder, parse_json
 from rerank.storage.folder import read_verified, verify_folder, write_folder, write_json
 
 MODEL_KIND = "a calibrated model"
@@ -56,7 +55,7 @@ def write_model(path: Path, contents: ModelContents, *, overwrite: bool) -> None
 
     def fill(folder: Path) -> Mapping[str, Any]:
         c = contents
-        shutil.copytree(c.index, folder / INDEX)
+        copy_folder(c.index, folder / INDEX)
         bound = bound_to(c.manifest["config"], c.manifest["fingerprints"])
         write_json(folder / CALIBRATORS, {"bound_to": bound, **c.maps})
         write_json(folder / SKETCH, c.sketch)

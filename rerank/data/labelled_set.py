@@ -15,7 +15,7 @@ import numpy as np
 
 from rerank.data.labels import Labelled
 from rerank.data.text import query_hash, to_json
-from rerank.errors import InputError
+from rerank.errors import InputError, nearest
 from rerank.types import Passage, Query
 
 ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
@@ -131,7 +131,10 @@ class LabelledSet:
             InputError: no such split, or an empty one.
         """
         if name not in self.splits:
-            raise InputError(f"{self.name} has no split {name!r}; it has {list(self.splits)}")
+            raise InputError(
+                f"{self.name} has no split {name!r}; it has {list(self.splits)}"
+                f"{nearest(name, self.splits)}"
+            )
         if not self.splits[name]:
             raise InputError(f"{self.name}: its split {name!r} is empty")
         return self.splits[name]
@@ -142,11 +145,11 @@ class LabelledSet:
 
     def digest(self) -> str:
         """sha256 over all content in a fixed order: the same set, the same digest."""
-        return _sha256([*_corpus_lines(self), *_label_lines(self)])
+        return _sha256([*_corpus_lines(self.corpus.values()), *_label_lines(self)])
 
     def corpus_digest(self) -> str:
-        """sha256 over the passages alone: the same corpus, the same index."""
-        return _sha256(_corpus_lines(self))
+        """sha256 over the passages alone: see `corpus_digest`."""
+        return corpus_digest(self.corpus.values())
 
     def counts(self) -> dict[str, int]:
         """Passages, queries, and per split the queries and how many have a right passage."""
@@ -165,8 +168,13 @@ def _sha256(lines: Iterable[str]) -> str:
     return state.hexdigest()
 
 
-def _corpus_lines(labelled: LabelledSet) -> Iterator[str]:
-    for passage in sorted(labelled.corpus.values(), key=lambda p: p.doc_id):
+def corpus_digest(passages: Iterable[Passage]) -> str:
+    """sha256 over passages, in whatever order they come: the same corpus, the same index."""
+    return _sha256(_corpus_lines(passages))
+
+
+def _corpus_lines(passages: Iterable[Passage]) -> Iterator[str]:
+    for passage in sorted(passages, key=lambda p: p.doc_id):
         yield to_json(passage_row(passage))
 
 

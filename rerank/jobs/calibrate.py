@@ -7,6 +7,7 @@ logits flatter themselves.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from rerank.assessment.model_folder import (
     write_model,
 )
 from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.sufficiency import INPUTS
 from rerank.config import Config
@@ -30,7 +32,7 @@ from rerank.evaluation.baselines import HEURISTICS
 from rerank.evaluation.evaluate import measure
 from rerank.fitting.fit import fit
 from rerank.fitting.label_checks import refuse_one_outcome, refuse_one_passage
-from rerank.fitting.plan import plan
+from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import rerank_rankings, search_rankings
 from rerank.inference.model_files import lasting_name, resolve, trained_on
 from rerank.jobs.track import track_model
@@ -39,6 +41,7 @@ from rerank.report.page import report_figures, report_page, report_pictures
 from rerank.report.report import make_report, report_text
 from rerank.retrieval.index import LAYOUT
 from rerank.storage.folder import is_made_from, refuse_to_replace
+from rerank.storage.locks import reserved
 from rerank.types import Mode
 from rerank.workspace import open_pipeline
 
@@ -64,19 +67,22 @@ def calibrate(
     work: str | Path = "work",
     max_queries: int | None = None,
     overwrite: bool = False,
+    index: Path | None = None,
 ) -> Outcome:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
     Indexes and cross-encoder scores are kept under `work`: the same call, after an interruption,
     goes on from them. Where `out` already is the model of this very data, configuration and
-    weights, it is not made again, but sent to MLflow if no run of it is known.
+    weights, it is not made again, but sent to MLflow if no run of it is known. `index` is a folder
+    that `rerank index` wrote of this very corpus.
 
     Raises:
-        InputError: too few queries, one passage, labels that are all right or all wrong, or a
-            model that does not exist.
+        InputError: too few queries, one passage, labels that are all right or all wrong, a model
+            that does not exist, or an index of something else.
         TrackingError: the model is written, and MLflow did not take its record; `track_model`
             sends it later.
-        FolderError: `out` exists, is another model, and `overwrite` is False.
+        FolderError: `out` exists, is another model, and `overwrite` is False; or another job
+            writes it now, or nothing can be written there.
     """
     out, work, config = Path(out), Path(work), config or Config()
     config = replace(
@@ -98,20 +104,31 @@ def calibrate(
     if not overwrite and is_made_from(out, made_from):
         run = track_model(out, work=work)
         return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), run, made=False)
-    refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    planned = plan(
-        labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
-    )
-    if config.segment_by and not any(q.named(config.segment_by) for q in planned.fit.items):
-        raise InputError(
-            f"none of the queries has the metadata {config.segment_by!r} that --segment-by names"
+    with reserved(out):
+        refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
+        planned = plan(
+            labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
         )
-    refuse_one_passage(labelled)
-    pipeline = open_pipeline(labelled, config, work)
+        if config.segment_by and not any(q.named(config.segment_by) for q in planned.fit.items):
+            raise InputError(
+                f"none of the queries has the metadata {config.segment_by!r} of `segment_by` "
+                "(--segment-by)"
+            )
+        refuse_one_passage(labelled)
+        pipeline = open_pipeline(labelled, config, work, index=index)
+        contents = _fitted_and_measured(labelled, planned, pipeline, made_from)
+        write_model(out, contents, overwrite=overwrite)
+        run = track_model(out, work=work)
+    return Outcome(out, contents.report, run, made=True)
+
+
+def _fitted_and_measured(
+    labelled: LabelledSet, planned: Plan, pipeline: Pipeline, made_from: Mapping[str, Any]
+) -> ModelContents:
+    config = pipeline.config
     search = search_rankings(pipeline, planned)
     rerank = rerank_rankings(pipeline, search)
-    with progress(5, "fitting, measuring, saving", unit="step") as bar:
+    with progress(3, "fitting, measuring, drawing", unit="step") as bar:
         fitted, fitted_rerank = (
             fit(r.fit, r.policy, config, about=planned.grouping.about) for r in (search, rerank)
         )
@@ -128,27 +145,22 @@ def calibrate(
         report = make_report(
             planned, fitted, evaluation, config, given=of_given, made_from=made_from
         )
-        maps: dict[Mode, FittedMaps] = {"search": fitted.maps, "rerank": fitted_rerank.maps}
-        text, pictures = report_text(report), report_pictures(report_figures(report))
+        pictures = report_pictures(report_figures(report))
         bar.update()
-        contents = ModelContents(
-            manifest={
-                **made_from,
-                "corpus_digest": labelled.corpus_digest(),
-                "queries": planned.counts(),
-                "calibrator": {"name": fitted.calibrator, "reason": fitted.reason},
-            },
-            maps=maps_to_dict(maps),
-            sketch=fitted.sketch.to_dict(),
-            measured=report.to_dict(),
-            report=text,
-            page=report_page(report, pictures),
-            pictures={name: picture.whole for name, picture in pictures.items()},
-            fitted_on=(query_hash(query.text) for query in planned.fit.items),
-            index=pipeline.index.folder,
-        )
-        write_model(out, contents, overwrite=overwrite)
-        bar.update()
-        run = track_model(out, work=work)
-        bar.update()
-    return Outcome(out, text, run, made=True)
+    maps: dict[Mode, FittedMaps] = {"search": fitted.maps, "rerank": fitted_rerank.maps}
+    return ModelContents(
+        manifest={
+            **made_from,
+            "corpus_digest": labelled.corpus_digest(),
+            "queries": planned.counts(),
+            "calibrator": {"name": fitted.calibrator, "reason": fitted.reason},
+        },
+        maps=maps_to_dict(maps),
+        sketch=fitted.sketch.to_dict(),
+        measured=report.to_dict(),
+        report=report_text(report),
+        page=report_page(report, pictures),
+        pictures={name: picture.whole for name, picture in pictures.items()},
+        fitted_on=(query_hash(query.text) for query in planned.fit.items),
+        index=pipeline.index.folder,
+    )

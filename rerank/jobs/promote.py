@@ -16,7 +16,7 @@ import numpy as np
 from calibration.selection import row_losses
 from calibration.thresholds import upper_bound
 from rerank.assessment.model import CalibratedReranker
-from rerank.config import Gate
+from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labels
 from rerank.data.text import query_hash
@@ -40,7 +40,7 @@ class Check:
 
 
 def promote(
-    folder: Path, labelled: LabelledSet, split: str, gate: Gate, *, work: Path
+    folder: Path, labelled: LabelledSet, split: str, gate: PromotionGate, *, work: Path
 ) -> tuple[list[Check], str | None]:
     """Every check of the gate, and the version that is champion now; None where one failed.
 
@@ -75,7 +75,7 @@ def promote(
 
 
 def own_checks(
-    model: CalibratedReranker, measured: Evaluation, labelled: LabelledSet, gate: Gate
+    model: CalibratedReranker, measured: Evaluation, labelled: LabelledSet, gate: PromotionGate
 ) -> list[Check]:
     """What a model must show by itself: unseen queries, a true confidence, a certified share."""
     known = [i for i, q in labelled.queries.items() if query_hash(q.text) in model.fitted_on]
@@ -115,7 +115,7 @@ def champion_checks(
     candidate: Evaluation,
     champion: Evaluation,
     labelled: LabelledSet,
-    gate: Gate,
+    gate: PromotionGate,
     *,
     version: str,
 ) -> list[Check]:

@@ -23,6 +23,7 @@ from rerank.retrieval.checks import check_index
 from rerank.retrieval.corpus import Corpus, write_corpus
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors, cosines
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
+from rerank.storage.files import take_space
 from rerank.storage.folder import read_manifest, write_folder
 from rerank.types import FirstStage, Ints, Passage
 
@@ -187,6 +188,7 @@ def _write_vectors(corpus: Corpus, encoder: Encoder, path: Path) -> Vectors:
             if written is None:
                 shape = (len(corpus), made.shape[1])
                 written = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+                take_space(path)
             written[start : start + len(made)] = made
             bar.update(len(made))
     if written is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -156,3 +157,27 @@ def umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder.
+
+    Raises:
+        OSError: about the first file that could not be copied, and no other.
+    """
+    try:
+        shutil.copytree(source, target)
+    except shutil.Error as error:
+        _, first, reason = error.args[0][0]
+        raise OSError(f"{first} cannot be written: {reason}") from None
+
+
+def take_space(path: Path) -> None:
+    """Take the disk space of a sparse file now: a full disk ends a process that maps it (SIGBUS).
+
+    Raises:
+        OSError: the disk has not so much.
+    """
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)

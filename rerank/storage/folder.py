@@ -266,7 +266,7 @@ def refuse_to_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
     if not path.exists() and not path.is_symlink():
         return
     if not overwrite:
-        raise FolderError(f"{path} exists; allow overwriting, or give another path")
+        raise FolderError(f"{path} exists; replace it with --overwrite, or give another path")
     if path.is_symlink() or not path.is_dir():
         raise FolderError(f"{path} is not a folder, and is not replaced")
     try:

@@ -20,7 +20,7 @@ from typing import Any
 from rerank.data.beir import read_labelled_set, read_queries, write_corpus, write_labelled_set
 from rerank.data.build.docstrings import LEAST_DOCSTRING, DocumentedObject, documented_objects
 from rerank.data.labelled_set import LabelledSet
-from rerank.errors import InputError
+from rerank.errors import InputError, nearest
 from rerank.types import Passage, Query
 
 PYDATA = ("numpy", "scipy", "pandas", "sklearn")
@@ -145,8 +145,10 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     elif name == "documentation":
         labelled = build_documentation(libraries)
     else:
-        expected = "pydata, pydata_questions or documentation"
-        raise InputError(f"no recipe for a set {name!r}; expected {expected}")
+        known = ("pydata", "pydata_questions", "documentation")
+        raise InputError(
+            f"no recipe for a set {name!r}; expected {' or '.join(known)}{nearest(name, known)}"
+        )
     made = manifest(labelled, libraries or PYDATA)
     if known and set(known["packages"]) != set(made["packages"]):
         raise InputError(f"{out}: was built from {sorted(known['packages'])}; give another folder")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.config import Gate
+from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.evaluation.evaluate import OURS, Evaluation
@@ -43,9 +43,9 @@ def test_each_threshold_can_fail(
     run: Run, model: CalibratedReranker, measured: Evaluation, small: LabelledSet
 ) -> None:
     """An easy gate lets the model through; each limit stops it, and so do queries it knows."""
-    easy = Gate(most_smece=1.0, least_certified=0.0)
+    easy = PromotionGate(most_smece=1.0, least_certified=0.0)
     assert all(named(own_checks(model, measured, small, easy)).values())
-    strict = own_checks(model, measured, small, Gate(most_smece=0.0, least_certified=0.0))
+    strict = own_checks(model, measured, small, PromotionGate(most_smece=0.0, least_certified=0.0))
     assert not named(strict)["calibrated"]
     all_of_it = own_checks(model, measured, small, replace(easy, least_certified=1.0))
     assert not named(all_of_it)["certified"]
@@ -60,7 +60,7 @@ def test_each_threshold_can_fail(
 
 def against(candidate: Evaluation, champion: Evaluation, small: LabelledSet) -> dict[str, bool]:
     """The last words of the checks, and whether they hold."""
-    made = champion_checks(candidate, champion, small, Gate(), version="1")
+    made = champion_checks(candidate, champion, small, PromotionGate(), version="1")
     return {name.rpartition(": ")[2]: holds for name, holds in named(made).items()}
 
 
@@ -88,11 +88,11 @@ def test_few_queries_prove_nothing(measured: Evaluation, small: LabelledSet) -> 
 def test_a_passed_gate_crowns_the_version_of_the_run(run: Run, small: LabelledSet) -> None:
     """First it fails and there is no champion; then it passes; then it must match itself."""
     uri = tracked_run(run.folder, run.work)["tracking_uri"]
-    checks, version = promote(run.folder, small, "test", Gate(0.0, 0.0), work=run.work)
+    checks, version = promote(run.folder, small, "test", PromotionGate(0.0, 0.0), work=run.work)
     assert version is None
     assert "FAILED  calibrated" in table(checks)
     assert champion(NAME, tracking_uri=uri) is None
-    easy = Gate(most_smece=1.0, least_certified=0.0)
+    easy = PromotionGate(most_smece=1.0, least_certified=0.0)
     checks, version = promote(run.folder, small, "test", easy, work=run.work)
     assert version is not None
     assert not any("champion" in name for name in named(checks))
@@ -107,7 +107,7 @@ def test_a_model_without_a_run_cannot_be_promoted(
 ) -> None:
     """The registry holds versions of runs: an unknown folder is refused."""
     with pytest.raises(InputError, match="no run of it is known"):
-        promote(run.folder, small, "test", Gate(), work=tmp_path)
+        promote(run.folder, small, "test", PromotionGate(), work=tmp_path)
 
 
 def test_the_alarm_hears_other_questions(model: CalibratedReranker, small: LabelledSet) -> None:
