@@ -156,6 +156,7 @@ def _calibrate(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--max-queries", type=_positive, help="bound on queries to fit on, and to report on"
     )
+    _add_name(p, "calibrated-rerank-SET, after the data set")
     _add_group_by(p)
     _add_work(p)
     _add_options(p, Config)
@@ -240,6 +241,7 @@ def _recalibrate(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--max-labels", type=_positive, help="take only so many of them, drawn at random"
     )
+    _add_name(p, "that of MODEL; calibrated-rerank-SET where the labels are of another corpus")
     _add_work(p)
 
 
@@ -252,6 +254,11 @@ def _promote(p: argparse.ArgumentParser) -> None:
     p.add_argument("model", type=Path, help="model folder")
     p.add_argument("dataset", type=Path, help="BEIR folder to measure on")
     p.add_argument("--split", default="test", help="split to measure on (default: test)")
+    p.add_argument(
+        "--new-corpus",
+        action="store_true",
+        help="replace a champion of another corpus, with which the model is not compared",
+    )
     _add_options(p, PromotionGate)
     _add_group_by(p)
     _add_work(p)
@@ -266,7 +273,8 @@ def _positive(given: str) -> int:
 def _serve(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "model",
-        help="model folder (a copy of it in TMPDIR answers) or models:/calibrated-rerank@champion",
+        help="model folder (a copy of it in TMPDIR answers), or MLflow's name for it, such as "
+        "models:/calibrated-rerank-pydata@champion",
     )
     _add_work(p)
     _add_options(p, Settings)
@@ -328,11 +336,20 @@ def _add_unjudged(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_name(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument(
+        "--name",
+        default="",
+        help="of MLflow's experiment, and of the registered model of which this is a new version "
+        f"(default: {default})",
+    )
+
+
 def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         type=Path,
-        help="model folder, or MLflow's name for it: models:/calibrated-rerank@champion",
+        help="model folder, or MLflow's name for it: models:/calibrated-rerank-pydata@champion",
     )
     parser.add_argument(
         "--download",

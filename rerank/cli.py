@@ -160,7 +160,6 @@ def _finetune(o: argparse.Namespace) -> None:
     from rerank.inference.model_files import resolve
     from rerank.jobs.finetune import finetune
     from rerank.training.mining import Source
-    from rerank.workspace import noted_run
 
     config = from_options(FinetuneConfig, o)
     if o.pack:
@@ -171,18 +170,15 @@ def _finetune(o: argparse.Namespace) -> None:
     made = finetune(sources, o.out, config, work=o.work, overwrite=o.overwrite)
     examples, step = made.report["examples"], made.report["best_step"]
     print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")
-    if made.run is None:
+    if not made.made:
         print("it was there already, made from the same sets, settings and weights")
-    run = made.run or noted_run(made.folder, o.work)
-    if run is not None:
-        _print_run(run)
+    _print_run(made.run, made.notes)
     if o.pack:
         pack_finetuned(o.out, o.pack, base=resolve("minilm").folder)
         print(f"{o.pack}: packed weights and manifest")
 
 
 def _calibrate(o: argparse.Namespace) -> None:
-    from rerank.assessment.model_folder import REPORT
     from rerank.jobs.calibrate import calibrate
 
     config = from_options(Config, o)
@@ -195,27 +191,32 @@ def _calibrate(o: argparse.Namespace) -> None:
             max_queries=o.max_queries,
             overwrite=o.overwrite,
             index=o.index,
+            name=o.name,
         )
     except TrackingError:
-        _print_model(o.out, (o.out / REPORT).read_text(encoding="utf-8"))
+        _print_model(o.out)
         raise
-    _print_model(outcome.folder, outcome.report)
+    _print_model(outcome.folder)
     if not outcome.made:
         print("it was there already, made from the same data, configuration and weights")
-    _print_run(outcome.run)
+    _print_run(outcome.run, outcome.notes)
 
 
-def _print_model(folder: Path, report: str) -> None:
-    print(f"\n{report}")
+def _print_model(folder: Path) -> None:
+    from rerank.assessment.model_folder import REPORT
+
+    print(f"\n{(folder / REPORT).read_text(encoding='utf-8')}")
     print(f"{folder}: the model; open its report.html")
 
 
-def _print_run(run: TrackedRun) -> None:
-    """Where a job's run is, and by which name MLflow gives the model back."""
-    from rerank.tracking.uris import NAME
-
-    version = run.model_version
-    named = f", model version {version} (models:/{NAME}/{version})" if version else ""
+def _print_run(run: TrackedRun | None, notes: Sequence[str] = ()) -> None:
+    """Where a job's run is, and by which name MLflow gives the model back; notes on stderr."""
+    for note in notes:
+        print(f"rerank: {note}", file=sys.stderr)
+    if run is None:
+        return
+    version, name = run.model_version, run.model_name
+    named = f", model version {version} (models:/{name}/{version})" if version else ""
     print(f"{'already ' if run.found else ''}tracked as run {run.run_id}{named}:")
     served = run.tracking_uri.startswith("http")  # then there is a page to open; else a store
     shown = run.tracking_uri
@@ -224,8 +225,9 @@ def _print_run(run: TrackedRun) -> None:
 
 def _track(o: argparse.Namespace) -> None:
     from rerank.jobs.track import track_model
+    from rerank.workspace import Workspace
 
-    _print_run(track_model(o.model, work=o.work))
+    _print_run(track_model(o.model, work=Workspace(o.work)))
 
 
 def _evaluate(o: argparse.Namespace) -> None:
@@ -247,22 +249,23 @@ def _evaluate(o: argparse.Namespace) -> None:
 def _load(o: argparse.Namespace) -> CalibratedReranker:
     """The model asked for; its cross-encoder scores are kept under `work`, where that is given."""
     from rerank.assessment.model import CalibratedReranker
-    from rerank.tracking.uris import store_of
-    from rerank.workspace import score_cache
+    from rerank.inference.score_cache import ScoreCache
+    from rerank.workspace import Workspace
 
-    work = getattr(o, "work", None)
+    work = Workspace(o.work) if hasattr(o, "work") else None
     return CalibratedReranker.load(
         o.model,
-        cache=score_cache(work) if work else None,
+        cache=ScoreCache(work.scores) if work else None,
         allow_download=getattr(o, "download", False),
-        tracking_uri=store_of(work) if work else None,
+        tracking_uri=work.tracking_uri if work else None,
     )
 
 
 def _drift(o: argparse.Namespace) -> bool:
     from rerank.data.beir import read_queries
     from rerank.jobs.drift import detect_drift
-    from rerank.workspace import pipeline_over
+    from rerank.jobs.pipelines import pipeline_over
+    from rerank.workspace import Workspace
 
     model = _load(o)
     if o.queries.is_dir():
@@ -270,7 +273,7 @@ def _drift(o: argparse.Namespace) -> bool:
         found = detect_drift(
             model,
             labelled.select(labelled.split(o.split)),
-            pipeline=pipeline_over(labelled, model, o.work),
+            pipeline=pipeline_over(labelled, model, Workspace(o.work)),
             level=o.level,
         )
     else:
@@ -284,36 +287,36 @@ def _drift(o: argparse.Namespace) -> bool:
 
 def _recalibrate(o: argparse.Namespace) -> None:
     from rerank.jobs.recalibrate import recalibrate
-    from rerank.report.recalibration import recalibration_text
 
     labels = _read_set(o.labels, o.unjudged) if o.labels.is_dir() else o.labels
-    made = recalibrate(
-        _load(o),
-        labels,
-        o.out,
-        split=o.split,
-        work=o.work,
-        max_labels=o.max_labels,
-        overwrite=o.overwrite,
-    )
-    for note in made.notes:
-        print(f"rerank: {note}", file=sys.stderr)
-    text = recalibration_text(made.recalibration)
-    print(f"{text}\n{o.out}: the recalibrated model; open its report.html")
+    model = _load(o)
+    try:
+        made = recalibrate(
+            model,
+            labels,
+            o.out,
+            split=o.split,
+            work=o.work,
+            max_labels=o.max_labels,
+            overwrite=o.overwrite,
+            name=o.name,
+        )
+    except TrackingError:
+        _print_model(o.out)
+        raise
+    _print_model(made.folder)
+    _print_run(made.run, made.notes)
 
 
 def _promote(o: argparse.Namespace) -> bool:
-    from rerank.jobs.promote import promote, table
+    from rerank.jobs.promote import promote
 
     gate = from_options(PromotionGate, o)
     labelled = _read([o.dataset], o.group_by, o.unjudged)[0]
-    made, version = promote(o.model, labelled, o.split, gate, work=o.work)
-    print(table(made))
-    if version is None:
-        print("not promoted: the champion stays as it is")
-    else:
-        print(f"version {version} is the champion")
-    return version is not None
+    done = promote(o.model, labelled, o.split, gate, work=o.work, new_corpus=o.new_corpus)
+    print(done.table())
+    print(done.sentence)
+    return done.version is not None
 
 
 def _search(o: argparse.Namespace) -> None:

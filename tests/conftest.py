@@ -37,10 +37,12 @@ from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import PlannedRankings, search_rankings
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.model_files import resolve, trained_on
+from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.calibrate import Outcome, calibrate
+from rerank.jobs.pipelines import open_index
 from rerank.retrieval.index import Index
 from rerank.types import Ranking, Scored
-from rerank.workspace import open_index, score_cache
+from rerank.workspace import Workspace
 
 CONFIG = Config(
     rerank_depth=4, candidates=10, pool=30, max_length=128, encoder_max_length=64, folds=2
@@ -206,7 +208,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def index(small: LabelledSet, work: Path) -> Index:
     """The small corpus, indexed."""
-    return open_index(small, CONFIG, work)
+    return open_index(small, CONFIG, Workspace(work))
 
 
 @pytest.fixture(scope="session")
@@ -242,7 +244,7 @@ def run(small: LabelledSet, index: Index, work: Path) -> Run:
 @pytest.fixture(scope="session")
 def pipeline(index: Index, work: Path) -> Pipeline:
     """The small index with both models; scores that the run has made are not made again."""
-    return Pipeline(index, CONFIG, cache=score_cache(work))
+    return Pipeline(index, CONFIG, cache=ScoreCache(Workspace(work).scores))
 
 
 @pytest.fixture(scope="session")

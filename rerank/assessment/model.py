@@ -28,10 +28,10 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import decide
 from rerank.config import Config
 from rerank.data.text import can_be_written
-from rerank.errors import InputError
+from rerank.errors import InputError, MissingExtraError
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
-from rerank.tracking.uris import fetch, is_uri
+from rerank.tracking.registry import fetch, is_uri
 from rerank.types import Assessment, Mode, Passage, Query
 
 
@@ -82,7 +82,9 @@ class CalibratedReranker:
         Raises:
             InputError: not a model folder, a changed file, or another encoder, reranker, tokenizer,
                 cut, precision or index than the one the model was calibrated with; the message
-                says which part differs. Or MLflow does not give the model.
+                says which part differs. Or MLflow has no such model.
+            MissingExtraError: the model is MLflow's, which is not installed.
+            TrackingError: MLflow does not answer, or refuses.
         """
         if is_uri(path_or_uri):
             place, temporary = fetch(path_or_uri, tracking_uri=tracking_uri)
@@ -112,6 +114,8 @@ class CalibratedReranker:
             index = Index(path / INDEX)
             index.check()
             pipeline = Pipeline(index, config, cache=cache, models=models)
+        except MissingExtraError:
+            raise
         except Exception as error:  # a broken array shows in as many ways as there are formats
             raise InputError(f"{path}: its index cannot be used: {error}") from None
         return cls(files, maps, pipeline)

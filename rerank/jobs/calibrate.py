@@ -35,15 +35,17 @@ from rerank.fitting.label_checks import refuse_one_outcome, refuse_one_passage
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import rerank_rankings, search_rankings
 from rerank.inference.model_files import lasting_name, resolve, trained_on
-from rerank.jobs.track import track_model
+from rerank.jobs.pipelines import open_pipeline
+from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
 from rerank.report.report import make_report, report_text
 from rerank.retrieval.index import LAYOUT
 from rerank.storage.folder import is_made_from, refuse_to_replace
 from rerank.storage.locks import reserved
+from rerank.tracking.registry import name_of
 from rerank.types import Mode
-from rerank.workspace import open_pipeline
+from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     from rerank.tracking.runs import TrackedRun
@@ -51,12 +53,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where the model is, what was measured, and MLflow's run of it."""
+    """Where the model is, what was measured, and MLflow's run of it: None without MLflow."""
 
     folder: Path
     report: str  # the text that the model folder keeps as report.txt
-    run: TrackedRun
+    run: TrackedRun | None
     made: bool  # by this call; else it was there already
+    notes: tuple[str, ...] = ()  # what was not done, and what to do
 
 
 def calibrate(
@@ -68,6 +71,7 @@ def calibrate(
     max_queries: int | None = None,
     overwrite: bool = False,
     index: Path | None = None,
+    name: str = "",
 ) -> Outcome:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
@@ -76,20 +80,25 @@ def calibrate(
     weights, it is not made again, but sent to MLflow if no run of it is known. `index` is a folder
     that `rerank index` wrote of this very corpus.
 
+    `name` is that of MLflow's experiment, and of the registered model, of which this is a new
+    version; by default it is made from the name of the set. Without MLflow the model is not
+    tracked, and `notes` of the result say so.
+
     Raises:
         InputError: too few queries, one passage, labels that are all right or all wrong, a model
-            that does not exist, or an index of something else.
+            that does not exist, an index of something else, or a name that MLflow cannot hold.
         TrackingError: the model is written, and MLflow did not take its record; `track_model`
             sends it later.
         FolderError: `out` exists, is another model, and `overwrite` is False; or another job
             writes it now, or nothing can be written there.
     """
-    out, work, config = Path(out), Path(work), config or Config()
+    out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
     config = replace(
         config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
     )
     encoder, reranker = resolve(config.encoder), resolve(config.reranker)
     made_from: dict[str, Any] = {
+        "name": name_of(name, labelled.name),
         "config": config.to_dict(),
         "fingerprints": fingerprints(encoder, reranker, config),
         "dataset": labelled.described(),
@@ -102,8 +111,9 @@ def calibrate(
         },
     }
     if not overwrite and is_made_from(out, made_from):
-        run = track_model(out, work=work)
-        return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), run, made=False)
+        text = (out / REPORT).read_text(encoding="utf-8")
+        run, notes = track_if_installed(out, work=workspace)
+        return Outcome(out, text, run, made=False, notes=notes)
     with reserved(out):
         refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
         planned = plan(
@@ -115,11 +125,11 @@ def calibrate(
                 "(--segment-by)"
             )
         refuse_one_passage(labelled)
-        pipeline = open_pipeline(labelled, config, work, index=index)
+        pipeline = open_pipeline(labelled, config, workspace, index=index)
         contents = _fitted_and_measured(labelled, planned, pipeline, made_from)
         write_model(out, contents, overwrite=overwrite)
-        run = track_model(out, work=work)
-    return Outcome(out, contents.report, run, made=True)
+        run, notes = track_if_installed(out, work=workspace)
+    return Outcome(out, contents.report, run, made=True, notes=notes)
 
 
 def _fitted_and_measured(

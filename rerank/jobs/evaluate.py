@@ -14,7 +14,8 @@ from rerank.errors import InputError
 from rerank.evaluation.evaluate import Evaluation, measure
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
-from rerank.workspace import pipeline_over
+from rerank.jobs.pipelines import pipeline_over
+from rerank.workspace import Workspace
 
 
 def evaluate(
@@ -33,7 +34,7 @@ def evaluate(
         InputError: no such split, or no query left in it.
     """
     in_split = labelled.split(split)
-    pipeline = pipeline_over(labelled, model, Path(work))
+    pipeline = pipeline_over(labelled, model, Workspace(Path(work)))
     ids = unseen(labelled, in_split, trained_on(pipeline.reranker.files))
     if not ids:
         raise InputError(f"{labelled.name}: the cross-encoder was trained on all of {split!r}")

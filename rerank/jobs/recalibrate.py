@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calibration.monitoring.drift import sketch
 from calibration.monitoring.recalibration import Recalibration, carried, fit_recalibration, then
@@ -36,14 +36,20 @@ from rerank.errors import InputError
 from rerank.fitting.label_checks import refuse_one_sided
 from rerank.fitting.rankings import as_brought
 from rerank.inference.model_files import trained_on
+from rerank.jobs.pipelines import pipeline_over
+from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.recalibration import (
     recalibration_page,
     recalibration_pictures,
     recalibration_text,
 )
 from rerank.storage.folder import MANIFEST, refuse_to_replace, sha256_file
+from rerank.tracking.registry import name_of
 from rerank.types import Mode, Scored
-from rerank.workspace import pipeline_over
+from rerank.workspace import Workspace
+
+if TYPE_CHECKING:
+    from rerank.tracking.runs import TrackedRun
 
 LEAST_LABELS = 10
 OF_THE_PARENT = ("format_version", "files", "digest", "kind", "inputs")  # not handed down
@@ -51,10 +57,14 @@ OF_THE_PARENT = ("format_version", "files", "digest", "kind", "inputs")  # not h
 
 @dataclass(frozen=True, slots=True)
 class RecalibrationRun:
-    """Where the new model is, what the labels said, and which labels were left out."""
+    """Where the new model is, what the labels said, and MLflow's run of it: None without MLflow.
+
+    `notes` say which labels were left out, and what was not done.
+    """
 
     folder: Path
     recalibration: Recalibration
+    run: TrackedRun | None
     notes: tuple[str, ...]
 
 
@@ -67,6 +77,7 @@ def recalibrate(
     work: str | Path = "work",
     max_labels: int | None = None,
     overwrite: bool = False,
+    name: str = "",
 ) -> RecalibrationRun:
     """Write the model, moved by labels, to `out`, whole or not at all.
 
@@ -75,13 +86,23 @@ def recalibrate(
     queries that the model or its cross-encoder knows are left out. At most `max_labels` are taken,
     drawn at random.
 
+    The model is tracked as `calibrate` does it, under `name`: by default that of `model`, or, where
+    the new model searches another corpus, one that is made from the name of the set.
+
     Raises:
-        InputError: bad labels, or fewer than `LEAST_LABELS` different queries.
+        InputError: bad labels, fewer than `LEAST_LABELS` different queries, or a name that MLflow
+            cannot hold.
+        TrackingError: the model is written, and MLflow did not take its record.
         FolderError: `out` exists, is another model, or `overwrite` is False.
     """
-    out = Path(out)
+    out, workspace = Path(out), Workspace(Path(work))
     refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
-    feedback, pipeline, corpus = _labels(model, feedback, split, Path(work))
+    feedback, pipeline, corpus = _labels(model, feedback, split, workspace)
+    manifest = {k: v for k, v in model.manifest.items() if k not in OF_THE_PARENT}
+    manifest = {**manifest, **corpus}
+    same = manifest["corpus_digest"] == model.manifest["corpus_digest"]
+    of_parent = model_name(model.manifest) if same else ""
+    manifest["name"] = name_of(name or of_parent, manifest["dataset"]["name"])
     usable = fresh(model, feedback)
     notes = []
     if len(usable) < len(feedback):
@@ -111,8 +132,7 @@ def recalibrate(
     pictures = recalibration_pictures(found)
     contents = ModelContents(
         manifest={
-            **{key: value for key, value in model.manifest.items() if key not in OF_THE_PARENT},
-            **corpus,
+            **manifest,
             "parent": sha256_file(model.folder / MANIFEST),
             "recalibrated": {
                 "labels": len(right),
@@ -131,14 +151,15 @@ def recalibrate(
         index=pipeline.index.folder,
     )
     write_model(out, contents, overwrite=overwrite)
-    return RecalibrationRun(out, found, tuple(notes))
+    run, untracked = track_if_installed(out, work=workspace)
+    return RecalibrationRun(out, found, run, (*notes, *untracked))
 
 
 def _labels(
     model: CalibratedReranker,
     feedback: Sequence[Feedback] | LabelledSet | str | Path,
     split: str,
-    work: Path,
+    work: Workspace,
 ) -> tuple[Sequence[Feedback], Pipeline, Mapping[str, Any]]:
     """The labels, the pipeline that ranks their queries, and what is new about its corpus."""
     if isinstance(feedback, (str, Path)):

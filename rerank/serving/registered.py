@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from weakref import finalize
 
-from rerank.tracking.uris import folder_at, is_uri, locate, store_of
+from rerank.tracking.registry import folder_at, is_uri, locate
+from rerank.workspace import Workspace
 
 
 def where(model: str, work: Path) -> Callable[[], Path]:
@@ -25,7 +26,7 @@ class Registered:
 
     def __init__(self, uri: str, work: Path) -> None:
         self._uri = uri
-        self._store = store_of(work)
+        self._store = Workspace(work).tracking_uri
         self._source: str | None = None
         self._folder = Path()
         self._forget: Callable[[], object] = lambda: None

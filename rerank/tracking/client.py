@@ -1,7 +1,8 @@
 """How MLflow is spoken to: one store for the while, quietly, and without waiting for ever.
 
-It leaves no global state: no tracking URI, no logging level, no variable of the environment. These
-are set while a store is spoken to, so that one thread of a process does so at a time.
+The one module that imports MLflow as it is imported: see `rerank.tracking.runs.client_module`. It
+leaves no global state: no tracking URI, no logging level, no variable of the environment. These are
+set while a store is spoken to, so that one thread of a process does so at a time.
 """
 
 from __future__ import annotations

@@ -33,12 +33,13 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import words
 from rerank.inference.engine import cores
 from rerank.inference.model_files import resolve
+from rerank.jobs.pipelines import open_index
 from rerank.retrieval.approximate import NEIGHBOURS, SEARCHING, Graph, write_graph
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.fusion import top
 from rerank.types import Ints
-from rerank.workspace import open_index
+from rerank.workspace import Workspace
 
 SENTENCES = 4  # a passage
 NOISE = 0.5  # length of what is added to a vector of the set to make another
@@ -209,7 +210,7 @@ def main() -> None:
     labelled = read_labelled_set(o.set)
     asked = [q.text for q in list(labelled.queries.values())[: o.queries]]
     config = Config()
-    real = np.asarray(open_index(labelled, config, o.work).vectors)
+    real = np.asarray(open_index(labelled, config, Workspace(o.work)).vectors)
     encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
     for size in o.passages:
         lexical(list(documents(labelled, size)), [words(text) for text in asked], o.rounds)

@@ -19,8 +19,9 @@ from rerank.errors import InputError
 from rerank.fitting.plan import plan
 from rerank.fitting.rankings import Ranked, rank_planned
 from rerank.inference.model_files import resolve, trained_on
+from rerank.jobs.pipelines import open_pipeline
 from rerank.storage.files import write_file
-from rerank.workspace import open_pipeline
+from rerank.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def measure_sets(
         except InputError as error:
             print(error, file=sys.stderr)
             continue
-        pipeline = open_pipeline(labelled, config, o.work)
+        pipeline = open_pipeline(labelled, config, Workspace(o.work))
         ranked = rank_planned(pipeline, labelled, drawn)
         rows |= measure(Planned(labelled, pipeline, ranked))
         print(table(rows), flush=True)

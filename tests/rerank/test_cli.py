@@ -17,7 +17,6 @@ from rerank.arguments import BANDS, OPTIONS, parser
 from rerank.cli import RUNS, main
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.tracking.uris import NAME
 
 Run = Any  # the session's run, see conftest
 HEAVY = {"torch", "sklearn", "mlflow", "pandas", "matplotlib", "transformers", "onnxruntime"}
@@ -380,7 +379,7 @@ def test_calibrating_again_says_that_it_is_there(
     assert run.outcome.report in out
     assert "already" in out
     assert f"already tracked as run {run.outcome.run.run_id}" in out
-    assert f"models:/{NAME}/{run.outcome.run.model_version}" in out
+    assert f"models:/{run.outcome.run.model_name}/{run.outcome.run.model_version}" in out
 
 
 def test_search_prints_an_answer_a_question(
@@ -418,7 +417,8 @@ def test_rescore_writes_a_line_a_query(
     asked = [json.loads(line)["_id"] for line in queries.read_text().splitlines()]
     found = [json.loads(line)["query_id"] for line in out.read_text().splitlines()]
     assert found == asked
-    named, again = f"models:/{NAME}/{run.outcome.run.model_version}", tmp_path / "again.jsonl"
+    tracked, again = run.outcome.run, tmp_path / "again.jsonl"
+    named = f"models:/{tracked.model_name}/{tracked.model_version}"
     assert call("rescore", named, queries, "--out", again, "--work", run.work) == 0
     assert again.read_bytes() == out.read_bytes()
 

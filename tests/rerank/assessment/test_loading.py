@@ -21,7 +21,7 @@ from rerank.assessment import model as assessor
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
 from rerank.data.labelled_set import LabelledSet
-from rerank.errors import InputError
+from rerank.errors import InputError, MissingExtraError
 from rerank.inference import cross_encoder
 from rerank.inference.engine import Engine
 from rerank.inference.model_files import resolve
@@ -44,7 +44,7 @@ def guard(event, arguments):
 
 sys.addaudithook(guard)
 from rerank.assessment.model import CalibratedReranker
-from rerank.errors import InputError
+from rerank.errors import InputError, MissingExtraError
 """
 
 
@@ -397,8 +397,8 @@ def test_scores_depend_on_nothing_beside_the_query(
 
 
 def test_a_uri_without_mlflow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sentence says what is missing, and that a folder would do."""
-    monkeypatch.setitem(sys.modules, "rerank.tracking.client", None)
-    monkeypatch.setitem(sys.modules, "rerank.tracking.registry", None)
-    with pytest.raises(InputError, match=r"needs MLflow.*give a folder"):
-        assessor.CalibratedReranker.load("models:/calibrated-rerank@champion")
+    """A sentence says what to install."""
+    monkeypatch.delitem(sys.modules, "rerank.tracking.client", raising=False)
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[track\]'$"):
+        assessor.CalibratedReranker.load("models:/calibrated-rerank-pydata@champion")

@@ -22,9 +22,10 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve
+from rerank.inference.score_cache import ScoreCache
 from rerank.storage.folder import sealed, sha256_file
 from rerank.types import Ranking
-from rerank.workspace import score_cache
+from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 UNUSED = ("sklearn", "mlflow", "pandas", "matplotlib")
@@ -32,7 +33,7 @@ UNUSED = ("sklearn", "mlflow", "pandas", "matplotlib")
 
 @pytest.fixture(scope="module")
 def model(run: Run) -> CalibratedReranker:
-    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
+    return CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
 
 
 @pytest.fixture
@@ -159,7 +160,7 @@ def test_the_order_is_the_one_asked_for(
 ) -> None:
     """`rank_by` decides what the passages are sorted by, unread ones after those read."""
     reconfigure(copied, rank_by=rank_by)
-    model = CalibratedReranker.load(copied, cache=score_cache(run.work))
+    model = CalibratedReranker.load(copied, cache=ScoreCache(Workspace(run.work).scores))
     for found in model.assess(list(rankings.values())[:10]):
         r = found.ranking
         key = {
@@ -356,7 +357,7 @@ def test_thresholds_of_the_folder_decide(
     """The bands kept in the folder are the ones that are applied."""
     bands = {"high": 0.2, "medium": 0.1, "low": 0.0, "sufficient": 0.0, "partial": 0.0}
     reconfigure(copied, thresholds=bands)
-    model = CalibratedReranker.load(copied, cache=score_cache(run.work))
+    model = CalibratedReranker.load(copied, cache=ScoreCache(Workspace(run.work).scores))
     for found in model.assess(list(rankings.values())[:20]):
         assert found.accepted == (found.confidence >= 0.1)
         assert found.verdict == "SUFFICIENT"

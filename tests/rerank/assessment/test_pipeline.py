@@ -25,9 +25,10 @@ from rerank.assessment.pipeline import (
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.types import FirstStage, Query, Scored
-from rerank.workspace import score_cache
+from rerank.workspace import Workspace
 
 
 def same(one: Scored, other: Scored) -> bool:
@@ -196,7 +197,7 @@ def test_scores_of_other_pairs_are_not_taken(
     def scored_anew(query: Query, options: Config) -> int:
         """How many pairs had to be scored."""
         counted.clear()
-        made = Pipeline(index, options, cache=score_cache(tmp_path))
+        made = Pipeline(index, options, cache=ScoreCache(Workspace(tmp_path).scores))
         made.encoder = pipeline.encoder  # open already
         made.run([query], FUSED)
         return sum(counted)

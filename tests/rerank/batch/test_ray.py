@@ -12,7 +12,8 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch import on_ray, rescore
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.workspace import score_cache
+from rerank.inference.score_cache import ScoreCache
+from rerank.workspace import Workspace
 
 ray = pytest.importorskip("ray")
 
@@ -21,7 +22,7 @@ Run = Any  # the session's run, see conftest
 
 @pytest.fixture(scope="module")
 def model(run: Run) -> CalibratedReranker:
-    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
+    return CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from rerank.batch import jsonl, rescore
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
+from rerank.inference.score_cache import ScoreCache
 from rerank.types import Query
-from rerank.workspace import score_cache
+from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 FIELDS = {  # "Prediction" in the design: the fields of a line, with their types
@@ -38,7 +39,7 @@ PASSAGE_FIELDS = ["doc_id", "logit", "relevance", "bm25", "dense"]
 
 @pytest.fixture(scope="module")
 def model(run: Run) -> CalibratedReranker:
-    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
+    return CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
 
 
 @pytest.fixture(scope="module")

@@ -323,8 +323,8 @@ def test_the_run_holds_its_parameters_and_metrics(
     measured = json.loads((run.folder / "reliability.json").read_text())
     ours = measured["confidence"][OURS]
     assert kept.data.metrics["brier"] == pytest.approx(ours["brier"])
-    assert kept.data.metrics["smece_interval_low"] == pytest.approx(ours["smece_interval"][0])
-    assert kept.data.metrics["smece_interval_high"] == pytest.approx(ours["smece_interval"][1])
+    assert kept.data.metrics["smece_low"] == pytest.approx(ours["smece_interval"][0])
+    assert kept.data.metrics["smece_high"] == pytest.approx(ours["smece_interval"][1])
 
 
 def test_the_run_holds_figures_tables_and_the_folder(run: Run, tracked: Any) -> None:
@@ -346,7 +346,7 @@ def test_the_run_holds_figures_tables_and_the_folder(run: Run, tracked: Any) -> 
 def test_the_model_is_registered(run: Run, tracked: Any) -> None:
     """The registered version points at the run, and its folder passes every hash."""
     client, kept = tracked
-    version = client.get_model_version("calibrated-rerank", run.outcome.run.model_version)
+    version = client.get_model_version(run.outcome.run.model_name, run.outcome.run.model_version)
     assert version.run_id == kept.info.run_id
     place = Path(client.download_artifacts(kept.info.run_id, FOLDER))
     assert (place / "MLmodel").is_file()

@@ -17,9 +17,10 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.fitting.rankings import LENGTHS, Ranked, as_given, rank_as_given, rank_planned
+from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.bm25 import BM25, score_texts
 from rerank.types import Given, Passage, Query, Ranking
-from rerank.workspace import score_cache
+from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 QUESTION = "median along an axis while ignoring NaNs"
@@ -27,7 +28,7 @@ QUESTION = "median along an axis while ignoring NaNs"
 
 @pytest.fixture(scope="module")
 def model(run: Run) -> CalibratedReranker:
-    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
+    return CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
 
 
 @pytest.fixture(scope="module")

@@ -157,13 +157,14 @@ def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -
     from mlflow import MlflowClient
 
     store = f"sqlite:///{run.work / 'mlflow.db'}"
+    name = run.outcome.run.model_name
     client = MlflowClient(tracking_uri=store, registry_uri=store)
-    first = client.search_model_versions("name = 'calibrated-rerank'")[0]
-    client.set_registered_model_alias("calibrated-rerank", "tried", first.version)
+    first = client.search_model_versions(f"name = '{name}'")[0]
+    client.set_registered_model_alias(name, "tried", first.version)
     source = Path(shutil.copytree(run.folder, tmp_path / "second"))
     manifest = json.loads((source / "manifest.json").read_text())
     (source / "manifest.json").write_text(json.dumps(sealed({**manifest, "note": "second"})))
-    named = where("models:/calibrated-rerank@tried", run.work)
+    named = where(f"models:/{name}@tried", run.work)
     champion = Champion(named, Metrics())
     before = champion.current
     assert before.model.manifest == CalibratedReranker.load(run.folder).manifest
@@ -172,14 +173,12 @@ def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -
     assert not champion.look()
     assert champion.current is before
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    second = client.create_model_version(
-        "calibrated-rerank", source=str(source), run_id=first.run_id
-    )
-    client.set_registered_model_alias("calibrated-rerank", "tried", second.version)
+    second = client.create_model_version(name, source=str(source), run_id=first.run_id)
+    client.set_registered_model_alias(name, "tried", second.version)
     assert champion.look(now=True)
     assert champion.current.model.manifest["note"] == "second"
-    client.delete_model_version("calibrated-rerank", second.version)
-    client.delete_registered_model_alias("calibrated-rerank", "tried")
+    client.delete_model_version(name, second.version)
+    client.delete_registered_model_alias(name, "tried")
     assert not champion.look(now=True)
     assert champion.current.model.manifest["note"] == "second"
 
