@@ -20,6 +20,7 @@ from calibration.arrays import Floats, checked, plain
 from calibration.effective import effective_n
 from calibration.metrics.null_labels import Groups
 from calibration.selection import codes
+from calibration.tables import aligned
 from calibration.thresholds import lower_bound
 
 Interval = tuple[float, float]
@@ -27,7 +28,6 @@ Metric = Callable[[Floats, Floats], float]  # of labels (n,) and confidences (n,
 NO_METRICS: Mapping[str, Metric] = MappingProxyType({})
 
 DASH = "-"
-WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +140,7 @@ class Comparison:
 
     def table(self) -> str:
         """Return `cells` in columns, at most 100 wide; a name that is too long is cut."""
-        head, *body = self.cells()
-        widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
-        widths[0] = min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(head) - 1))
-        lines = []
-        for row in (head, *body):
-            name = row[0] if len(row[0]) <= widths[0] else row[0][: widths[0] - 1] + "…"
-            cells = [f"{cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True)]
-            lines.append("  ".join([f"{name:<{widths[0]}}", *cells]).rstrip())
-        return "\n".join(lines)
+        return aligned(self.cells())
 
 
 def _cells(r: Reliability) -> tuple[str, ...]:

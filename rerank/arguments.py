@@ -157,6 +157,7 @@ def _calibrate(p: argparse.ArgumentParser) -> None:
         "--max-queries", type=_positive, help="bound on queries to fit on, and to report on"
     )
     _add_name(p, "calibrated-rerank-SET, after the data set")
+    _add_verbose(p)
     _add_group_by(p)
     _add_work(p)
     _add_options(p, Config)
@@ -167,8 +168,13 @@ def _evaluate(p: argparse.ArgumentParser) -> None:
     p.add_argument("dataset", type=Path, help="BEIR folder")
     p.add_argument("--split", default="test", help="split to measure on (default: test)")
     p.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_verbose(p)
     _add_group_by(p)
     _add_work(p)
+
+
+def _glossary(p: argparse.ArgumentParser) -> None:
+    """It takes no argument."""
 
 
 def _search(p: argparse.ArgumentParser) -> None:
@@ -316,6 +322,12 @@ def _add_out(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--overwrite", action="store_true", help=f"replace the {what} in --out")
 
 
+def _add_verbose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--verbose", action="store_true", help="print the comparison and all measurements too"
+    )
+
+
 def _add_group_by(parser: argparse.ArgumentParser) -> None:
     _add_unjudged(parser)
     parser.add_argument(
@@ -460,6 +472,12 @@ COMMANDS = (
         "rescore work/model queries.jsonl --out predictions.jsonl",
         _rescore,
         resumes=True,
+    ),
+    Command(
+        "glossary",
+        "what the words of an answer mean, and which of them to act on",
+        "glossary",
+        _glossary,
     ),
     Command(
         "serve",

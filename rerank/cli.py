@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -194,19 +195,29 @@ def _calibrate(o: argparse.Namespace) -> None:
             name=o.name,
         )
     except TrackingError:
-        _print_model(o.out)
+        _print_model(o)
         raise
-    _print_model(outcome.folder)
+    _print_model(o)
     if not outcome.made:
         print("it was there already, made from the same data, configuration and weights")
     _print_run(outcome.run, outcome.notes)
 
 
-def _print_model(folder: Path) -> None:
+def _print_model(o: argparse.Namespace) -> None:
     from rerank.assessment.model_folder import REPORT
 
-    print(f"\n{(folder / REPORT).read_text(encoding='utf-8')}")
-    print(f"{folder}: the model; open its report.html")
+    report = (o.out / REPORT).read_text(encoding="utf-8")
+    head, _, rest = report.partition("\n\n")
+    model = shlex.quote(str(o.out))
+    _print_headline(head.splitlines(), f'rerank search {model} "a query of yours"')
+    if o.verbose:
+        print(f"\n{rest}")
+    print(f"{o.out}: the model; its report.html has all measurements (here: --verbose)")
+
+
+def _print_headline(sentences: Sequence[str], command: str) -> None:
+    """Three lines: what is accepted, what is certified, what to do next; then warnings."""
+    print("\n".join([*sentences[:2], f"Next: {command}", *sentences[2:]]))
 
 
 def _print_run(run: TrackedRun | None, notes: Sequence[str] = ()) -> None:
@@ -232,18 +243,27 @@ def _track(o: argparse.Namespace) -> None:
 
 def _evaluate(o: argparse.Namespace) -> None:
     from rerank.jobs.evaluate import evaluate
+    from rerank.report.headline import headline, promised_too_much
 
-    labelled = _read([o.dataset], o.group_by, o.unjudged)[0]
-    evaluation = evaluate(_load(o), labelled, o.split, work=o.work)
+    labelled, model = _read([o.dataset], o.group_by, o.unjudged)[0], _load(o)
+    evaluation = evaluate(model, labelled, o.split, work=o.work)
     for note in evaluation.notes:
         print(f"rerank: {note}", file=sys.stderr)
     if o.json:
         print(json.dumps(evaluation.to_dict()))
         return
-    print(f"{len(evaluation.right)} queries, {evaluation.right.mean():.1%} right\n")
-    print(
-        evaluation.orders_table(), evaluation.table.table(), evaluation.events_table(), sep="\n\n"
+    command = "rescore {} queries.jsonl --out predictions.jsonl"
+    if promised_too_much(evaluation):
+        command = "recalibrate {} --labels labels.jsonl --out NEW"
+    certificate = model.maps["search"].certificate
+    _print_headline(
+        headline(evaluation, certificate), f"rerank {command.format(shlex.quote(str(o.model)))}"
     )
+    if o.verbose:
+        print()
+        print(*evaluation.tables(), sep="\n\n")
+    else:
+        print("(--verbose: the comparison and all measurements)")
 
 
 def _load(o: argparse.Namespace) -> CalibratedReranker:
@@ -389,6 +409,12 @@ def _serve(o: argparse.Namespace) -> None:
     serve(where(o.model, o.work), chosen)
 
 
+def _glossary(_: argparse.Namespace) -> None:
+    from rerank.report.glossary import glossary_text
+
+    print(glossary_text())
+
+
 RUNS = {
     "dataset build": _dataset_build,
     "dataset check": _dataset_check,
@@ -402,6 +428,7 @@ RUNS = {
     "promote": _promote,
     "search": _search,
     "rescore": _rescore,
+    "glossary": _glossary,
     "serve": _serve,
 }
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibration.arrays import Floats, as_features
 from calibration.effective import effective_rows
 from calibration.selection import codes
+from calibration.tables import aligned
 
 BINS = 20
 """Bins of equal mass a feature; ties make them fewer."""
@@ -104,6 +105,7 @@ class Sketch:
     names: one a feature, in the order of the columns.
     n: independent rows that the fitted ones are worth: fewer where groups were given.
     features: one `FeatureSketch` a name.
+    rows: how many fitted rows there were; 0 where an earlier version did not count them.
 
     Raises:
         ValueError: no name, a name twice, another number of features, or n below `LEAST_ROWS`.
@@ -112,6 +114,7 @@ class Sketch:
     names: tuple[str, ...]
     n: int
     features: tuple[FeatureSketch, ...]
+    rows: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
@@ -130,7 +133,7 @@ class Sketch:
             {"name": name, "edges": list(f.edges), "shares": list(f.shares)}
             for name, f in zip(self.names, self.features, strict=True)
         ]
-        return {"kind": "drift-sketch", "n": self.n, "features": features}
+        return {"kind": "drift-sketch", "n": self.n, "rows": self.rows, "features": features}
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Sketch:
@@ -140,7 +143,8 @@ class Sketch:
             ValueError: another kind, a missing or unknown key, or numbers that are no sketch; the
                 sentence names the feature.
         """
-        _check_keys("a drift sketch", d, ("kind", "n", "features"))
+        d = {"rows": 0, **d} if isinstance(d, Mapping) else d
+        _check_keys("a drift sketch", d, ("kind", "n", "rows", "features"))
         if d["kind"] != "drift-sketch" or not isinstance(d["features"], list):
             raise ValueError(f"expected kind 'drift-sketch' and a list of features, got {d!r:.99}")
         for feature in d["features"]:
@@ -151,7 +155,7 @@ class Sketch:
                 features.append(FeatureSketch(feature["edges"], feature["shares"]))
             except ValueError as error:
                 raise ValueError(f"feature {feature['name']!r}: {error}") from error
-        return cls(tuple(f["name"] for f in d["features"]), d["n"], tuple(features))
+        return cls(tuple(f["name"] for f in d["features"]), d["n"], tuple(features), d["rows"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +182,15 @@ class Drift:
     """What a window of m independent rows says against n fitted ones.
 
     moves: one a feature, the surest first (by p-value, then by distance, then by name).
+    fitted_rows, new_rows: how many rows are worth these n and m; 0 where that is not known.
     """
 
     level: float
     n: int
     m: int
     moves: tuple[Move, ...]
+    fitted_rows: int = 0
+    new_rows: int = 0
 
     @property
     def p_value(self) -> float:
@@ -198,7 +205,8 @@ class Drift:
     @property
     def sentence(self) -> str:
         """The decision in words."""
-        rows = f"{self.m} new rows against {self.n} fitted ones"
+        new, fitted = _worth(self.new_rows, self.m), _worth(self.fitted_rows, self.n)
+        rows = f"{new[0]} new rows{new[1]} against {fitted[0]} fitted ones{fitted[1]}"
         tail = f"(p {_p(self.p_value, '= ')}, level {self.level:g}; {rows})."
         if not self.fired:
             return f"No move of a feature can be told from chance {tail}"
@@ -212,12 +220,7 @@ class Drift:
             medians = f"{move.fitted_median:.4g}", f"{move.median:.4g}"
             cells = (f"{move.distance:.3f}", *medians, f"{100 * move.outside:.1f} %")
             rows.append((move.name, *cells, _p(move.p_value)))
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = []
-        for row in rows:
-            right = [f"{cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True)]
-            lines.append("  ".join([f"{row[0]:<{widths[0]}}", *right]))
-        return "\n".join(lines)
+        return aligned(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: the fields, with `fired`, `p_value` and `sentence`."""
@@ -245,7 +248,8 @@ def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     for column in _columns(x):
         edges = np.unique(column.quantiles(np.arange(BINS + 1) / BINS))
         features.append(FeatureSketch(tuple(edges), tuple(np.diff(column.cumulative(edges)))))
-    return Sketch(tuple(names), max(LEAST_ROWS, int(effective_rows(x, groups))), tuple(features))
+    n = max(LEAST_ROWS, int(effective_rows(x, groups)))
+    return Sketch(tuple(names), n, tuple(features), len(x))
 
 
 def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups = None) -> Drift:
@@ -286,7 +290,7 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
     adjusted = _holm(np.array([move.p_value for move in moves])).tolist()
     moves = [replace(move, p_value=p) for move, p in zip(moves, adjusted, strict=True)]
     moves.sort(key=lambda move: (move.p_value, -move.distance, move.name))
-    return Drift(float(level), n, m, tuple(moves))
+    return Drift(float(level), n, m, tuple(moves), fitted.rows, len(x))
 
 
 def _holm(p: Floats) -> Floats:
@@ -328,6 +332,12 @@ def _columns(x: Floats) -> list[_Column]:
 
 def _p(p: float, equals: str = "") -> str:
     return f"{equals}{p:.4f}" if p >= 0.0001 else "< 0.0001"
+
+
+def _worth(rows: int, independent: int) -> tuple[int, str]:
+    """A count of rows, and what they are worth where that is another number."""
+    same = not rows or rows == independent
+    return rows or independent, "" if same else f" (worth {independent} independent ones)"
 
 
 def _check_names(names: tuple[str, ...]) -> None:

@@ -34,7 +34,15 @@ def upgraded_calibrators(kept: Mapping[str, Any], bound_to: str) -> dict[str, An
 
 def upgraded_sketch(kept: Mapping[str, Any]) -> dict[str, Any]:
     """The content of an old `sketch.json`."""
-    return {**kept, "names": _features(kept.get("names"))}
+    features = kept.get("features")
+    if not isinstance(features, list):
+        return dict(kept)
+    return {**kept, "features": [_renamed(f) if isinstance(f, dict) else f for f in features]}
+
+
+def _renamed(feature: Mapping[str, Any]) -> dict[str, Any]:
+    name = feature.get("name")
+    return {**feature, "name": FEATURES.get(name, name) if isinstance(name, str) else name}
 
 
 def _maps(old: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def predict(heuristic: Heuristic, rankings: Sequence[Ranking]) -> Floats:
 
 
 def sufficiency_score(r: Ranking) -> float:
-    """Best similarity, plus 0.03 a similar result, plus 0.05 (at most 0.15) a "hot" one."""
+    """Hand-set: best similarity + 0.03 a similar result + 0.05 (at most 0.15) a "hot" one."""
     similar = np.flatnonzero(r.first_stage.dense[:RESULTS] >= SIMILAR)
     hot = sum(_number(r.passages[i].metadata.get("temperature")) > HOT for i in similar)
     best = float(r.first_stage.dense[:RESULTS].max())
@@ -39,7 +39,7 @@ def sufficiency_score(r: Ranking) -> float:
 
 
 def seven_metric_score(r: Ranking) -> float:
-    """A weighted sum of seven signals: top, gap, consensus, agreement, spread, graph, diversity.
+    """Hand-set: 0.30 top score + 0.20 gap + five smaller signals, each clipped to [0, 1].
 
     0.30 top score + 0.20 gap to the second + 0.15 share of scores above 0.75 + 0.15 BM25-dense
     rank correlation + 0.10 (1 - 2 x deviation) + 0.05 `graph_support` metadata of the best + 0.05
@@ -59,7 +59,7 @@ def seven_metric_score(r: Ranking) -> float:
 
 
 def coverage_score(r: Ranking) -> float:
-    """0.6 mean similarity + 0.4 share of the query's entities found; the mean alone without any."""
+    """Hand-set: 0.6 mean similarity + 0.4 share of the query's names found; else the mean alone."""
     mean = float(r.first_stage.dense[:RESULTS].mean())
     wanted = entities(r.query.text)
     if not wanted:
@@ -74,7 +74,7 @@ def best_logit(r: Ranking) -> float:
 
 
 def top_logit_sigmoid(r: Ranking) -> float:
-    """The sigmoid of the best logit: what cross-encoders return as their "score"."""
+    """The sigmoid of the best logit: what cross-encoders return as their score."""
     return float(sigmoid(np.array([best_logit(r)]))[0])
 
 
@@ -83,17 +83,17 @@ def _similarities(r: Ranking) -> Floats:
 
 
 def mteb_max(r: Ranking) -> float:
-    """The best similarity."""
+    """The best similarity (MTEB's abstention task, Gisserot-Boukhlef et al. 2024)."""
     return _unit(float(_similarities(r)[0]))
 
 
 def mteb_std(r: Ranking) -> float:
-    """The standard deviation of the ten best similarities."""
+    """The standard deviation of the ten best similarities (likewise)."""
     return _unit(float(_similarities(r).std()))
 
 
 def mteb_diff1(r: Ranking) -> float:
-    """The lead of the best similarity over the second; 0 if alone."""
+    """The lead of the best similarity over the second, 0 if alone (likewise)."""
     best = _similarities(r)
     return _unit(float(best[0] - best[1])) if len(best) > 1 else 0.0
 
@@ -107,6 +107,11 @@ HEURISTICS: dict[str, Heuristic] = {
     "MTEB std": mteb_std,
     "MTEB diff1": mteb_diff1,
 }
+
+
+def sources() -> dict[str, str]:
+    """What each baseline is and who proposed it: the first line of its docstring."""
+    return {name: (rule.__doc__ or "").partition("\n")[0] for name, rule in HEURISTICS.items()}
 
 
 def entities(text: str) -> list[str]:

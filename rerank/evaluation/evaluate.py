@@ -12,6 +12,7 @@ import numpy as np
 from calibration import metrics
 from calibration.arrays import plain
 from calibration.reliability import Comparison, comparison
+from calibration.tables import aligned
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import judge
 from rerank.assessment.pipeline import limit_scored, rank
@@ -66,12 +67,21 @@ class Evaluation:
     def events_table(self) -> str:
         """`events_cells` in columns; of sufficiency, `TOLD` alone."""
         untold = {SUFFICIENCY.format(k) for k in range(2, DEPTH + 1) if k not in TOLD}
-        rows = [row for row in self.events_cells() if row[0] not in untold]
-        return "\n".join(f"{row[0]:<36}" + "".join(f"{c:>13}" for c in row[1:]) for row in rows)
+        return aligned([row for row in self.events_cells() if row[0] not in untold])
 
     def orders_cells(self) -> list[tuple[str, ...]]:
-        """The orders, each against the fused first stage with its interval: a head, then rows."""
-        head = ("order", "hit@1", "MRR@10", "nDCG@10", "nDCG@10 less fused [95 %]")
+        """The orders, each against the fused first stage with its interval: a head, then rows.
+
+        The head says of how many queries: a query that nothing answers has no ideal order.
+        """
+        n, answerable = len(self.right), sum(map(bool, self.labelled.grades))
+        head = (
+            "order",
+            f"hit@1 of all {n}",
+            f"MRR@10 of {answerable} answerable",
+            f"nDCG@10 of {answerable}",
+            "nDCG@10 less fused [95 %]",
+        )
         rows: list[tuple[str, ...]] = [head]
         for name, v in self.orders.items():
             gain, low, high = (_shown(v[key], "+") for key in ("gain", "gain_low", "gain_high"))
@@ -82,8 +92,11 @@ class Evaluation:
 
     def orders_table(self) -> str:
         """`orders_cells` in columns."""
-        rows = self.orders_cells()
-        return "\n".join(f"{a:<12}{b:>8}{c:>9}{d:>10}   {e}".rstrip() for a, b, c, d, e in rows)
+        return aligned(self.orders_cells())
+
+    def tables(self) -> tuple[str, str, str]:
+        """All of it as text: the orders, the ways of being confident, the other events."""
+        return self.orders_table(), self.table.table(), self.events_table()
 
 
 def _shown(value: float, sign: str = "") -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.evaluate import OURS
+from rerank.report.headline import accepted_sentence
 from rerank.report.html import Folded, Part, Picture, Section, Table, Text, html_page
 from rerank.report.report import (
     Report,
@@ -17,7 +18,6 @@ from rerank.report.report import (
     scored_sentence,
     split_sentences,
     table_note,
-    threshold_sentence,
 )
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
     evaluation, fitted = report.evaluation, report.fitted
     split = report.planned.report_split
     head, *rows = evaluation.table.cells()
-    worth = [Text(threshold_sentence(report), weight=True)]
+    worth = [Text(accepted_sentence(report.evaluation), weight=True)]
     near = band_sentence(report)
     if near:
         worth.append(Text(near))

@@ -21,10 +21,12 @@ from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
 from rerank.config import Config
 from rerank.data.labels import Grades
 from rerank.evaluation.ablation import Budgets, Examples, Step, by_features, by_labels, steps
+from rerank.evaluation.baselines import sources
 from rerank.evaluation.evaluate import OURS, Evaluation
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.fitting.rankings import LENGTHS
+from rerank.report.headline import headline
 from rerank.types import Floats, Passage, Ranking
 
 WIDTH = 96  # characters of a line of the text
@@ -205,15 +207,21 @@ def split_sentences(report: Report) -> list[str]:
             f"Left out: {planned.seen_by_reranker} queries, because the cross-encoder was trained "
             "on them or on their split."
         )
-    if planned.beside_training:
-        found.append(
-            "Warning: the cross-encoder was trained on other queries of these splits, and knows "
-            "what they ask about better than it will know new passages: expect to be promised too "
-            "much. Keep a split apart from its training, or take another --reranker."
-        )
+    found += warnings(report)
     if planned.asked_twice:
         found.append(f"Left out: {planned.asked_twice} queries that the measured ones ask again.")
     return found
+
+
+def warnings(report: Report) -> list[str]:
+    """What makes every figure too good, if anything does."""
+    if not report.planned.beside_training:
+        return []
+    return [
+        "Warning: the cross-encoder was trained on other queries of these splits, and knows "
+        "what they ask about better than it will know new passages: expect to be promised too "
+        "much. Keep a split apart from its training, or take another --reranker."
+    ]
 
 
 def groups_sentence(report: Report) -> str:
@@ -236,19 +244,6 @@ def scored_sentence(report: Report) -> str:
     cutoff = report.fitted.maps.policy.cutoff
     how = f", those at least {cutoff:g} times as likely as the likeliest" if cutoff else ""
     return f"Passages scored per query: {report.evaluation.passages_scored:.1f}{how}."
-
-
-def threshold_sentence(report: Report) -> str:
-    """What the advisory threshold is worth on the measured queries."""
-    ours = report.evaluation.table[OURS]
-    if ours.accuracy_accepted is None or ours.accuracy_accepted_lower95 is None:
-        return f"At {ours.threshold:g}: none of {ours.n:,} measured queries is accepted."
-    return (
-        f"At {ours.threshold:g}: of {ours.n:,} measured queries {ours.accepted:,} are accepted "
-        f"({ours.coverage:.1%}), and {ours.right_accepted:,} of these are right: "
-        f"{ours.accuracy_accepted:.1%}, at least {ours.accuracy_accepted_lower95:.1%} with 95% "
-        f"confidence (they are worth {ours.effective_accepted:.0f} independent ones)."
-    )
 
 
 def band_sentence(report: Report) -> str:
@@ -298,21 +293,33 @@ def table_note(report: Report) -> str:
     )
 
 
+def sources_lines() -> list[str]:
+    """What each way of being confident is, a line each."""
+    fitted = {
+        "temperature": "The best logit divided by one number, which was fitted.",
+        OURS: "This model.",
+    }
+    return [f"{name}: {text}" for name, text in {**sources(), **fitted}.items()]
+
+
 def report_text(report: Report) -> str:
-    """What a run prints: who was fitted on, the orders, the table, and how to read it."""
+    """The headline with its warnings; a blank line; all the rest."""
     evaluation, fitted = report.evaluation, report.fitted
+    head = [*headline(evaluation, fitted.maps.certificate), *warnings(report)]
     first = [
-        *split_sentences(report),
+        *(sentence for sentence in split_sentences(report) if sentence not in head),
         groups_sentence(report),
         scored_sentence(report),
         f"Calibrator: {fitted.calibrator}. {fitted.reason}",
         *certificate_sentences(report),
     ]
     parts = (
+        "\n".join(head),
         "\n".join(textwrap.fill(sentence, WIDTH) for sentence in first),
         evaluation.orders_table(),
         evaluation.table.table(),
         textwrap.fill(table_note(report), WIDTH),
+        "\n".join(sources_lines()),
         evaluation.events_table(),
         textwrap.fill(given_sentence(report), WIDTH),
     )

@@ -264,6 +264,9 @@ def test_the_table_and_the_sentence() -> None:
         "1 of 2 features have moved, first moved "
         "(p < 0.0001, level 0.01; 50 new rows against 100 fitted ones)."
     )
+    grouped = alarm(sketch(x, ["still", "moved"], np.arange(100) // 2), window)
+    assert f"against 100 fitted ones (worth {grouped.n} independent ones)" in grouped.sentence
+    assert grouped.n < 100
     calm = alarm(sketch(x, ["still", "moved"]), x)
     assert calm.sentence.startswith("No move of a feature can be told from chance (p = 1.0000")
     assert json.loads(json.dumps(found.to_dict()))["fired"] is True
@@ -310,7 +313,7 @@ def test_windows_that_cannot_be_compared(x: np.ndarray, level: float, sentence: 
     ("change", "sentence"),
     [
         ({"kind": "map"}, "expected kind 'drift-sketch'"),
-        ({"more": 1}, "has the keys kind, n, features; got kind, n, features, more"),
+        ({"more": 1}, "has the keys kind, n, rows, features; got .*, more"),
         ({"n": 3}, "at least 4 independent rows, got 3"),
         ({"features": 1}, "a list of features"),
         ({"features": [{"name": "a"}]}, "has the keys name, edges, shares; got name"),
