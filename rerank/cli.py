@@ -365,7 +365,7 @@ def _rescore(o: argparse.Namespace) -> int:
 def _serve(o: argparse.Namespace) -> None:
     chosen = settings(o)
     try:
-        from rerank.serving.registered import where
+        from rerank.serving.model_source import where
         from rerank.serving.server import serve
     except ImportError as error:
         raise missing_extra("serve", error) from None

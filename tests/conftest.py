@@ -357,10 +357,10 @@ def serving() -> Callable[..., AbstractContextManager[Serving]]:
 @contextmanager
 def _serving(folder: Path, **settings: Any) -> Iterator[Serving]:
     """A server of the folder in a thread of its own, stopped at the end."""
-    from rerank.serving.champion import Champion
-    from rerank.serving.metrics import Metrics
-    from rerank.serving.server import make_server
-    from rerank.serving.settings import Settings, listen
+    from rerank.serving.model_source import Champion
+    from rerank.serving.server import listen, make_server
+    from rerank.serving.settings import Settings
+    from rerank.serving.telemetry import Metrics
 
     chosen = Settings(**{"port": 0, "poll": 0.0, **settings})
     with listen(chosen) as listening:

@@ -17,23 +17,24 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from rerank.data.text import can_be_written
-from rerank.serving import answers
-from rerank.serving.batching import Answer, Batcher, Question
-from rerank.serving.champion import Champion, Watch
-from rerank.serving.errors import Refusal, sentence_of
-from rerank.serving.gate import Gate
-from rerank.serving.keys import Keys
-from rerank.serving.observed import FIELDS, Observed
+from rerank.serving.middleware import FIELDS, Gate, Keys, Observed
+from rerank.serving.model_source import Champion, Watch
 from rerank.serving.schemas import (
     AssessRequest,
     Passages,
     Problem,
+    Refusal,
     RerankRequest,
     RerankResponse,
     SearchRequest,
     SearchResponse,
+    passages,
+    reranked,
+    searched,
+    sentence_of,
 )
 from rerank.serving.settings import Settings
+from rerank.serving.worker import Answer, Batcher, Question
 from rerank.types import Query
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -100,7 +101,7 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
         found, served = await ask(
             request, Question("search", Query(asked.question, metadata=asked.metadata or {}))
         )
-        return answers.searched(found, served, asked, request.state.request_id)
+        return searched(found, served, asked, request.state.request_id)
 
     @app.post("/v1/rerank", tags=["answers"], response_model_exclude_none=True)
     @app.post("/v2/rerank", include_in_schema=False, response_model_exclude_none=True)
@@ -109,7 +110,7 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
         """Order the caller's documents. `relevance_score` is a probability."""
         query = Query(asked.query, metadata=asked.metadata or {}, passages=_passages(asked))
         found, served = await ask(request, Question("rerank", query))
-        return answers.reranked(found, served, asked, request.state.request_id)
+        return reranked(found, served, asked, request.state.request_id)
 
     @app.post("/v1/assess", tags=["answers"], response_model_exclude_none=True)
     async def assess(request: Request, asked: AssessRequest) -> RerankResponse:
@@ -124,7 +125,7 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
         scores = np.array(asked.scores, dtype=np.float64)
         query = Query(asked.query, metadata=asked.metadata or {}, passages=passages, logits=scores)
         found, served = await ask(request, Question("assess", query, asked.reranker))
-        return answers.reranked(found, served, asked, request.state.request_id)
+        return reranked(found, served, asked, request.state.request_id)
 
     @app.get("/v1/model", tags=["about"])
     async def model() -> dict[str, Any]:
@@ -157,7 +158,7 @@ def _passages(asked: Passages) -> tuple[Any, ...]:
         raise Refusal(
             422, f"rank_fields: only text and title are read, got {unread[0]!r:.80}", reason="input"
         )
-    return answers.passages(asked.documents)
+    return passages(asked.documents)
 
 
 def _check(query: Query, settings: Settings) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, FiniteFloat, PositiveInt
+
+from rerank.serving.model_source import Served
+from rerank.types import Assessment, Passage
 
 LARGEST = 1e6  # size of a logit; those of cross-encoders stay below a hundred
 TEXTS = [
@@ -129,3 +134,93 @@ class Problem(BaseModel):
 
     message: str
     detail: str
+
+
+def passages(documents: Sequence[str | Document]) -> tuple[Passage, ...]:
+    """The documents as passages, named by their places."""
+    return tuple(
+        Passage(str(i), "", d) if isinstance(d, str) else Passage(str(i), d.title or "", d.text)
+        for i, d in enumerate(documents)
+    )
+
+
+def searched(
+    found: Assessment, served: Served, asked: SearchRequest, request_id: str
+) -> SearchResponse:
+    """The answer to a search."""
+    told = found.to_dict(top=asked.top_n)
+    ranking = [Found(**row) for row in told["ranking"]]
+    if asked.return_documents:
+        for row, passage in zip(ranking, found.ranking.passages, strict=False):
+            row.title, row.text = passage.title, passage.text
+    return SearchResponse(**_trust(found, served, request_id), ranking=ranking)
+
+
+def reranked(found: Assessment, served: Served, asked: Passages, request_id: str) -> RerankResponse:
+    """The answer to documents that came with the request, in the shape of hosted APIs."""
+    ranking = found.ranking
+    places = ranking.first_stage.rows.tolist()
+    results = [
+        Result(
+            index=place,
+            relevance_score=relevance,
+            document=_document(asked.documents[place]) if asked.return_documents else None,
+        )
+        for place, relevance in zip(places, ranking.relevance.tolist(), strict=True)
+    ]
+    return RerankResponse(
+        **_trust(found, served, request_id),
+        results=results[: asked.top_n],
+        meta={"api_version": {"version": "2"}, "billed_units": {"search_units": 0}},
+        usage={"total_tokens": 0, "prompt_tokens": 0},
+    )
+
+
+def _document(given: str | Document) -> Document:
+    return Document(text=given) if isinstance(given, str) else given
+
+
+def _trust(found: Assessment, served: Served, request_id: str) -> dict[str, Any]:
+    return {
+        "id": request_id,
+        "model": served.version,
+        "confidence": found.confidence,
+        "sufficiency": found.sufficiency,
+        "sufficiency_at": list(found.sufficiency_at),
+        "level": found.level,
+        "verdict": found.verdict,
+        "accepted": found.accepted,
+        "certified": found.certified,
+        "reasons": list(found.reasons),
+    }
+
+
+class Refusal(Exception):  # noqa: N818  # an answer, not an error of ours
+    """An answer other than 200: the status, the sentence, and headers."""
+
+    def __init__(
+        self, status: int, sentence: str, *, reason: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+        self.reason = reason
+        self.headers = dict(headers or {})
+
+
+def body(sentence: str) -> bytes:
+    """The JSON of an error: `message`, as Cohere's clients read it, and `detail`, as Jina's do."""
+    return json.dumps({"message": sentence, "detail": sentence}).encode()
+
+
+def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
+    """What a validator found, as one sentence without any of the values given."""
+    said = []
+    for error in errors[:3]:
+        if error["type"] == "json_invalid":
+            return f"the body is no JSON: it breaks at character {error['loc'][-1]}"
+        place = ".".join(str(part) for part in error["loc"] if part not in ("body", "str"))
+        said.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
+    if len(errors) > 3:
+        said.append(f"and {len(errors) - 3} more")
+    return "; ".join(dict.fromkeys(said))

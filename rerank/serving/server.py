@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
+import os
 import signal
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rerank.errors import InputError
 from rerank.serving.app import create_app
-from rerank.serving.champion import Champion
-from rerank.serving.impatient import impatient
-from rerank.serving.keys import keys_for
-from rerank.serving.logs import event, log_to_stderr
-from rerank.serving.metrics import Metrics
-from rerank.serving.settings import Settings, listen
+from rerank.serving.middleware import Keys
+from rerank.serving.model_source import Champion
+from rerank.serving.settings import Settings
+from rerank.serving.telemetry import Metrics, event, log_to_stderr
 
 CONNECTIONS = 1000  # open at once; uvicorn answers 503 to the next
 
@@ -61,3 +66,117 @@ def serve(where: Callable[[], Path], settings: Settings) -> None:
         signal.signal(signal.SIGTERM, end)  # until uvicorn has its own, and after
         server.run(sockets=[listening])
         event("served")
+
+
+def impatient(seconds: float) -> type[H11Protocol]:
+    """The protocol of uvicorn, but it leaves clients that do not send their headers or do not read.
+
+    `seconds` run from the connection's start, for a later request from its first byte, and for an
+    answer from when the client has stopped to read it.
+    """
+
+    class Impatient(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._timer = self.loop.call_later(seconds, self._give_up)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._stop()  # the headers are whole; the body has a bound of its own
+            elif self._timer is None:
+                self._timer = self.loop.call_later(seconds, self._give_up)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unread = self.loop.call_later(seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = None
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop()
+            if self._unread is not None:
+                self._unread.cancel()
+            super().connection_lost(exc)
+
+        def _stop(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _give_up(self) -> None:
+            self._timer = None
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.close()
+
+    return Impatient
+
+
+def addresses(host: str) -> list[str]:
+    """The numeric addresses that a host name stands for.
+
+    Raises:
+        InputError: it stands for none.
+    """
+    if not host:
+        return ["0.0.0.0"]  # what listening on no host in particular means
+    try:
+        found = socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"host {host!r} is not known here: {error}") from None
+    return [str(info[4][0]) for info in found]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`.
+
+    Raises:
+        InputError: the host is not known.
+    """
+    return all(ipaddress.ip_address(a.partition("%")[0]).is_loopback for a in addresses(host))
+
+
+def listen(settings: Settings) -> socket.socket:
+    """A socket that listens where the settings say.
+
+    Raises:
+        InputError: the address is taken, or not one of this machine's.
+    """
+    address = addresses(settings.host)[0]
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
+        ) from None
+
+
+VARIABLE = "RERANK_API_KEYS"
+"""Keys, separated by commas; any of them opens."""
+
+
+def keys_for(host: str, environment: Mapping[str, str] = os.environ) -> Keys:
+    """The keys of the environment.
+
+    Raises:
+        InputError: there are none and others than this machine can reach `host`; or a key that no
+            header can hold.
+    """
+    given = environment.get(VARIABLE, "")
+    keys = tuple(key for part in given.split(",") if (key := part.strip()))
+    if any(not key.isascii() or not key.isprintable() or " " in key for key in keys):
+        raise InputError(f"a key in {VARIABLE} has characters that no header can hold; use ASCII")
+    if not keys and not is_loopback(host):
+        raise InputError(
+            f"others than this machine can reach {host or 'every address'}, so {VARIABLE} must "
+            "name the keys that open the server; or listen on 127.0.0.1"
+        )
+    return Keys(keys)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
-import socket
 from dataclasses import dataclass
 
 from rerank.errors import InputError
@@ -58,43 +56,3 @@ class Settings:
             raise InputError(f"drift_level should be between 0 and 1, got {self.drift_level}")
         if self.port > 65535:
             raise InputError(f"port should be 65535 at most, got {self.port}")
-
-
-def addresses(host: str) -> list[str]:
-    """The numeric addresses that a host name stands for.
-
-    Raises:
-        InputError: it stands for none.
-    """
-    if not host:
-        return ["0.0.0.0"]  # what listening on no host in particular means
-    try:
-        found = socket.getaddrinfo(host, None)
-    except (OSError, UnicodeError) as error:
-        raise InputError(f"host {host!r} is not known here: {error}") from None
-    return [str(info[4][0]) for info in found]
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`.
-
-    Raises:
-        InputError: the host is not known.
-    """
-    return all(ipaddress.ip_address(a.partition("%")[0]).is_loopback for a in addresses(host))
-
-
-def listen(settings: Settings) -> socket.socket:
-    """A socket that listens where the settings say.
-
-    Raises:
-        InputError: the address is taken, or not one of this machine's.
-    """
-    address = addresses(settings.host)[0]
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        return socket.create_server((address, settings.port), family=family, backlog=2048)
-    except OSError as error:
-        raise InputError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
-        ) from None

@@ -39,8 +39,7 @@ with watched if "--inside" in sys.argv else nullcontext():  # the parent runs no
     from rerank.data.beir import read_labelled_set, read_queries
     from rerank.data.feedback import read_feedback
     from rerank.errors import InputError
-    from rerank.serving.answers import passages
-    from rerank.serving.schemas import AssessRequest, RerankRequest, SearchRequest
+    from rerank.serving.schemas import AssessRequest, RerankRequest, SearchRequest, passages
 
 READS = Callable[[Path, bytes], object]
 PARTS = ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv", "splits/test.txt")

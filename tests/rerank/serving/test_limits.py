@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from rerank.cli import main
 from rerank.errors import InputError
-from rerank.serving.gate import shape
-from rerank.serving.keys import Keys, keys_for
-from rerank.serving.settings import Settings, is_loopback
+from rerank.serving.middleware import Keys, shape
+from rerank.serving.server import is_loopback, keys_for
+from rerank.serving.settings import Settings
 
 MOST = 20_000  # bytes of a body
 JSON = {"content-type": "application/json"}

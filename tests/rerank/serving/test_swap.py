@@ -23,10 +23,8 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback
 from rerank.errors import InputError
 from rerank.jobs.recalibrate import recalibrate
-from rerank.serving.champion import Champion
-from rerank.serving.metrics import Metrics
-from rerank.serving.registered import where
-from rerank.serving.served import open_served
+from rerank.serving.model_source import Champion, open_served, where
+from rerank.serving.telemetry import Metrics
 from rerank.storage.folder import sealed
 from rerank.types import Query
 

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -11,7 +19,9 @@ from prometheus_client import (
     ProcessCollector,
 )
 
-from rerank.types import Assessment
+from calibration.monitoring.drift import Drift, Sketch, alarm
+from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
+from rerank.types import Assessment, Floats
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TENTHS = tuple(i / 10 for i in range(1, 11))
@@ -83,8 +93,8 @@ class Metrics:
         self.drift_p.set(1.0)
         for outcome in ("swapped", "refused"):
             self.swaps.labels(outcome)
-        for alarm in ("yes", "no"):
-            self.drift_windows.labels(alarm)
+        for outcome in ("yes", "no"):
+            self.drift_windows.labels(outcome)
         for door in DOORS:
             for level in LEVELS:
                 self.levels.labels(door, level)
@@ -93,3 +103,65 @@ class Metrics:
         """Count one assessment."""
         self.confidence.labels(door).observe(found.confidence)
         self.levels.labels(door, found.level).inc()
+
+
+logger = logging.getLogger("rerank.serving")
+
+
+class JsonLines(logging.Formatter):
+    """A record as one JSON object: time, severity, event, and the fields that came with it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line. Of an exception it holds type and places; its message may quote a request."""
+        fields: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "severity": record.levelname.lower(),
+            "event": record.getMessage().strip(),
+        }
+        fields |= getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            frames = traceback.extract_tb(error.__traceback__)
+            fields["error"] = type(error).__name__
+            fields["at"] = [f"{f.filename}:{f.lineno} {f.name}" for f in frames[-8:]]
+        return json.dumps(fields, default=str)
+
+
+def event(name: str, *, severity: int = logging.INFO, exc_info: Any = None, **fields: Any) -> None:
+    """Log one event with its fields."""
+    logger.log(severity, name, extra={"fields": fields}, exc_info=exc_info)
+
+
+def log_to_stderr() -> None:
+    """Send our events, and the warnings of the HTTP server, to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name, level in (("rerank", logging.INFO), ("uvicorn", logging.WARNING)):
+        chosen = logging.getLogger(name)
+        chosen.handlers = [handler]
+        chosen.setLevel(level)
+        chosen.propagate = False
+
+
+class DriftWindow:
+    """The features of the latest searches, compared when `size` of them are there, then forgotten.
+
+    Windows do not overlap, so each fires by chance with a probability of `level` at most. One
+    thread may use it.
+    """
+
+    def __init__(self, sketch: Sketch, *, size: int, level: float) -> None:
+        self._sketch = sketch
+        self._size = size
+        self._level = level
+        self._rows: list[Floats] = []
+
+    def add(self, found: Assessment) -> Drift | None:
+        """Take a search in; what the window says, where it is whole with it."""
+        if not len(found.ranking) or self._sketch.names != tuple(RANKING_FEATURES):
+            return None
+        self._rows.append(ranking_features([found.ranking])[0])
+        if len(self._rows) < self._size:
+            return None
+        rows, self._rows = self._rows, []
+        return alarm(self._sketch, np.stack(rows), level=self._level)

@@ -17,12 +17,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rerank.errors import InputError
-from rerank.serving.champion import Champion, give_back
-from rerank.serving.drift_window import DriftWindow
-from rerank.serving.errors import Refusal
-from rerank.serving.logs import event
-from rerank.serving.served import Served
+from rerank.serving.model_source import Champion, Served, give_back
+from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings
+from rerank.serving.telemetry import DriftWindow, event
 from rerank.types import Assessment, Query
 
 Route = Literal["search", "rerank", "assess"]
