@@ -34,7 +34,16 @@ def upgraded_calibrators(kept: Mapping[str, Any], bound_to: str) -> dict[str, An
 
 def upgraded_sketch(kept: Mapping[str, Any]) -> dict[str, Any]:
     """The content of an old `sketch.json`."""
-    return {**kept, "names": _features(kept.get("names"))}
+    features = kept.get("features")
+    if not isinstance(features, list):
+        return {**kept}
+    return {**kept, "features": [_feature(feature) for feature in features]}
+
+
+def _feature(old: Any) -> Any:
+    if not isinstance(old, Mapping) or not isinstance(old.get("name"), str):
+        return old
+    return {**old, "name": FEATURES.get(old["name"], old["name"])}
 
 
 def _maps(old: Mapping[str, Any]) -> dict[str, Any]:
