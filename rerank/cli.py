@@ -365,11 +365,11 @@ def _rescore(o: argparse.Namespace) -> int:
 def _serve(o: argparse.Namespace) -> None:
     chosen = settings(o)
     try:
-        from rerank.serving.model_source import where
+        from rerank.serving.model_source import locator
         from rerank.serving.server import serve
     except ImportError as error:
         raise missing_extra("serve", error) from None
-    serve(where(o.model, o.work), chosen)
+    serve(locator(o.model, o.work), chosen)
 
 
 RUNS = {

@@ -1,4 +1,8 @@
-"""One loaded model, proved to answer: what the champion swaps."""
+"""Where the model comes from: copied, loaded, tried, held, and swapped when another is there.
+
+What is found at the model's place is loaded beside the present one, and takes over only when it has
+answered a query; a broken one changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ from weakref import finalize
 
 from calibration.monitoring.drift import Sketch
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.pipeline import Observe
 from rerank.errors import FolderError, InputError, RerankError
 from rerank.serving.telemetry import Metrics, event
 from rerank.storage.folder import MANIFEST, read_manifest
@@ -33,12 +38,47 @@ COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named a
 PROBE = "does this model answer"
 PROBED = (Passage("0", "", "A model that answers."), Passage("1", "", "Another text."))
 
-Observe = Callable[[str, float], None]
+
+def locator(model: str, work: Path) -> Callable[[], Path]:
+    """A function that names the model's folder, where it is now.
+
+    A folder stays where it is; `models:/name@champion` is looked up at MLFLOW_TRACKING_URI, else in
+    the database in `work`, at every call.
+    """
+    if not is_uri(model):
+        return lambda: Path(model)
+    return RegisteredModel(model, work)
+
+
+class RegisteredModel:
+    """A model of MLflow's registry. Each version is fetched once; only the last one is kept."""
+
+    def __init__(self, uri: str, work: Path) -> None:
+        self._uri = uri
+        self._store = store_of(work)
+        self._source: str | None = None
+        self._folder = Path()
+        self._remove_copy: Callable[[], object] = lambda: None
+
+    def __call__(self) -> Path:
+        """The folder of the version that the URI stands for.
+
+        Raises:
+            InputError: MLflow is not installed, or does not give the model.
+        """
+        source = locate(self._uri, tracking_uri=self._store)
+        if source != self._source:
+            folder, temporary = folder_at(source, tracking_uri=self._store)
+            self._remove_copy()
+            self._source, self._folder = source, folder
+            if temporary is not None:  # gone with this object, or with the process
+                self._remove_copy = finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+        return self._folder
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """A model and what is told of it."""
+class ServedModel:
+    """A loaded model and what the server tells of it."""
 
     model: CalibratedReranker
     version: str  # 12 digits of the sha256 of its manifest
@@ -71,12 +111,12 @@ class Served:
         }
 
 
-def open_served(folder: Path, *, observe: Observe | None = None) -> Served:
-    """Load the model folder from a copy of its own, check it, and let it answer once.
+def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
+    """Load a model folder from a copy of it, check it, and let it answer once.
 
     Nothing that happens to the folder later reaches the model: its large files are mapped into
-    memory from the copy, whose names are gone when this returns. `observe` gets the seconds of
-    each stage.
+    memory from the copy, whose names are gone when this returns. `observe` is
+    told the seconds of each stage.
 
     Raises:
         InputError: the folder cannot be read or is refused, or the model answers with no
@@ -101,44 +141,29 @@ def open_served(folder: Path, *, observe: Observe | None = None) -> Served:
             sketch = model.sketch
         except (OSError, ValueError) as error:
             raise InputError(str(error).replace(str(copy), str(folder))) from None
-        _prove(model)
-        if observe is not None:
-            _watch(model, observe)
+        _try(model)
+        model.pipeline.observe = observe  # from here on: the first call has loaded the networks
         version = hashlib.sha256(manifest).hexdigest()[:12]
-        return Served(model, version, sketch, reliability, time.time())
+        return ServedModel(model, version, sketch, reliability, time.time())
 
 
-def _prove(model: CalibratedReranker) -> None:
-    """Let the model answer through both doors: what is loaded at the first use is loaded now."""
+def _try(model: CalibratedReranker) -> None:
+    """Let the model answer in both modes: what is loaded at the first use is loaded now.
+
+    Raises:
+        InputError: an answer is no probability.
+    """
     for found in (model.search(PROBE), model.rerank(PROBE, PROBED)):
-        said = [found.confidence, found.sufficiency, *found.ranking.relevance.tolist()]
-        if not all(math.isfinite(p) and 0 <= p <= 1 for p in said):
-            raise InputError(f"{model.folder}: the model's answer is no probability: {said[:3]}")
-
-
-def _watch(model: CalibratedReranker, observe: Observe) -> None:
-    """Have the seconds of the two models' work observed."""
-
-    def timed(stage: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        def timing(*args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return work(*args, **kwargs)
-            finally:
-                observe(stage, time.perf_counter() - start)
-
-        return timing
-
-    encoder, reranker = model.pipeline.encoder, model.pipeline.reranker
-    encoder.encode = timed("encode", encoder.encode)  # type: ignore[method-assign]
-    reranker.score = timed("read", reranker.score)  # type: ignore[method-assign]
+        numbers = [found.confidence, found.sufficiency, *found.ranking.relevance.tolist()]
+        if not all(math.isfinite(p) and 0 <= p <= 1 for p in numbers):
+            raise InputError(f"{model.folder}: the model's answer is no probability: {numbers[:3]}")
 
 
 State = tuple[tuple[str, int, int, int], ...]
 
 
-def state_of(folder: Path) -> State:
-    """What tells one content of a folder from another without reading it; () where it is gone."""
+def folder_state(folder: Path) -> State:
+    """Names, sizes and times of the files: equal where nothing was written; () where it is gone."""
     found = []
     try:
         for path in sorted(folder.rglob("*")):
@@ -150,43 +175,43 @@ def state_of(folder: Path) -> State:
     return tuple(found)
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Free what the old model held: it has cycles, and glibc keeps freed memory to itself."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
 
-class Champion:
-    """Where the model comes from, and the one that answers now.
+class ModelHolder:
+    """Holds the model that answers now, and swaps it; `locate` names its folder whenever asked.
 
-    `current` is read by many threads; one thread at a time looks for another.
+    `current` is read by many threads; one thread at a time refreshes it.
 
     Raises:
         InputError: the model cannot be served.
     """
 
-    def __init__(self, where: Callable[[], Path], metrics: Metrics) -> None:
-        self._where = where
+    def __init__(self, locate: Callable[[], Path], metrics: Metrics) -> None:
+        self._locate = locate
         self.metrics = metrics
-        self._looking = threading.Lock()
-        folder = where()
-        self._known = self._latest = state_of(folder)
+        self._refreshing = threading.Lock()
+        folder = locate()
+        self._known = self._latest = folder_state(folder)
         self.current = self._open(folder)
-        self._tell()
+        self._show()
 
-    def look(self, *, now: bool = False) -> bool:
+    def refresh(self, *, now: bool = False) -> bool:
         """Swap if another model is there and answers; whether it was swapped.
 
-        A folder that is being written is waited for: it must be the same at two looks, unless
+        A folder that is being written is waited for: it must be the same twice in a row, unless
         `now`. What was refused once is not tried again until it changes, unless `now`.
         """
-        with self._looking:
+        with self._refreshing:
             try:
-                folder = self._where()
+                folder = self._locate()
             except RerankError as error:
                 return self._refuse((), error, now=now)
-            state = state_of(folder)
+            state = folder_state(folder)
             settled, self._latest = state == self._latest, state
             if not now and (state == self._known or not settled):
                 return False
@@ -200,18 +225,15 @@ class Champion:
                 return False
             self.metrics.model.remove(self.current.version)
             self.current = made
-            self._tell()
-            give_back()
+            self._show()
+            release_memory()
             self.metrics.swaps.labels("swapped").inc()
             event("model swapped", model=made.version, seconds=time.perf_counter() - start)
             return True
 
-    def _open(self, folder: Path) -> Served:
-        def observe(stage: str, seconds: float) -> None:
-            self.metrics.stages.labels(stage).observe(seconds)
-
+    def _open(self, folder: Path) -> ServedModel:
         try:
-            return open_served(folder, observe=observe)
+            return open_model(folder, observe=self.metrics.observe_stage)
         except RerankError:
             raise
         except Exception as error:  # a broken file shows in as many ways as there are libraries
@@ -223,87 +245,51 @@ class Champion:
             self._known = state
             self.metrics.swaps.labels("refused").inc()
             event(
-                "model refused, the present one stays",
+                "model refused; the present one stays",
                 severity=logging.ERROR,
                 model=self.current.version,
                 why=str(error),
             )
         return False
 
-    def _tell(self) -> None:
+    def _show(self) -> None:
         self.metrics.model.labels(self.current.version).set(1)
         self.metrics.loaded.set(self.current.loaded)
 
 
-class Watch:
-    """Looks for another model every `poll` seconds (0: never) and when told to, until the end.
+class ModelPoller:
+    """Refreshes the holder every `seconds` (0: never) and on `poll_now`, until `stop`.
 
-    Its thread is a daemon's: a store that hangs holds up neither the answers nor the end.
+    Its thread is a daemon: a store that hangs delays neither answers nor shutdown.
     """
 
-    def __init__(self, champion: Champion, poll: float) -> None:
-        self._champion = champion
-        self._poll = poll
-        self._told = threading.Event()
-        self._ended = False
-        self._thread = threading.Thread(target=self._work, name="watching", daemon=True)
+    def __init__(self, holder: ModelHolder, seconds: float) -> None:
+        self._holder = holder
+        self._seconds = seconds
+        self._asked = threading.Event()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._work, name="polling", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Begin to poll."""
         self._thread.start()
 
-    def look_now(self) -> None:
-        """Look at once."""
-        self._told.set()
+    def poll_now(self) -> None:
+        """Refresh at once."""
+        self._asked.set()
 
-    def end(self) -> None:
-        """Look no more; what is being loaded is not waited for."""
-        self._ended = True
-        self._told.set()
+    def stop(self) -> None:
+        """Poll no more; what is being loaded is not waited for."""
+        self._stopped = True
+        self._asked.set()
 
     def _work(self) -> None:
         while True:
-            told = self._told.wait(self._poll or None)
-            if self._ended:
+            asked = self._asked.wait(self._seconds or None)
+            if self._stopped:
                 return
-            self._told.clear()
+            self._asked.clear()
             try:
-                self._champion.look(now=told)
+                self._holder.refresh(now=asked)
             except Exception as error:  # whatever it is, the present model answers
-                event("looking for a model failed", severity=logging.ERROR, exc_info=error)
-
-
-def where(model: str, work: Path) -> Callable[[], Path]:
-    """What names the model's folder whenever it is asked: a folder always the same.
-
-    `models:/name@champion` is asked of MLFLOW_TRACKING_URI, else of the database in `work`.
-    """
-    if not is_uri(model):
-        return lambda: Path(model)
-    return Registered(model, work)
-
-
-class Registered:
-    """A registered model. Its files are fetched once a version; the last one's are kept."""
-
-    def __init__(self, uri: str, work: Path) -> None:
-        self._uri = uri
-        self._store = store_of(work)
-        self._source: str | None = None
-        self._folder = Path()
-        self._forget: Callable[[], object] = lambda: None
-
-    def __call__(self) -> Path:
-        """The folder of the version that the name stands for.
-
-        Raises:
-            InputError: MLflow is not installed, or does not give the model.
-        """
-        source = locate(self._uri, tracking_uri=self._store)
-        if source != self._source:
-            folder, temporary = folder_at(source, tracking_uri=self._store)
-            self._forget()
-            self._source, self._folder = source, folder
-            if temporary is not None:  # gone with this object, or with the process
-                self._forget = finalize(self, shutil.rmtree, temporary, ignore_errors=True)
-        return self._folder
+                event("model refresh failed", severity=logging.ERROR, exc_info=error)

@@ -1,4 +1,4 @@
-"""A model behind uvicorn, from the first request to the last."""
+"""A model behind uvicorn: the socket, the keys, the time-outs of clients, the shutdown."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from rerank.errors import InputError
 from rerank.serving.app import create_app
 from rerank.serving.middleware import Keys
-from rerank.serving.model_source import Champion
+from rerank.serving.model_source import ModelHolder
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event, log_to_stderr
 
 CONNECTIONS = 1000  # open at once; uvicorn answers 503 to the next
+VARIABLE = "RERANK_API_KEYS"  # of the environment: keys, separated by commas; any of them opens
 
 
-def make_server(champion: Champion, settings: Settings) -> uvicorn.Server:
-    """A server of the champion that listens nowhere yet: `run(sockets=[...])` does.
+def make_server(holder: ModelHolder, settings: Settings) -> uvicorn.Server:
+    """A server of the holder's model that listens nowhere yet: `run(sockets=[...])` does.
 
     Raises:
         InputError: keys are needed, and the environment has none.
     """
     config = uvicorn.Config(
-        create_app(champion, settings, keys_for(settings.host)),
-        http=impatient(settings.patience),
+        create_app(holder, settings, keys_for(settings.host)),
+        http=client_timeouts(settings.patience),
         ws="none",
         log_config=None,
         access_log=False,
@@ -44,38 +45,39 @@ def make_server(champion: Champion, settings: Settings) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def serve(where: Callable[[], Path], settings: Settings) -> None:
-    """Serve the model in the folder that `where` names until SIGTERM or Ctrl-C.
+def serve(locate: Callable[[], Path], settings: Settings) -> None:
+    """Serve the model in the folder that `locate` names until SIGTERM or Ctrl-C.
 
-    Then nothing more is taken, and what was taken is answered. SIGHUP looks for another model.
+    Then no request is accepted any more, and those accepted are answered. SIGHUP refreshes the
+    model.
 
     Raises:
         InputError: the model cannot be served, keys are needed, or the address cannot be used.
     """
     keys = keys_for(settings.host)  # refused before seconds are spent on the model
     with listen(settings) as listening:
-        champion = Champion(where, Metrics())
-        server = make_server(champion, settings)
+        holder = ModelHolder(locate, Metrics())
+        server = make_server(holder, settings)
         log_to_stderr()
         address = f"http://{settings.host}:{listening.getsockname()[1]}"
-        event("serving", address=address, model=champion.current.version, keys=bool(keys))
+        event("serving", address=address, model=holder.current.version, keys=bool(keys))
 
         def end(*_: object) -> None:
             server.should_exit = True
 
         signal.signal(signal.SIGTERM, end)  # until uvicorn has its own, and after
         server.run(sockets=[listening])
-        event("served")
+        event("stopped")
 
 
-def impatient(seconds: float) -> type[H11Protocol]:
-    """The protocol of uvicorn, but it leaves clients that do not send their headers or do not read.
+def client_timeouts(seconds: float) -> type[H11Protocol]:
+    """Uvicorn's protocol, that also closes on clients who do not send their headers or do not read.
 
     `seconds` run from the connection's start, for a later request from its first byte, and for an
     answer from when the client has stopped to read it.
     """
 
-    class Impatient(H11Protocol):
+    class ClientTimeouts(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
         _unread: asyncio.TimerHandle | None = None
 
@@ -116,7 +118,7 @@ def impatient(seconds: float) -> type[H11Protocol]:
             if self.cycle is None or self.cycle.response_complete:
                 self.transport.close()
 
-    return Impatient
+    return ClientTimeouts
 
 
 def addresses(host: str) -> list[str]:
@@ -144,7 +146,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A socket that listens where the settings say.
+    """A socket that listens where the settings say; its connections send without delay.
 
     Raises:
         InputError: the address is taken, or not one of this machine's.
@@ -152,15 +154,15 @@ def listen(settings: Settings) -> socket.socket:
     address = addresses(settings.host)[0]
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        return socket.create_server((address, settings.port), family=family, backlog=2048)
+        listening = socket.create_server((address, settings.port), family=family, backlog=2048)
     except OSError as error:
         raise InputError(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
         ) from None
-
-
-VARIABLE = "RERANK_API_KEYS"
-"""Keys, separated by commas; any of them opens."""
+    # accepted connections inherit it; asyncio sets it only where a socket names its protocol, and
+    # without it the end of an answer waits 40 ms for the client's delayed acknowledgement
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+    return listening
 
 
 def keys_for(host: str, environment: Mapping[str, str] = os.environ) -> Keys:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, MOST_PASSAGES
 from rerank.errors import InputError
 
 LEAST = {  # the smallest value that makes sense
@@ -27,14 +28,14 @@ class Settings:
 
     host: str = "127.0.0.1"
     port: int = 8000  # 0: any that is free
-    queue: int = 128  # requests in hand at once; the next one is answered 429
+    queue: int = 128  # requests in progress at once; the next one is answered 429
     batch: int = 16  # requests that wait and are then ranked in one call
     timeout: float = 30.0  # seconds for an answer, from the whole request on
     patience: float = 10.0  # seconds in which a client must have sent its request
     max_body: int = 4 * 1024 * 1024  # bytes
-    max_documents: int = 1000  # a request
-    max_document: int = 100_000  # characters of a document
-    max_query: int = 8_000  # characters of a query
+    max_documents: int = MOST_PASSAGES  # a request
+    max_document: int = LONGEST_PASSAGE  # characters of a document
+    max_query: int = LONGEST_QUERY  # characters of a query
     max_depth: int = 16  # of nested JSON
     max_values: int = 50_000  # in the JSON of a request
     poll: float = 5.0  # seconds between two looks at the model; 0: look only at SIGHUP

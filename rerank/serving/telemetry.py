@@ -1,4 +1,7 @@
-"""What the server counts, for Prometheus: in a registry of its own, so that two do not mix."""
+"""What the server tells of itself: metrics, structured logs, and whether the queries drift.
+
+It knows nothing of HTTP.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,18 @@ from prometheus_client import (
 
 from calibration.monitoring.drift import Drift, Sketch, alarm
 from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
-from rerank.types import Assessment, Floats
+from rerank.types import MODES, Assessment, Floats, Mode
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TENTHS = tuple(i / 10 for i in range(1, 11))
 LEVELS = ("HIGH", "MEDIUM", "LOW", "VERY_LOW")
-DOORS = ("search", "rerank", "assess")
 
 
 class Metrics:
-    """Counters, gauges and histograms, each under `rerank_`."""
+    """Counters, gauges and histograms for Prometheus, each under `rerank_`.
+
+    The registry is their own, so that two servers in one process do not mix.
+    """
 
     def __init__(self) -> None:
         self.registry = r = CollectorRegistry()
@@ -48,31 +53,36 @@ class Metrics:
         )
         self.stages = Histogram(
             "rerank_stage_seconds",
-            "By stage. queue: of a request, until it is begun. encode, read (the cross-encoder) "
-            "and answer (all of it): of a batch",
+            "By stage. queue: a request waits. Of a batch: encode (the bi-encoder), score (the "
+            "cross-encoder), total (from the queue to the answers)",
             ["stage"],
             buckets=SECONDS,
             registry=r,
         )
-        self.batch = Histogram(
-            "rerank_batch_requests",
+        self.batch_size = Histogram(
+            "rerank_batch_size",
             "Requests ranked in one call",
             buckets=(1, 2, 4, 8, 16, 32, 64),
             registry=r,
         )
-        self.in_hand = Gauge("rerank_requests_in_hand", "Requests not answered yet", registry=r)
+        self.in_progress = Gauge(
+            "rerank_requests_in_progress", "Requests not answered yet", registry=r
+        )
         self.refused = Counter(
-            "rerank_refused", "Requests refused, by reason", ["reason"], registry=r
+            "rerank_requests_refused", "Requests refused, by reason", ["reason"], registry=r
         )
         self.confidence = Histogram(
             "rerank_confidence",
             "Calibrated probability that the first passage is right",
-            ["door"],
+            ["mode"],
             buckets=TENTHS,
             registry=r,
         )
-        self.levels = Counter(
-            "rerank_levels", "Assessments by level of confidence", ["door", "level"], registry=r
+        self.assessments = Counter(
+            "rerank_assessments",
+            "Assessments by mode and level of confidence",
+            ["mode", "level"],
+            registry=r,
         )
         self.drift = Gauge(
             "rerank_drift_alarm",
@@ -84,25 +94,40 @@ class Metrics:
             "rerank_drift_windows", "Windows compared, by outcome", ["alarm"], registry=r
         )
         self.swaps = Counter(
-            "rerank_model_swaps", "New models met, by outcome", ["outcome"], registry=r
+            "rerank_model_swaps", "New models found, by outcome", ["outcome"], registry=r
         )
         self.model = Gauge("rerank_model_info", "The model that answers", ["model"], registry=r)
         self.loaded = Gauge(
             "rerank_model_loaded_timestamp_seconds", "When it was loaded", registry=r
         )
-        self.drift_p.set(1.0)
+        self.reset_drift()
         for outcome in ("swapped", "refused"):
             self.swaps.labels(outcome)
-        for outcome in ("yes", "no"):
-            self.drift_windows.labels(outcome)
-        for door in DOORS:
+        for fired in ("yes", "no"):
+            self.drift_windows.labels(fired)
+        for mode in MODES:
             for level in LEVELS:
-                self.levels.labels(door, level)
+                self.assessments.labels(mode, level)
 
-    def assessed(self, door: str, found: Assessment) -> None:
+    def observe_stage(self, stage: str, seconds: float) -> None:
+        """Count the seconds of one stage."""
+        self.stages.labels(stage).observe(seconds)
+
+    def count_assessment(self, mode: Mode, found: Assessment) -> None:
         """Count one assessment."""
-        self.confidence.labels(door).observe(found.confidence)
-        self.levels.labels(door, found.level).inc()
+        self.confidence.labels(mode).observe(found.confidence)
+        self.assessments.labels(mode, found.level).inc()
+
+    def set_drift(self, drift: Drift) -> None:
+        """Show what a whole window says."""
+        self.drift.set(drift.fired)
+        self.drift_p.set(drift.p_value)
+        self.drift_windows.labels("yes" if drift.fired else "no").inc()
+
+    def reset_drift(self) -> None:
+        """Show that nothing is known yet, as of a new model."""
+        self.drift.set(False)
+        self.drift_p.set(1)
 
 
 logger = logging.getLogger("rerank.serving")
@@ -144,8 +169,9 @@ def log_to_stderr() -> None:
 
 
 class DriftWindow:
-    """The features of the latest searches, compared when `size` of them are there, then forgotten.
+    """The features of the latest searches, compared with those that the model was fitted on.
 
+    When `size` of them are there they are compared, and the next window begins.
     Windows do not overlap, so each fires by chance with a probability of `level` at most. One
     thread may use it.
     """
@@ -157,7 +183,7 @@ class DriftWindow:
         self._rows: list[Floats] = []
 
     def add(self, found: Assessment) -> Drift | None:
-        """Take a search in; what the window says, where it is whole with it."""
+        """Add a search; what the window says if it is whole now, else None."""
         if not len(found.ranking) or self._sketch.names != tuple(RANKING_FEATURES):
             return None
         self._rows.append(ranking_features([found.ranking])[0])
