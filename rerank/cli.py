@@ -322,10 +322,17 @@ def _recalibrate(o: argparse.Namespace) -> None:
             name=o.name,
         )
     except TrackingError:
-        _print_model(o.out)
+        _print_recalibrated(o.out)
         raise
-    _print_model(made.folder)
+    _print_recalibrated(o.out)
     _print_run(made.run, made.notes)
+
+
+def _print_recalibrated(folder: Path) -> None:
+    from rerank.assessment.model_folder import REPORT
+
+    print((folder / REPORT).read_text(encoding="utf-8"))
+    print(f"{folder}: the recalibrated model; open its report.html")
 
 
 def _promote(o: argparse.Namespace) -> bool:
@@ -402,11 +409,11 @@ def _rescore(o: argparse.Namespace) -> int:
 def _serve(o: argparse.Namespace) -> None:
     chosen = from_options(Settings, o)
     try:
-        from rerank.serving.registered import where
+        from rerank.serving.model_source import locator
         from rerank.serving.server import serve
     except ImportError as error:
         raise missing_extra("serve", error) from None
-    serve(where(o.model, o.work), chosen)
+    serve(locator(o.model, o.work), chosen)
 
 
 def _glossary(_: argparse.Namespace) -> None:

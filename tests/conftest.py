@@ -336,10 +336,10 @@ def _relabelled(labelled: LabelledSet, rename: Callable[[str], str]) -> Labelled
 
 @dataclass(frozen=True)
 class Serving:
-    """A server on localhost: its address, and the champion that answers."""
+    """A server on localhost: its address, and what holds the model that answers."""
 
     url: str
-    champion: Any
+    holder: Any
     server: Any
     thread: threading.Thread
 
@@ -359,18 +359,18 @@ def serving() -> Callable[..., AbstractContextManager[Serving]]:
 @contextmanager
 def _serving(folder: Path, **settings: Any) -> Iterator[Serving]:
     """A server of the folder in a thread of its own, stopped at the end."""
-    from rerank.serving.champion import Champion
-    from rerank.serving.metrics import Metrics
-    from rerank.serving.server import make_server
-    from rerank.serving.settings import Settings, listen
+    from rerank.serving.model_source import ModelHolder
+    from rerank.serving.server import listen, make_server
+    from rerank.serving.settings import Settings
+    from rerank.serving.telemetry import Metrics
 
     chosen = Settings(**{"port": 0, "poll": 0.0, **settings})
     with listen(chosen) as listening:
-        champion = Champion(lambda: folder, Metrics())
-        server = make_server(champion, chosen)
+        holder = ModelHolder(lambda: folder, Metrics())
+        server = make_server(holder, chosen)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        started = Serving(url, champion, server, thread)
+        started = Serving(url, holder, server, thread)
         thread.start()
         try:
             yield started

@@ -6,7 +6,9 @@ says which candidates are worth scoring is handed in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -29,6 +31,7 @@ LEAST_SCORED = 2  # passages, however unlikely the second: the lead of the first
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
+Observe = Callable[[str, float], None]  # is told a stage, and the seconds that it took
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Pipeline:
     """A retriever with the two models: what turns queries into scored candidates.
 
     `models` are the encoder's files and the reranker's, where the caller has resolved them already.
+    `observe`, where it is set, is told the seconds of each call of a model: `encode`, `score`.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Pipeline:
             cache=cache,
         )
         index.refuse_mismatch(config, self.encoder)
+        self.observe: Observe | None = None
 
     def run(
         self, queries: Sequence[Query], policy: ReadPolicy, *, label: str | None = None
@@ -116,7 +121,8 @@ class Pipeline:
 
     def _retrieve(self, queries: Sequence[Query]) -> list[Candidates]:
         brought = dict.fromkeys(p.full_text for q in queries for p in q.passages or ())
-        vectors = self.encoder.encode([*(q.text for q in queries), *brought])
+        with self._timed("encode"):
+            vectors = self.encoder.encode([*(q.text for q in queries), *brought])
         place = {text: i for i, text in enumerate(brought, len(queries))}
         found = []
         for query, vector in zip(queries, vectors, strict=False):
@@ -167,7 +173,8 @@ class Pipeline:
             if c.query.logits is None
             for pair in its
         ]
-        logits, truncated = self.reranker.score(scoring)
+        with self._timed("score"):
+            logits, truncated = self.reranker.score(scoring)
         start, found = 0, []
         for (c, prior), its in zip(sorted_, pairs, strict=True):
             if c.query.logits is not None:
@@ -178,6 +185,16 @@ class Pipeline:
             found.append(Scored(c, prior, logits[rows], truncated[rows]))
             start += len(its)
         return found
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        """Tell the observer how long the block takes."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self.observe is not None:
+                self.observe(stage, time.perf_counter() - start)
 
 
 def unscored_features(candidates: Candidates) -> Floats:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from dataclasses import dataclass
 
 from rerank.config import check_options, option
-from rerank.errors import InputError
+from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, MOST_PASSAGES
 
 LONGEST = 86_400  # seconds
 
@@ -20,7 +18,7 @@ class Settings:
         "127.0.0.1", "address to listen on; others than 127.0.0.1 need keys in RERANK_API_KEYS"
     )
     port: int = option(8000, "port to listen on; 0 takes a free one", least=0, most=65535)
-    queue: int = option(128, "requests in hand at once; the next one is answered 429", least=1)
+    queue: int = option(128, "requests in progress at once; the next one is answered 429", least=1)
     batch: int = option(16, "waiting requests that are ranked in one call", least=1)
     timeout: float = option(
         30.0, "seconds in which a whole request must be answered", above=0, most=LONGEST
@@ -29,9 +27,9 @@ class Settings:
         10.0, "seconds in which a client must have sent its request", above=0, most=LONGEST
     )
     max_body: int = option(4 * 1024 * 1024, "bytes of a request", least=1024)
-    max_documents: int = option(1000, "documents of a request", least=1)
-    max_document: int = option(100_000, "characters of a document", least=1)
-    max_query: int = option(8_000, "characters of a query", least=1)
+    max_documents: int = option(MOST_PASSAGES, "documents of a request", least=1)
+    max_document: int = option(LONGEST_PASSAGE, "characters of a document", least=1)
+    max_query: int = option(LONGEST_QUERY, "characters of a query", least=1)
     max_depth: int = option(16, "nesting of a request's JSON", least=3)
     max_values: int = option(50_000, "values in a request's JSON", least=10)
     poll: float = option(
@@ -47,43 +45,3 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse bounds that no server can keep."""
         check_options(self)
-
-
-def addresses(host: str) -> list[str]:
-    """The numeric addresses that a host name stands for.
-
-    Raises:
-        InputError: it stands for none.
-    """
-    if not host:
-        return ["0.0.0.0"]  # what listening on no host in particular means
-    try:
-        found = socket.getaddrinfo(host, None)
-    except (OSError, UnicodeError) as error:
-        raise InputError(f"host {host!r} is not known here: {error}") from None
-    return [str(info[4][0]) for info in found]
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`.
-
-    Raises:
-        InputError: the host is not known.
-    """
-    return all(ipaddress.ip_address(a.partition("%")[0]).is_loopback for a in addresses(host))
-
-
-def listen(settings: Settings) -> socket.socket:
-    """A socket that listens where the settings say.
-
-    Raises:
-        InputError: the address is taken, or not one of this machine's.
-    """
-    address = addresses(settings.host)[0]
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        return socket.create_server((address, settings.port), family=family, backlog=2048)
-    except OSError as error:
-        raise InputError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
-        ) from None

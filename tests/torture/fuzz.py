@@ -5,7 +5,7 @@
 Each reader runs in a process of its own, from a few whole inputs on. Anything but `InputError` (of
 HTTP bodies pydantic's `ValidationError`), ten seconds for one input, or two gigabytes of memory is
 a failure: the input is left in the present folder, as `crash-...`, and the exit code is 1. Model
-folders have `model_folder.py`, and whole requests tests/test_serving_limits.py.
+folders have `model_folder.py`, and whole requests tests/rerank/serving/test_middleware.py.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ with watched if "--inside" in sys.argv else nullcontext():  # the parent runs no
     from rerank.data.beir import read_labelled_set, read_queries
     from rerank.data.feedback import read_feedback
     from rerank.errors import InputError
-    from rerank.serving.answers import passages
     from rerank.serving.schemas import AssessRequest, RerankRequest, SearchRequest
+    from rerank.serving.settings import Settings
 
 READS = Callable[[Path, bytes], object]
 PARTS = ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv", "splits/test.txt")
 ROW = b'{"_id": "1", "text": "one two", "metadata": {"group": "g"}}\n'
 GIVEN = b'{"_id": 2, "text": "x", "passages": ["a", {"doc_id": "d", "text": "b", "logit": 1.5}]}\n'
 BODIES = [
-    b'{"question": "x", "top_n": 3, "metadata": {"language": "fr"}}',
+    b'{"query": "x", "top_n": 3, "metadata": {"language": "fr"}}',
     b'{"query": "x", "documents": ["a", {"text": "b", "title": "c"}], "rank_fields": ["text"]}',
     b'{"query": "x", "documents": ["a"], "scores": [-3.5], "reranker": "0"}',
 ]
@@ -98,8 +98,7 @@ def _body(_: Path, data: bytes) -> None:
             asked = schema.model_validate_json(data)
         except ValidationError:
             continue
-        if not isinstance(asked, SearchRequest):
-            passages(asked.documents)
+        asked.to_query(Settings())
 
 
 def _parquet() -> bytes:

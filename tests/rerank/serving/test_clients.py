@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.types import Assessment, Passage
+from rerank.types import Assessment
 
 os.environ["LANGSMITH_TRACING"] = "false"
 
@@ -32,16 +32,14 @@ def documents(texts: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def expected(run: Any, documents: list[str]) -> Assessment:
+def expected(model: CalibratedReranker, documents: list[str]) -> Assessment:
     """What the model says in this process."""
-    passages = [Passage(str(i), "", text) for i, text in enumerate(documents)]
-    return CalibratedReranker.load(run.folder).rerank(QUERY, passages)
+    return model.rerank(QUERY, documents)
 
 
 def pairs(found: Assessment, count: int) -> list[tuple[int, float]]:
     """Places in the request and probabilities, best first."""
-    rows = found.ranking.candidates.rows.tolist()
-    return list(zip(rows, found.ranking.relevance.tolist(), strict=True))[:count]
+    return [(p.row, p.relevance) for p in found.first(count)]
 
 
 def test_cohere(url: str, documents: list[str], expected: Assessment) -> None:

@@ -1,4 +1,4 @@
-"""What every request passes before it is read: key, size, time, shape, and a place in the queue.
+"""What every request passes: its log line and count, then checks of key, size, time and shape.
 
 Bytes in, bytes on; it knows nothing of what a request means.
 """
@@ -6,40 +6,133 @@ Bytes in, bytes on; it knows nothing of what a request means.
 from __future__ import annotations
 
 import asyncio
+import hmac
+import logging
 import re
+import time
+import uuid
 from collections.abc import Callable
 from email.message import Message as Header
+from hashlib import sha256
+from typing import Any
 
 import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rerank.serving.errors import Refusal
-from rerank.serving.keys import Keys
-from rerank.serving.metrics import Metrics
+from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings
+from rerank.serving.telemetry import Metrics, event
 
-OPEN = ("/healthz", "/readyz", "/openapi.json")  # to be read without a key: no request is told of
+OPEN = ("/healthz", "/readyz", "/openapi.json")  # read without a key: they tell of no request
 LOCAL = ("localhost", "127.0.0.1", "::1")
 DRAINED = 16  # times the largest body: what is read and dropped so that a client hears the refusal
-
-_STRING = re.compile(rb'"(?>[^"\\]+|\\.)*+"?', re.DOTALL)
-_STEP = np.zeros(256, dtype=np.int8)
-_STEP[list(b"[{")] = 1
-_STEP[list(b"]}")] = -1
+_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
-def shape(content: bytes) -> tuple[int, int]:
-    """How deeply a JSON text nests arrays and objects, and how many commas part its values.
+class RequestLog:
+    """The outermost layer: a request gets an id, an answer in JSON, a line in the log, a count.
 
-    Of broken JSON, some numbers. It costs a fraction of parsing.
+    What the layers below refuse is answered here. A route adds to the line by `request.state.log`.
     """
-    bare = _STRING.sub(b"", content)
-    steps = _STEP[np.frombuffer(bare, dtype=np.uint8)]
-    return int(np.cumsum(steps, dtype=np.int32).max(initial=0)), bare.count(b",")
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 0
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        request_id = given.decode() if _ID.fullmatch(given) else uuid.uuid4().hex
+        log: dict[str, Any] = {}
+        scope.setdefault("state", {}).update({"request_id": request_id, "log": log})
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [
+                    *message.get("headers", []),
+                    (b"x-request-id", request_id.encode()),
+                ]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        except Exception as error:
+            refusal = error if isinstance(error, Refusal) else _failed(error, request_id)
+            self._metrics.refused.labels(refusal.reason).inc()
+            log["refused"] = refusal.reason
+            if not status:
+                await _send(refusal, answer)
+        route = getattr(scope.get("route"), "path", "other")
+        seconds = time.perf_counter() - start
+        self._metrics.requests.labels(route, str(status)).inc()
+        self._metrics.seconds.labels(route).observe(seconds)
+        event(
+            "request",
+            id=request_id,
+            method=scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other",
+            route=route,
+            status=status,
+            seconds=round(seconds, 6),
+            **log,
+        )
 
 
-class Gate:
-    """The door in front of the app. `wait` says how long a refused client should wait."""
+def _failed(error: Exception, request_id: str) -> Refusal:
+    event("request failed", severity=logging.ERROR, exc_info=error, id=request_id)
+    return Refusal(500, f"the server failed; its log has more under {request_id}", reason="failure")
+
+
+async def _send(refusal: Refusal, send: Send) -> None:
+    content = refusal.body()
+    headers = {
+        "Content-Type": "application/json",
+        "Content-Length": str(len(content)),
+        **refusal.headers,
+    }
+    await send(
+        {
+            "type": "http.response.start",
+            "status": refusal.status,
+            "headers": [(k.lower().encode(), v.encode()) for k, v in headers.items()],
+        }
+    )
+    await send({"type": "http.response.body", "body": content})
+
+
+class Keys:
+    """API keys, kept as digests and compared in constant time; without any, none is asked for."""
+
+    def __init__(self, keys: tuple[str, ...] = ()) -> None:
+        self._digests = tuple(sha256(key.encode()).digest() for key in keys)
+
+    def __bool__(self) -> bool:
+        """Whether a key is asked for."""
+        return bool(self._digests)
+
+    def allow(self, authorization: bytes | None) -> bool:
+        """Whether `Authorization: Bearer KEY` holds a key, in time that tells nothing of the keys.
+
+        Without keys every request is allowed.
+        """
+        if not self:
+            return True
+        scheme, _, given = (authorization or b"").partition(b" ")
+        digest = sha256(given.strip()).digest()
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        return scheme.lower() == b"bearer" and any(matches)
+
+
+class RequestGuard:
+    """Refuses requests before they are parsed: key, size, time, shape, and a full queue.
+
+    `retry_after` says how many seconds that many requests take.
+    """
 
     def __init__(
         self,
@@ -48,14 +141,14 @@ class Gate:
         settings: Settings,
         keys: Keys,
         metrics: Metrics,
-        wait: Callable[[int], int],
+        retry_after: Callable[[int], int],
     ) -> None:
         self._app = app
         self._settings = settings
         self._keys = keys
         self._metrics = metrics
-        self._wait = wait
-        self._in_hand = 0
+        self._retry_after = retry_after
+        self._in_progress = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or raise its Refusal."""
@@ -69,11 +162,11 @@ class Gate:
             await self._app(scope, receive, send)
             return
         self._check_form(headers)
-        if self._in_hand >= self._settings.queue:
-            seconds = self._wait(self._in_hand)
+        if self._in_progress >= self._settings.queue:
+            seconds = self._retry_after(self._in_progress)
             raise Refusal(
                 429,
-                f"{self._in_hand} requests are in hand; come again in {seconds} seconds",
+                f"{self._in_progress} requests are in progress; try again in {seconds} seconds",
                 reason="full",
                 headers={"Retry-After": str(seconds)},
             )
@@ -85,8 +178,8 @@ class Gate:
             self._count(-1)
 
     def _count(self, change: int) -> None:
-        self._in_hand += change
-        self._metrics.in_hand.set(self._in_hand)
+        self._in_progress += change
+        self._metrics.in_progress.set(self._in_progress)
 
     def _check_sender(self, headers: dict[bytes, bytes]) -> None:
         if not self._keys.allow(headers.get(b"authorization")):
@@ -98,7 +191,7 @@ class Gate:
             )
         if not self._keys and _host(headers) not in (*LOCAL, self._settings.host):
             # a web page could have its own name resolve to this machine, and read the answers
-            raise Refusal(421, "without keys only localhost is served here", reason="host")
+            raise Refusal(421, "a server without keys answers to localhost only", reason="host")
 
     def _check_form(self, headers: dict[bytes, bytes]) -> None:
         kind = Header()
@@ -159,6 +252,22 @@ class Gate:
                 422, f"the JSON has more than {self._settings.max_values} values", reason="size"
             )
         return content
+
+
+_STRING = re.compile(rb'"(?>[^"\\]+|\\.)*+"?', re.DOTALL)
+_STEP = np.zeros(256, dtype=np.int8)
+_STEP[list(b"[{")] = 1
+_STEP[list(b"]}")] = -1
+
+
+def shape(content: bytes) -> tuple[int, int]:
+    """How deeply a JSON text nests arrays and objects, and how many commas part its values.
+
+    Of broken JSON, some numbers. It costs a fraction of parsing.
+    """
+    bare = _STRING.sub(b"", content)
+    steps = _STEP[np.frombuffer(bare, dtype=np.uint8)]
+    return int(np.cumsum(steps, dtype=np.int32).max(initial=0)), bare.count(b",")
 
 
 def _is_text(content: bytes) -> bool:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,15 +18,12 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback
 from rerank.errors import InputError
 from rerank.jobs.recalibrate import recalibrate
-from rerank.serving.champion import Champion
-from rerank.serving.metrics import Metrics
-from rerank.serving.registered import where
-from rerank.serving.served import open_served
+from rerank.serving.model_source import ModelHolder, locator, open_model
+from rerank.serving.telemetry import Metrics
 from rerank.storage.folder import sealed
 from rerank.types import Query
 
-QUESTION = "median along an axis"
-JSON = {"content-type": "application/json"}
+QUERY = "median along an axis"
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +31,12 @@ def other(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with another confidence for the same rankings."""
     model = CalibratedReranker.load(run.folder)
     labels = [
-        Feedback(Query(str(i), f"sort array number {i}"), str(i), i % 2 == 0, frozenset())
+        Feedback(Query(f"sort array number {i}", str(i)), str(i), i % 2 == 0, frozenset())
         for i in range(12)
     ]
     out = tmp_path_factory.mktemp("other") / "model"
-    recalibrate(model, labels, out, pipeline=model.pipeline, corpus={})
+    recalibrate(model, labels, out)
     return out
-
-
-@pytest.fixture
-def place(run: Any, tmp_path: Path) -> Path:
-    """Where the server's model lies: a copy that a test may replace."""
-    return Path(shutil.copytree(run.folder, tmp_path / "model"))
 
 
 def replace(place: Path, by: Path) -> None:
@@ -69,33 +55,33 @@ def metrics(started: Any) -> str:
 def test_swap_under_load(run: Any, other: Path, place: Path, serving: Callable[..., Any]) -> None:
     """Every request is answered, by the old model or by the new, and by that one alone."""
     expected = {
-        folder: CalibratedReranker.load(folder).search(QUESTION).confidence
+        folder: CalibratedReranker.load(folder).search(QUERY).confidence
         for folder in (run.folder, other)
     }
     assert len(set(expected.values())) == 2
     with serving(place, poll=0.05) as started:
-        first = started.champion.current.version
+        first = started.holder.current.version
         stop = threading.Event()
 
         def ask(_: int) -> set[tuple[str, float]]:
             heard = set()
             with httpx.Client(base_url=started.url, timeout=60) as client:
                 while not stop.is_set():
-                    answer = client.post("/v1/search", json={"question": QUESTION})
+                    answer = client.post("/v1/search", json={"query": QUERY})
                     assert answer.status_code == 200, answer.text
-                    told = answer.json()
-                    heard.add((told["model"], told["confidence"]))
+                    found = answer.json()
+                    heard.add((found["model"], found["confidence"]))
             return heard
 
         with ThreadPoolExecutor(4) as pool:
             asking = [pool.submit(ask, i) for i in range(4)]
             replace(place, other)
-            while started.champion.current.version == first and not any(a.done() for a in asking):
+            while started.holder.current.version == first and not any(a.done() for a in asking):
                 pass
             last = ask_once(started)
             stop.set()
             heard = set().union(*(a.result() for a in asking))
-        second = started.champion.current.version
+        second = started.holder.current.version
         assert last == expected[other]
         assert heard <= {(first, expected[run.folder]), (second, expected[other])}
         assert (first, expected[run.folder]) in heard
@@ -107,7 +93,7 @@ def test_swap_under_load(run: Any, other: Path, place: Path, serving: Callable[.
 
 def ask_once(started: Any) -> float:
     """The confidence of one answer."""
-    answer = httpx.post(f"{started.url}/v1/search", json={"question": QUESTION}, timeout=60)
+    answer = httpx.post(f"{started.url}/v1/search", json={"query": QUERY}, timeout=60)
     assert answer.status_code == 200
     return float(answer.json()["confidence"])
 
@@ -138,17 +124,17 @@ def test_a_broken_model_is_refused(
 ) -> None:
     """The old one goes on, even where its own folder was broken; a good one then takes over."""
     with serving(place) as started:
-        champion, before = started.champion, ask_once(started)
-        first = champion.current
+        holder, before = started.holder, ask_once(started)
+        first = holder.current
         broken(place)
-        assert not any(champion.look() for _ in range(4))
-        assert champion.current is first
+        assert not any(holder.refresh() for _ in range(4))
+        assert holder.current is first
         assert ask_once(started) == before
         assert 'rerank_model_swaps_total{outcome="refused"} 1.0' in metrics(started)
         if place.exists():
             shutil.rmtree(place)
         shutil.copytree(other, place)
-        assert champion.look(now=True)
+        assert holder.refresh(now=True)
         assert ask_once(started) != before
 
 
@@ -164,23 +150,23 @@ def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -
     source = Path(shutil.copytree(run.folder, tmp_path / "second"))
     manifest = json.loads((source / "manifest.json").read_text())
     (source / "manifest.json").write_text(json.dumps(sealed({**manifest, "note": "second"})))
-    named = where(f"models:/{name}@tried", run.work)
-    champion = Champion(named, Metrics())
-    before = champion.current
+    named = locator(f"models:/{name}@tried", run.work)
+    holder = ModelHolder(named, Metrics())
+    before = holder.current
     assert before.model.manifest == CalibratedReranker.load(run.folder).manifest
-    assert not champion.look()
+    assert not holder.refresh()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'nothing.db'}")
-    assert not champion.look()
-    assert champion.current is before
+    assert not holder.refresh()
+    assert holder.current is before
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     second = client.create_model_version(name, source=str(source), run_id=first.run_id)
     client.set_registered_model_alias(name, "tried", second.version)
-    assert champion.look(now=True)
-    assert champion.current.model.manifest["note"] == "second"
+    assert holder.refresh(now=True)
+    assert holder.current.model.manifest["note"] == "second"
     client.delete_model_version(name, second.version)
     client.delete_registered_model_alias(name, "tried")
-    assert not champion.look(now=True)
-    assert champion.current.model.manifest["note"] == "second"
+    assert not holder.refresh(now=True)
+    assert holder.current.model.manifest["note"] == "second"
 
 
 def test_a_broken_model_is_not_started(place: Path, serving: Callable[..., Any]) -> None:
@@ -190,79 +176,11 @@ def test_a_broken_model_is_not_started(place: Path, serving: Callable[..., Any])
         pass
 
 
-@pytest.fixture
-def process(place: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`rerank serve` in a process of its own, and its address."""
-    command = [sys.executable, "-m", "rerank.cli", "serve", str(place)]
-    root = Path(__file__).parents[3]
-    started = subprocess.Popen(
-        [*command, "--port", "0", "--poll", "0"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(root)},
-    )
-    assert started.stderr is not None
-    first = json.loads(started.stderr.readline())
-    assert first["event"] == "serving", first
-    yield started, first["address"]
-    started.kill()
-    started.wait()
-    started.stderr.close()
-
-
-def refused_soon(url: str) -> None:
-    """Returns when the server takes no new connection, as it must within a minute."""
-    end = time.monotonic() + 60
-    with contextlib.suppress(httpx.ConnectError, httpx.ReadError):
-        while time.monotonic() < end:
-            httpx.get(f"{url}/healthz", timeout=60)
-        pytest.fail("the server still takes connections")
-
-
-def test_signals(process: tuple[subprocess.Popen[str], str], place: Path, other: Path) -> None:
-    """SIGHUP swaps, SIGTERM under load answers what was taken, and the logs hold no text."""
-    started, url = process
-    before = httpx.get(f"{url}/v1/model").json()["model"]
-    replace(place, other)
-    started.send_signal(signal.SIGHUP)
-    while httpx.get(f"{url}/v1/model").json()["model"] == before:
-        pass
-    told = threading.Event()
-
-    def held(i: int) -> Iterator[bytes]:
-        """A body whose end comes when the server has been told to stop."""
-        body = json.dumps({"question": f"secret {i}"}).encode()
-        yield body[:1]
-        assert told.wait(60)
-        yield body[1:]
-
-    with ThreadPoolExecutor(6) as pool:
-        sent = [
-            pool.submit(httpx.post, f"{url}/v1/search", content=held(i), headers=JSON, timeout=60)
-            for i in range(6)
-        ]
-        while "rerank_requests_in_hand 6.0" not in httpx.get(f"{url}/metrics").text:
-            assert not any(s.done() for s in sent)
-        started.terminate()
-        refused_soon(url)
-        told.set()
-        assert [s.result().status_code for s in sent] == [200] * 6
-    _, log = started.communicate(timeout=60)
-    assert started.returncode == 0, log
-    events = [json.loads(line) for line in log.splitlines()]
-    assert [e["event"] for e in events if e["event"] != "request"] == ["model swapped", "served"]
-    searches = [e for e in events if e.get("door") == "search"]
-    assert len(searches) == 6
-    logged = {"id", "status", "seconds", "confidence", "level", "model"}
-    assert all(logged <= set(e) for e in searches)
-    assert "secret" not in log
-
-
 def test_only_what_the_manifest_lists_is_copied(run: Any, tmp_path: Path) -> None:
     """What else lies in the folder is passed over; without a manifest nothing is copied."""
     folder = Path(shutil.copytree(run.folder, tmp_path / "model"))
     (folder / "huge").write_bytes(b"x")
-    assert open_served(folder).model.search("sort an array").confidence > 0
+    assert open_model(folder).model.search("sort an array").confidence > 0
     (folder / "manifest.json").unlink()
     with pytest.raises(InputError, match=r"no manifest\.json"):
-        open_served(folder)
+        open_model(folder)
