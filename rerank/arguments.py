@@ -156,6 +156,11 @@ def _calibrate(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--max-queries", type=_positive, help="bound on queries to fit on, and to report on"
     )
+    p.add_argument(
+        "--self-contained",
+        action="store_true",
+        help="carry the exported networks, to be deployed without torch and weights",
+    )
     _add_group_by(p)
     _add_work(p)
     _add_options(p, Config)
@@ -241,6 +246,11 @@ def _recalibrate(p: argparse.ArgumentParser) -> None:
         "--max-labels", type=_positive, help="take only so many of them, drawn at random"
     )
     _add_work(p)
+
+
+def _export(p: argparse.ArgumentParser) -> None:
+    _add_model(p)
+    _add_out(p, "model")
 
 
 def _track(p: argparse.ArgumentParser) -> None:
@@ -417,6 +427,12 @@ COMMANDS = (
         "recalibrate work/model --labels labels.jsonl --out work/moved",
         _recalibrate,
         resumes=True,
+    ),
+    Command(
+        "export",
+        "copy a model with its networks inside, to be deployed without torch and weights",
+        "export work/model --out work/deployed",
+        _export,
     ),
     Command(
         "track",

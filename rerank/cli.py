@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.arguments import Run, from_options, parser
 from rerank.config import Config, FinetuneConfig, PromotionGate
-from rerank.errors import InputError, RerankError, TrackingError, missing_extra, nearest
+from rerank.errors import InputError, RerankError, TrackingError, nearest, optional
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser(RUNS).parse_args(arguments)
     run: Run = options.run
     try:
-        answer = run(options)
+        with optional():
+            answer = run(options)
     except RerankError as error:
         return _refuse(str(error), error.exit_code)
     except OSError as error:
@@ -195,6 +196,7 @@ def _calibrate(o: argparse.Namespace) -> None:
             max_queries=o.max_queries,
             overwrite=o.overwrite,
             index=o.index,
+            self_contained=o.self_contained,
         )
     except TrackingError:
         _print_model(o.out, (o.out / REPORT).read_text(encoding="utf-8"))
@@ -220,6 +222,12 @@ def _print_run(run: TrackedRun) -> None:
     served = run.tracking_uri.startswith("http")  # then there is a page to open; else a store
     shown = run.tracking_uri
     print(f"  {shown}" if served else f"  mlflow ui --backend-store-uri {shown}")
+
+
+def _export(o: argparse.Namespace) -> None:
+    from rerank.jobs.export import export
+
+    print(f"{export(_load(o), o.out, overwrite=o.overwrite)}: the model, self-contained")
 
 
 def _track(o: argparse.Namespace) -> None:
@@ -378,11 +386,9 @@ def _rescore(o: argparse.Namespace) -> int:
 
 def _serve(o: argparse.Namespace) -> None:
     chosen = from_options(Settings, o)
-    try:
-        from rerank.serving.registered import where
-        from rerank.serving.server import serve
-    except ImportError as error:
-        raise missing_extra("serve", error) from None
+    from rerank.serving.registered import where
+    from rerank.serving.server import serve
+
     serve(where(o.model, o.work), chosen)
 
 
@@ -395,6 +401,7 @@ RUNS = {
     "evaluate": _evaluate,
     "drift": _drift,
     "recalibrate": _recalibrate,
+    "export": _export,
     "track": _track,
     "promote": _promote,
     "search": _search,

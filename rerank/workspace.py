@@ -13,7 +13,7 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError, TrackingError
-from rerank.inference.model_files import resolve
+from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.given_index import given_index
@@ -26,27 +26,37 @@ if TYPE_CHECKING:
 
 
 def open_pipeline(
-    labelled: LabelledSet, config: Config, work: Path, *, index: Path | None = None
+    labelled: LabelledSet,
+    config: Config,
+    work: Path,
+    *,
+    index: Path | None = None,
+    models: tuple[ModelFiles, ModelFiles] | None = None,
 ) -> Pipeline:
     """A pipeline over a set's corpus whose index and scores are kept under `work`.
+
+    `models` are the encoder and the reranker, where they are not to be found by their names.
 
     Raises:
         InputError: `index`, a folder to take instead, is of something else.
     """
-    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+    models = models or (resolve(config.encoder), resolve(config.reranker))
+    encoder = Encoder(models[0], max_length=config.encoder_max_length)
     opened = (
-        open_index(labelled, config, work)
+        open_index(labelled, config, work, models[0])
         if index is None
         else given_index(index, labelled.corpus_digest(), encoder, config)
     )
-    return Pipeline(opened, config, cache=score_cache(work))
+    return Pipeline(opened, config, cache=score_cache(work), models=models)
 
 
 def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Path) -> Pipeline:
     """The model's pipeline; over the set's corpus where that is another than the model's."""
     if labelled.corpus_digest() == model.manifest["corpus_digest"]:
         return model.pipeline
-    return open_pipeline(labelled, model.pipeline.config, work)
+    own = model.pipeline
+    models = (own.encoder.files, own.reranker.files)
+    return open_pipeline(labelled, own.config, work, models=models)
 
 
 def score_cache(work: Path) -> ScoreCache:
@@ -54,9 +64,14 @@ def score_cache(work: Path) -> ScoreCache:
     return ScoreCache(work / "scores.sqlite")
 
 
-def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
-    """The index of a set's corpus under `work/index`: built once, reused when nothing changed."""
-    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+def open_index(
+    labelled: LabelledSet, config: Config, work: Path, files: ModelFiles | None = None
+) -> Index:
+    """The index of a set's corpus under `work/index`: built once, reused when nothing changed.
+
+    `files` are the encoder's, where it is not to be found by its name.
+    """
+    encoder = Encoder(files or resolve(config.encoder), max_length=config.encoder_max_length)
     key = "-".join(
         [
             labelled.name,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.assessment.pipeline import CHUNK
 from rerank.data.text import can_be_written
-from rerank.errors import InputError
+from rerank.errors import InputError, optional
 from rerank.types import Assessment, Query
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ NUMBERS = ("confidence", "sufficiency", "accepted", "certified")
 
 def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     """A data frame of these columns, text as Python's own strings."""
-    import pandas as pd
+    with optional():
+        import pandas as pd
 
     made = pd.DataFrame(columns)
     return made.astype({name: object for name in made if name not in NUMBERS})

@@ -35,6 +35,7 @@ from rerank.fitting.label_checks import refuse_one_outcome, refuse_one_passage
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import rerank_rankings, search_rankings
 from rerank.inference.model_files import lasting_name, resolve, trained_on
+from rerank.inference.networks import NETWORKS, ROLES, described, exported
 from rerank.jobs.track import track_model
 from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
@@ -68,13 +69,15 @@ def calibrate(
     max_queries: int | None = None,
     overwrite: bool = False,
     index: Path | None = None,
+    self_contained: bool = False,
 ) -> Outcome:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
     Indexes and cross-encoder scores are kept under `work`: the same call, after an interruption,
     goes on from them. Where `out` already is the model of this very data, configuration and
     weights, it is not made again, but sent to MLflow if no run of it is known. `index` is a folder
-    that `rerank index` wrote of this very corpus.
+    that `rerank index` wrote of this very corpus. With `self_contained` the folder carries its
+    networks, exported: it then runs without the weights.
 
     Raises:
         InputError: too few queries, one passage, labels that are all right or all wrong, a model
@@ -101,7 +104,12 @@ def calibrate(
             "index": LAYOUT,
         },
     }
-    if not overwrite and is_made_from(out, made_from):
+    networks = {}
+    if self_contained:
+        for role, files in zip(ROLES, (encoder, reranker), strict=True):
+            exported(files, role, config.precision)  # if it cannot be, better known now
+        networks = {NETWORKS: described(config.precision)}
+    if not overwrite and is_made_from(out, {**made_from, **networks}):
         run = track_model(out, work=work)
         return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), run, made=False)
     with reserved(out):
@@ -117,7 +125,8 @@ def calibrate(
         refuse_one_passage(labelled)
         pipeline = open_pipeline(labelled, config, work, index=index)
         contents = _fitted_and_measured(labelled, planned, pipeline, made_from)
-        write_model(out, contents, overwrite=overwrite)
+        models = (encoder, reranker) if self_contained else None
+        write_model(out, replace(contents, networks=models), overwrite=overwrite)
         run = track_model(out, work=work)
     return Outcome(out, contents.report, run, made=True)
 
