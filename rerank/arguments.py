@@ -158,6 +158,11 @@ def _calibrate(p: argparse.ArgumentParser) -> None:
     )
     _add_name(p, "calibrated-rerank-SET, after the data set")
     _add_verbose(p)
+    p.add_argument(
+        "--self-contained",
+        action="store_true",
+        help="carry the exported networks, to be deployed without torch and weights",
+    )
     _add_group_by(p)
     _add_work(p)
     _add_options(p, Config)
@@ -249,6 +254,11 @@ def _recalibrate(p: argparse.ArgumentParser) -> None:
     )
     _add_name(p, "that of MODEL; calibrated-rerank-SET where the labels are of another corpus")
     _add_work(p)
+
+
+def _export(p: argparse.ArgumentParser) -> None:
+    _add_model(p)
+    _add_out(p, "model")
 
 
 def _track(p: argparse.ArgumentParser) -> None:
@@ -446,6 +456,12 @@ COMMANDS = (
         "recalibrate work/model --labels labels.jsonl --out work/moved",
         _recalibrate,
         resumes=True,
+    ),
+    Command(
+        "export",
+        "copy a model with its networks inside, to be deployed without torch and weights",
+        "export work/model --out work/deployed",
+        _export,
     ),
     Command(
         "track",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.arguments import Run, from_options, parser
 from rerank.config import Config, FinetuneConfig, PromotionGate
-from rerank.errors import InputError, RerankError, TrackingError, missing_extra, nearest
+from rerank.errors import InputError, RerankError, TrackingError, nearest, optional
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser(RUNS).parse_args(arguments)
     run: Run = options.run
     try:
-        answer = run(options)
+        with optional():
+            answer = run(options)
     except RerankError as error:
         return _refuse(str(error), error.exit_code)
     except OSError as error:
@@ -193,6 +194,7 @@ def _calibrate(o: argparse.Namespace) -> None:
             overwrite=o.overwrite,
             index=o.index,
             name=o.name,
+            self_contained=o.self_contained,
         )
     except TrackingError:
         _print_model(o)
@@ -232,6 +234,12 @@ def _print_run(run: TrackedRun | None, notes: Sequence[str] = ()) -> None:
     served = run.tracking_uri.startswith("http")  # then there is a page to open; else a store
     shown = run.tracking_uri
     print(f"  {shown}" if served else f"  mlflow ui --backend-store-uri {shown}")
+
+
+def _export(o: argparse.Namespace) -> None:
+    from rerank.jobs.export import export
+
+    print(f"{export(_load(o), o.out, overwrite=o.overwrite)}: the model, self-contained")
 
 
 def _track(o: argparse.Namespace) -> None:
@@ -408,11 +416,9 @@ def _rescore(o: argparse.Namespace) -> int:
 
 def _serve(o: argparse.Namespace) -> None:
     chosen = from_options(Settings, o)
-    try:
-        from rerank.serving.model_source import locator
-        from rerank.serving.server import serve
-    except ImportError as error:
-        raise missing_extra("serve", error) from None
+    from rerank.serving.model_source import locator
+    from rerank.serving.server import serve
+
     serve(locator(o.model, o.work), chosen)
 
 
@@ -431,6 +437,7 @@ RUNS = {
     "evaluate": _evaluate,
     "drift": _drift,
     "recalibrate": _recalibrate,
+    "export": _export,
     "track": _track,
     "promote": _promote,
     "search": _search,

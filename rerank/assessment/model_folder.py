@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rerank.assessment import upgrade
 from rerank.config import Config
-from rerank.errors import FolderError, InputError
+from rerank.errors import FolderError, InputError, MissingExtraError
 from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.networks import (
+    NETWORKS,
+    carried,
+    described,
+    is_network_file,
+    write_networks,
+)
 from rerank.storage.files import copy_folder, parse_json
-from rerank.storage.folder import read_verified, verify_folder, write_folder, write_json
+from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder, write_json
 
 MODEL_KIND = "a calibrated model"
 CALIBRATORS = "calibrators.json"
@@ -27,6 +35,7 @@ FITTED_ON = "fitted_on.txt"  # a `query_hash` a line: the queries that the maps 
 REPORT, PAGE = "report.txt", "report.html"
 INDEX = "index"
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
+OF_THE_STORE = ("format_version", "files", "digest", "kind")  # of the manifest, written anew
 FIELDS = ("config", "fingerprints", "dataset", "queries")  # of the manifest, each an object
 REQUIRED = ("encoder", "encoder_max_length", "reranker", "max_length")
 
@@ -44,6 +53,7 @@ class ModelContents:
     pictures: Mapping[str, bytes]  # PNG by name, without ending
     fitted_on: Iterable[str]  # `query_hash` of each query that the maps were fitted on
     index: Path  # folder to copy
+    networks: tuple[ModelFiles, ModelFiles] | None = None  # encoder and reranker to carry, exported
 
 
 def write_model(path: Path, contents: ModelContents, *, overwrite: bool) -> None:
@@ -65,9 +75,18 @@ def write_model(path: Path, contents: ModelContents, *, overwrite: bool) -> None
             (folder / name).write_text(text, encoding="utf-8")
         for name, picture in c.pictures.items():
             (folder / f"{name}.png").write_bytes(picture)
-        return c.manifest
+        return c.manifest if c.networks is None else _with_networks(folder, c.manifest, c.networks)
 
     write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
+
+
+def _with_networks(
+    folder: Path, manifest: Mapping[str, Any], models: Sequence[ModelFiles]
+) -> Mapping[str, Any]:
+    """Write the networks of `models` into a folder; and the manifest that says so."""
+    precision = manifest["config"]["precision"]
+    write_networks(folder, models, precision)
+    return {**manifest, NETWORKS: described(precision)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +127,30 @@ class ModelFolder:
         return found
 
 
+def write_self_contained(
+    old: ModelFolder, models: Sequence[ModelFiles], path: Path, *, overwrite: bool
+) -> None:
+    """Write a copy of a model folder that carries the networks of `models`, its own.
+
+    Raises:
+        FolderError: as `write_model`, or `old` was changed since it was opened.
+        InputError: a model does not export.
+    """
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        shutil.copytree(old.path, folder, dirs_exist_ok=True)
+        if verify_folder(folder)["files"] != old.manifest["files"]:
+            raise FolderError(f"{old.path} was changed since it was opened; export it again")
+        (folder / MANIFEST).unlink()
+        shutil.rmtree(folder / NETWORKS, ignore_errors=True)
+        for name, content in old.upgrades.items():
+            write_json(folder / name, content)
+        kept = {key: value for key, value in old.manifest.items() if key not in OF_THE_STORE}
+        return _with_networks(folder, kept, models)
+
+    write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
+
+
 def open_folder(path: Path) -> ModelFolder:
     """Check that a folder is a whole model folder that holds data only.
 
@@ -120,7 +163,7 @@ def open_folder(path: Path) -> ModelFolder:
         raise InputError(f"{path} is not a usable model folder: {error}") from None
     if manifest.get("kind") != MODEL_KIND:
         raise InputError(f"{path} is not a model folder; expected one that `calibrate` wrote")
-    strange = [name for name in manifest["files"] if PurePosixPath(name).suffix not in DATA]
+    strange = [name for name in manifest["files"] if not _is_data(name, NETWORKS in manifest)]
     if strange:
         raise InputError(f"{path} holds {strange[0]}, and no model folder holds such a file")
     wrong = [key for key in FIELDS if not isinstance(manifest.get(key), dict)]
@@ -135,6 +178,13 @@ def open_folder(path: Path) -> ModelFolder:
             "its manifest says; calibrate again"
         )
     return folder if manifest["format_version"] >= upgrade.FORMAT else _upgraded(folder)
+
+
+def _is_data(name: str, carries_networks: bool) -> bool:
+    """Whether a file is one that a model folder may hold: plain data, or a network in its place."""
+    if PurePosixPath(name).parts[0] == NETWORKS:
+        return carries_networks and is_network_file(name)
+    return PurePosixPath(name).suffix in DATA
 
 
 def _upgraded(old: ModelFolder) -> ModelFolder:
@@ -169,25 +219,19 @@ def bound_to(config: Mapping[str, Any], prints: Mapping[str, Any]) -> str:
 def models_of(
     folder: ModelFolder, config: Config, *, download: bool
 ) -> tuple[ModelFiles, ModelFiles]:
-    """The encoder and the reranker that a folder was calibrated with, found on this machine.
+    """The encoder and the reranker that a folder was calibrated with: its own, if it carries them.
+
+    Else they are found on this machine.
 
     Raises:
         InputError: one is not here, or differs in a part, which is named.
     """
     kept = folder.manifest["fingerprints"]
-    found = []
-    for name in (config.encoder, config.reranker):
-        try:
-            files = resolve(name, download=download)
-            inside = files.folder.resolve().is_relative_to(folder.path.resolve())
-        except (InputError, OSError, ValueError) as error:
-            raise InputError(f"{folder.path}: {error}") from None
-        if inside:
-            raise InputError(
-                f"{folder.path} names a model that lies in itself; a model folder holds none"
-            )
-        found.append(files)
-    encoder, reranker = found
+    names = (config.encoder, config.reranker)
+    if NETWORKS in folder.manifest:
+        encoder, reranker = _carried(folder, names, config)
+    else:
+        encoder, reranker = (_elsewhere(folder, name, download=download) for name in names)
     here = fingerprints(encoder, reranker, config)
     asked = [part for part in here if part in REQUIRED or part in kept]
     differing = [part for part in asked if kept.get(part) != here[part]]
@@ -199,3 +243,32 @@ def models_of(
         )
         raise InputError(f"{folder.path}: {said}; use the same, or calibrate again")
     return encoder, reranker
+
+
+def _carried(folder: ModelFolder, names: Sequence[str], config: Config) -> Sequence[ModelFiles]:
+    if folder.manifest[NETWORKS] != described(config.precision):
+        raise InputError(
+            f"{folder.path}: its networks are {folder.manifest[NETWORKS]}, expected "
+            f"{described(config.precision)}; export the model again"
+        )
+    return carried(folder.path, folder.manifest, names)
+
+
+def _elsewhere(folder: ModelFolder, name: str, *, download: bool) -> ModelFiles:
+    """A model by its name; none that lies in the folder that names it."""
+    try:
+        files = resolve(name, download=download)
+        inside = files.folder.resolve().is_relative_to(folder.path.resolve())
+    except MissingExtraError as error:
+        raise MissingExtraError(
+            f"{folder.path} carries no networks and needs the model {name!r}: {error}; or make it "
+            "self-contained with `rerank export`"
+        ) from None
+    except (InputError, OSError, ValueError) as error:
+        raise InputError(f"{folder.path}: {error}") from None
+    if inside:
+        raise InputError(
+            f"{folder.path} names the model {name!r}, which lies in itself; expected one "
+            f"elsewhere, or exported networks in {NETWORKS}/"
+        )
+    return files

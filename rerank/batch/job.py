@@ -14,7 +14,7 @@ from rerank.batch.recovery import REJECTED, State
 from rerank.batch.rows import Rejected
 from rerank.batch.score import Scored, score
 from rerank.batch.source import Input, is_parquet, open_input
-from rerank.errors import InputError
+from rerank.errors import InputError, optional
 from rerank.progress import progress
 from rerank.storage.folder import MANIFEST, sha256_file
 
@@ -83,7 +83,10 @@ def rescore(
                 if journal.state.stage == "scoring":
                     start = Position(journal.state.line, journal.state.byte)
                     if engine == "ray":
-                        from rerank.batch.on_ray import on_ray
+                        with optional():
+                            import ray  # noqa: F401  # which brings pyarrow, too
+
+                            from rerank.batch.on_ray import on_ray
 
                         results = on_ray(model, given, start, actors=actors)
                     else:
@@ -155,10 +158,10 @@ def _converter(out: Path) -> Convert | None:
     """What makes the output of the lines that the journal kept, where it is not those lines."""
     if not is_parquet(out):
         return None
-
-    def convert(lines: Path, made: Path) -> None:
+    with optional():  # before the hours that scoring may take
         from rerank.batch.parquet import write_parquet
 
+    def convert(lines: Path, made: Path) -> None:
         with lines.open("rb") as file:
             write_parquet(file, made)
 

@@ -24,7 +24,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch.chunks import Position
 from rerank.batch.score import Scored, score
 from rerank.batch.source import Identity, Input, open_input
-from rerank.errors import InputError, missing_extra
+from rerank.errors import InputError
 from rerank.inference.engine import CORES, cores
 from rerank.types import Ints
 
@@ -170,11 +170,9 @@ def _plain(error: Exception) -> Exception:
 def _ray(actors: int | None) -> Iterator[Any]:
     """Ray, connected; shut down afterwards, but for one that was up before."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-        import ray.data
-    except ImportError as error:
-        raise missing_extra("ray", error) from None
+    import ray
+    import ray.data
+
     ours = not ray.is_initialized()
     if ours:
         address = os.environ.get("RAY_ADDRESS")

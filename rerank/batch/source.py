@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from rerank.batch.chunks import BUFFER, Source
-from rerank.errors import InputError
+from rerank.errors import InputError, optional
 
 PARQUET = (".parquet", ".pq")
 JSONL = (".jsonl", ".ndjson", ".json", "")
@@ -67,7 +67,8 @@ def open_input(
             known.check(path, os.fstat(file.fileno()))
         source: Source
         if parquet:
-            from rerank.batch.parquet import ParquetSource
+            with optional():
+                from rerank.batch.parquet import ParquetSource
 
             source = ParquetSource(file, path, segment_by)
             identity = known or _identify(file)

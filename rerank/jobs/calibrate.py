@@ -35,6 +35,7 @@ from rerank.fitting.label_checks import refuse_one_outcome, refuse_one_passage
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import rerank_rankings, search_rankings
 from rerank.inference.model_files import lasting_name, resolve, trained_on
+from rerank.inference.networks import NETWORKS, ROLES, described, exported
 from rerank.jobs.pipelines import open_pipeline
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
@@ -72,13 +73,15 @@ def calibrate(
     overwrite: bool = False,
     index: Path | None = None,
     name: str = "",
+    self_contained: bool = False,
 ) -> Outcome:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
     Indexes and cross-encoder scores are kept under `work`: the same call, after an interruption,
     goes on from them. Where `out` already is the model of this very data, configuration and
     weights, it is not made again, but sent to MLflow if no run of it is known. `index` is a folder
-    that `rerank index` wrote of this very corpus.
+    that `rerank index` wrote of this very corpus. With `self_contained` the folder carries its
+    networks, exported: it then runs without the weights.
 
     `name` is that of MLflow's experiment, and of the registered model, of which this is a new
     version; by default it is made from the name of the set. Without MLflow the model is not
@@ -110,7 +113,12 @@ def calibrate(
             "index": LAYOUT,
         },
     }
-    if not overwrite and is_made_from(out, made_from):
+    networks = {}
+    if self_contained:
+        for role, files in zip(ROLES, (encoder, reranker), strict=True):
+            exported(files, role, config.precision)  # if it cannot be, better known now
+        networks = {NETWORKS: described(config.precision)}
+    if not overwrite and is_made_from(out, {**made_from, **networks}):
         text = (out / REPORT).read_text(encoding="utf-8")
         run, notes = track_if_installed(out, work=workspace)
         return Outcome(out, text, run, made=False, notes=notes)
@@ -127,7 +135,8 @@ def calibrate(
         refuse_one_passage(labelled)
         pipeline = open_pipeline(labelled, config, workspace, index=index)
         contents = _fitted_and_measured(labelled, planned, pipeline, made_from)
-        write_model(out, contents, overwrite=overwrite)
+        models = (encoder, reranker) if self_contained else None
+        write_model(out, replace(contents, networks=models), overwrite=overwrite)
         run, notes = track_if_installed(out, work=workspace)
     return Outcome(out, contents.report, run, made=True, notes=notes)
 

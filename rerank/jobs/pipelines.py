@@ -10,7 +10,7 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError
-from rerank.inference.model_files import resolve
+from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.given_index import given_index
@@ -20,32 +20,44 @@ from rerank.workspace import Workspace
 
 
 def open_pipeline(
-    labelled: LabelledSet, config: Config, work: Workspace, *, index: Path | None = None
+    labelled: LabelledSet,
+    config: Config,
+    work: Workspace,
+    *,
+    index: Path | None = None,
+    models: tuple[ModelFiles, ModelFiles] | None = None,
 ) -> Pipeline:
     """A pipeline over a set's corpus whose index and scores are kept in `work`.
+
+    `models` are the encoder and the reranker, where they are not to be found by their names.
 
     Raises:
         InputError: `index`, a folder to take instead, is of something else.
     """
-    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+    models = models or (resolve(config.encoder), resolve(config.reranker))
+    encoder = Encoder(models[0], max_length=config.encoder_max_length)
     opened = (
-        open_index(labelled, config, work)
+        open_index(labelled, config, work, encoder)
         if index is None
         else given_index(index, labelled.corpus_digest(), encoder, config)
     )
-    return Pipeline(opened, config, cache=ScoreCache(work.scores))
+    return Pipeline(opened, config, cache=ScoreCache(work.scores), models=models)
 
 
 def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> Pipeline:
     """The model's pipeline; over the set's corpus where that is another than the model's."""
+    own = model.pipeline
     if labelled.corpus_digest() == model.manifest["corpus_digest"]:
-        return model.pipeline
-    return open_pipeline(labelled, model.pipeline.config, work)
+        return own
+    return open_pipeline(labelled, own.config, work, models=(own.encoder.files, own.reranker.files))
 
 
-def open_index(labelled: LabelledSet, config: Config, work: Workspace) -> Index:
+def open_index(
+    labelled: LabelledSet, config: Config, work: Workspace, encoder: Encoder | None = None
+) -> Index:
     """The index of a set's corpus: built once, reused when nothing changed."""
-    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+    if encoder is None:
+        encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
     key = "-".join(
         [
             labelled.name,

@@ -36,6 +36,7 @@ from rerank.errors import InputError
 from rerank.fitting.label_checks import refuse_one_sided
 from rerank.fitting.rankings import as_brought
 from rerank.inference.model_files import trained_on
+from rerank.inference.networks import NETWORKS
 from rerank.jobs.pipelines import pipeline_over
 from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.recalibration import (
@@ -149,6 +150,9 @@ def recalibrate(
         pictures={name: picture.whole for name, picture in pictures.items()},
         fitted_on={query_hash(f.query.text) for f in feedback} | model.fitted_on,
         index=pipeline.index.folder,
+        networks=(pipeline.encoder.files, pipeline.reranker.files)
+        if NETWORKS in model.manifest
+        else None,
     )
     write_model(out, contents, overwrite=overwrite)
     run, untracked = track_if_installed(out, work=workspace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rerank.errors import optional
 from rerank.evaluation.evaluate import OURS
 from rerank.report.headline import accepted_sentence
 from rerank.report.html import Folded, Part, Picture, Section, Table, Text, html_page
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
 def report_figures(report: Report) -> dict[str, Figure]:
     """The pictures of a run by the name of their file, in the order of the page."""
-    from calibration.plots import confidence as plots
-    from calibration.plots import inputs as plots_of_inputs
+    with optional():
+        from calibration.plots import confidence as plots
+        from calibration.plots import inputs as plots_of_inputs
 
     evaluation, name = report.evaluation, report.name
     ours, threshold = evaluation.confidences[OURS], evaluation.table[OURS].threshold

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calibration.monitoring.recalibration import Recalibration
+from rerank.errors import optional
 from rerank.report.html import Picture, Section, Table, Text, html_page
 
 NOTE = (
@@ -19,8 +20,9 @@ def recalibration_text(found: Recalibration) -> str:
 
 def recalibration_pictures(found: Recalibration) -> dict[str, Picture]:
     """Reliability before and after, by the name of their file."""
-    from calibration.plots.confidence import reliability_diagram
-    from calibration.plots.style import draw
+    with optional():
+        from calibration.plots.confidence import reliability_diagram
+        from calibration.plots.style import draw
 
     threshold = found.table["before"].threshold
     shown = {"before": found.before, "after": found.after}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.errors import InputError, missing_extra
+from rerank.errors import InputError, optional
 from rerank.progress import progress
 from rerank.retrieval.fusion import top
 from rerank.types import Ints
@@ -98,8 +98,6 @@ def library() -> Any:
     """
     import onnxruntime  # noqa: F401
 
-    try:
+    with optional():
         from usearch.index import Index
-    except ImportError as error:
-        raise missing_extra("approximate", error) from None
     return Index
