@@ -11,7 +11,11 @@ def test_an_old_sketch_is_read() -> None:
     """Its features have today's names, and their numbers as they were."""
     old_names = {new: old for old, new in FEATURES.items()}
     rows = [
-        {"name": old_names.get(name, name), "edges": [0.0, float(i + 1)], "shares": [0.25, 0.5, 0.25]}
+        {
+            "name": old_names.get(name, name),
+            "edges": [0.0, float(i + 1)],
+            "shares": [0.25, 0.5, 0.25],
+        }
         for i, name in enumerate(RANKING_FEATURES)
     ]
     assert {row["name"] for row in rows} - set(RANKING_FEATURES)
