@@ -17,7 +17,7 @@ Groups = Sequence[Hashable] | NDArray[Any] | None
 
 
 def design_effect(residuals: ArrayLike, groups: Groups) -> float:
-    """Return how many rows one independent row is worth, at least 1 and at most n / 1.
+    """Return how many of the rows tell as much as one independent row would: 1 to n.
 
     residuals (n,): what is averaged, less its mean or its expectation; rows of one group (n,) may
     hang together, groups None: every row by itself. The variance of the sum by groups over that by

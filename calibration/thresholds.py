@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, checked, log_odds
-from calibration.effective import design_effect
-from calibration.group_tests import group_sizes, group_tails
+from calibration.group_tests import group_sizes, group_tails, times_needed
 from calibration.selection import Counts, codes
 from calibration.sequence_tests import (
+    FORESEEN,
     POWER,
     chance_of_a_start,
     foreseen_place,
@@ -204,8 +204,11 @@ def certify(
     last = _last(labels, values, number, target, level)
     in_groups = many if many < n else None
     if last < 0:
-        worth = 1 / design_effect(labels - labels.mean(), number)
-        needed = _needed(labels, values, worth, target, level)
+        needed = (
+            _needed(labels, values, target, level)
+            if in_groups is None
+            else _needed_in_groups(labels, number, target, level)
+        )
         return Certificate(None, target, level, n, 0, 0, needed, about, in_groups)
     hits = int(labels[: last + 1].sum())
     return Certificate(
@@ -232,14 +235,19 @@ def _last(labels: Floats, values: Floats, number: Counts, target: float, level: 
     return last_refuted(tail, ends, starts, chances)
 
 
-def _needed(
-    labels: Floats, values: Floats, worth: float, target: float, level: float
-) -> int | None:
+def _needed_in_groups(labels: Floats, number: Counts, target: float, level: float) -> int | None:
+    """Return how many queries, of more groups like these, a promise would take, or None."""
+    times = times_needed(labels, number, target, (1 - level) * FORESEEN)
+    if times is None or times > MOST:
+        return None
+    return max(len(labels) + 1, int(np.ceil(times * len(labels))))
+
+
+def _needed(labels: Floats, values: Floats, target: float, level: float) -> int | None:
     """Return how many queries a promise would take with probability `POWER`, or None.
 
-    Certificates of drawn labels, were accuracy what a sigmoid of the confidence makes of these ones
-    and a row worth a share `worth` of an independent one; None where `MOST` times as many rows
-    would not do.
+    Certificates of drawn labels, were accuracy what a sigmoid of the confidence makes of these
+    ones; None where `MOST` times as many rows would not do.
     """
     from calibration.score_fitting import fit_platt
 
@@ -248,8 +256,7 @@ def _needed(
 
     def enough(queries: int) -> bool:
         """Whether so many queries would be certified often enough."""
-        m = max(1, int(queries * worth))
-        p = np.interp((np.arange(m) + 0.5) / m, (np.arange(n) + 0.5) / n, truth)
+        p = np.interp((np.arange(queries) + 0.5) / queries, (np.arange(n) + 0.5) / n, truth)
         return chance_of_a_start(p, target, level) >= POWER
 
     low, high = n, 2 * n

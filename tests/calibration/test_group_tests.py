@@ -112,3 +112,31 @@ def test_the_design_effect_is_that_of_the_sums() -> None:
     assert design_effect(np.tile([1.0, -1.0], 45), np.repeat(np.arange(45), 2)) == 1
     assert kish(np.repeat(np.arange(3), [1, 2, 3])) == pytest.approx(14 / 6)
     assert design_effect(np.zeros(6), np.repeat(np.arange(3), 2)) == pytest.approx(2)
+
+
+def test_as_many_groups_as_were_asked_for_do() -> None:
+    """Of twenty documents that are 84 % right a promise needs more, and with as many as it says it
+    is given in most draws; of groups that are wrong it never would be.
+    """
+    rng = np.random.default_rng(0)
+
+    def sample(groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        number = np.repeat(np.arange(groups), 20)
+        right = rng.beta(8.4, 1.6, groups)[number]
+        return rng.random(len(number)) < right, rng.random(len(number)), number
+
+    refused = []
+    for _ in range(20):
+        y, p, number = sample(20)
+        found = certify(y, p, groups=number)
+        if found.threshold is None and found.labels_needed is not None:
+            refused.append(found.labels_needed)
+    assert len(refused) > 10
+    enough = int(np.median(refused)) // 20
+    assert 20 < enough < 120
+    given = [
+        certify(*sample(enough)[:2], groups=np.repeat(np.arange(enough), 20)) for _ in range(20)
+    ]
+    assert np.mean([found.threshold is not None for found in given]) > 0.5
+    never = certify(np.zeros(60), np.linspace(1, 0, 60), groups=np.arange(60) // 3)
+    assert never.labels_needed is None
