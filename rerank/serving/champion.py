@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rerank.serving.logs import event
 from rerank.serving.metrics import Metrics
-from rerank.serving.served import Served, open_served
+from rerank.serving.served import NoRoomError, Served, open_served
 from rerank.types import InputError
 
 State = tuple[tuple[str, int, int, int], ...]
@@ -58,6 +58,7 @@ class Champion:
         self._looking = threading.Lock()
         folder = where()
         self._known = self._latest = state_of(folder)
+        self._again = False  # whether what is known is to be tried all the same
         self.current = self._open(folder)
         self._tell()
 
@@ -65,7 +66,8 @@ class Champion:
         """Swap if another model is there and answers; whether it was swapped.
 
         A folder that is being written is waited for: it must be the same at two looks, unless
-        `now`. What was refused once is not tried again until it changes, unless `now`.
+        `now`. What was refused once is not tried again until it changes, unless `now` or for want
+        of room on the disk.
         """
         with self._looking:
             try:
@@ -74,13 +76,15 @@ class Champion:
                 return self._refuse((), error, now=now)
             state = state_of(folder)
             settled, self._latest = state == self._latest, state
-            if not now and (state == self._known or not settled):
+            if not now and ((state == self._known and not self._again) or not settled):
                 return False
             start = time.perf_counter()
             try:
                 made = self._open(folder)
             except InputError as error:
+                self._again = isinstance(error, NoRoomError)
                 return self._refuse(state, error, now=now)
+            self._again = False
             self._known = state
             if made.version == self.current.version:
                 return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -23,6 +24,13 @@ from rerank.types import InputError, Passage
 COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named after
 PROBE = "does this model answer"
 PROBED = (Passage("0", "", "A model that answers."), Passage("1", "", "Another text."))
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class NoRoomError(InputError):
+    """The disk is full: the same model may be served when there is room."""
+
 
 Observe = Callable[[str, float], None]
 
@@ -71,21 +79,25 @@ def open_served(folder: Path, *, observe: Observe | None = None) -> Served:
 
     Raises:
         InputError: the folder cannot be read or is refused, or the model answers with no
-            probability.
+            probability; `NoRoomError`, where there is no room for the copy.
     """
     with ExitStack() as stack:
         sweep(COPIES)  # what a server that was killed while it copied has left
-        place = Path(tempfile.mkdtemp(prefix=f".{COPIES.name}.", suffix=".new", dir=COPIES.parent))
-        stack.callback(shutil.rmtree, place, ignore_errors=True)
-        stack.enter_context(held(place))
-        copy = place / "model"
         try:
+            names = {"prefix": f".{COPIES.name}.", "suffix": ".new", "dir": str(COPIES.parent)}
+            place = Path(tempfile.mkdtemp(**names))
+            stack.callback(shutil.rmtree, place, ignore_errors=True)
+            stack.enter_context(held(place))
+            copy = place / "model"
             for name in (MANIFEST, *read_manifest(folder)["files"]):
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(folder / name, copy / name, follow_symlinks=False)
             manifest = (copy / MANIFEST).read_bytes()
         except (OSError, shutil.Error, StoreError) as error:
-            raise InputError(f"{folder} cannot be served: {error}") from None
+            full = getattr(error, "errno", None) in FULL
+            raise (NoRoomError if full else InputError)(
+                f"{folder} cannot be served: {error}"
+            ) from None
         try:
             model = CalibratedReranker.load(copy)
             reliability = json.loads((copy / "reliability.json").read_text(encoding="utf-8"))
