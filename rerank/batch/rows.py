@@ -15,7 +15,9 @@ import numpy as np
 from rerank.text import as_text, kind
 from rerank.types import Given, InputError, Passage, Query, named
 
-LONGEST_ROW = 2**23  # bytes of a line, characters of a row's texts
+LONGEST_ROW = 2**23  # bytes of a line
+LONGEST_PASSAGES = 2**22  # characters of a row's passages, titles included
+LONGEST_PASSAGE = 2**19  # characters of one
 LONGEST_ID = 512  # characters
 LONGEST_QUERY = 10_000  # characters; a cross-encoder reads some hundreds
 MOST_PASSAGES = 1_000
@@ -91,8 +93,8 @@ def _item(query_id: str, row: Mapping[str, Any], correct_by: str) -> Item:
     read = [_passage(i, value, f"{named[0]}[{i}]") for i, value in enumerate(given)]
     passages = tuple(passage for passage, _ in read)
     length = sum(len(p.title) + len(p.text) for p in passages)
-    if length > LONGEST_ROW:
-        raise InputError(f"{named[0]!r} holds {length} characters, at most {LONGEST_ROW}")
+    if length > LONGEST_PASSAGES:
+        raise InputError(f"{named[0]!r} holds {length} characters, at most {LONGEST_PASSAGES}")
     logits = [logit for _, logit in read if logit is not None]
     if logits and len(logits) < len(passages):
         raise InputError(f"{len(logits)} of {len(passages)} passages have a logit; all, or none")
@@ -159,7 +161,9 @@ def _id(row: Mapping[str, Any], key: str) -> str:
     return found
 
 
-def _text(row: Mapping[str, Any], key: str, *, most: int = LONGEST_ROW, empty: bool = False) -> str:
+def _text(
+    row: Mapping[str, Any], key: str, *, most: int = LONGEST_PASSAGE, empty: bool = False
+) -> str:
     if key not in row:
         raise InputError(f"{key!r} is missing")
     value = row[key]
