@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain, pairwise
 
 import numpy as np
 
-from rerank.data.text import sentence_words, words
+from rerank.data.text import remembered, sentence_words, words
 from rerank.types import Bools, FirstStage, Floats, Passage
+
+REMEMBERED = 2**22  # characters of passages whose words are kept, at about 50 bytes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def first_stage(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
     return function
 
 
-@lru_cache(maxsize=8192)
+@remembered(REMEMBERED)
 def passage_words(title: str, text: str, language: str) -> PassageWords:
     """The passage's words; kept, because a passage is a candidate of many queries."""
     said = sentence_words(text, language=language)

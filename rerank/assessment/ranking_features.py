@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
 
 from calibration.arrays import log_odds
 from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.data.text import remembered
 from rerank.types import Floats, Ranking
 
 TOP = 5  # passages that "the top" means below
@@ -320,6 +320,6 @@ def _length(text: str) -> int:
     return max(1, len(re.findall(r"\w+", text)))
 
 
-@lru_cache(maxsize=8192)
+@remembered(2**22)
 def _word_set(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text.lower()))

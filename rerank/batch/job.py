@@ -54,9 +54,8 @@ def rescore(
     are then, to the byte, those of a run that was left alone. `restart` throws away what was begun
     with another model, input or version, which is an error otherwise.
 
-    Memory does not grow with the input. Beside the model's own: the rows of one chunk (at most 64;
-    of JSONL at most 16 MiB as text, of Parquet with one page of each column) and what scoring them
-    takes; for a Parquet output, one row group of 32 MiB.
+    Memory does not grow with the input, nor with the length of its rows: beside the model's own at
+    most 512 MiB, for the longest rows that are taken (see `rows`).
 
     `engine` is `local`, or `ray` for a pool of `actors` (see `on_ray`).
 

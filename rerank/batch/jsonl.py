@@ -69,9 +69,9 @@ class JsonlSource:
                 break
         return None, length
 
-    def rows(self, chunk: Chunk) -> list[Row]:
-        """The chunk's lines, decoded."""
-        return [decode(line, self._correct_by) for line in chunk.raw]
+    def rows(self, chunk: Chunk) -> Iterator[Row]:
+        """The chunk's lines, decoded one at a time."""
+        return (decode(line, self._correct_by) for line in chunk.raw)
 
 
 def decode(line: Line, segment_by: str = "") -> Row:

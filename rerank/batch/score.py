@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,17 +29,27 @@ class Scored:
     refused: int
 
 
-def score(model: CalibratedReranker, rows: Sequence[Row]) -> Scored:
+def score(model: CalibratedReranker, rows: Iterable[Row]) -> Scored:
     """The lines of a chunk. A row that the model fails on is a rejected row.
+
+    Of the rows, those are in memory that are scored together.
 
     Raises:
         OSError, MemoryError: the machine fails.
         Exception: what the model raises, where it fails on a plain question too.
     """
-    found: dict[int, str | Rejected] = {r.line: r for r in rows if isinstance(r, Rejected)}
-    for part in _parts([row for row in rows if isinstance(row, Asked)]):
+    found: dict[int, str | Rejected] = {}
+
+    def asked() -> Iterator[Asked]:
+        for row in rows:
+            if isinstance(row, Asked):
+                yield row
+            else:
+                found[row.line] = row
+
+    for part in _parts(asked()):
         found |= {r.line: s for r, s in zip(part, _answers(model, part), strict=True)}
-    whole = [found[row.line] for row in rows]
+    whole = [found[line] for line in sorted(found)]
     answers = [line for line in whole if isinstance(line, str)]
     refusals = [_to_line(row.to_dict()) for row in whole if isinstance(row, Rejected)]
     return Scored(
@@ -47,7 +57,7 @@ def score(model: CalibratedReranker, rows: Sequence[Row]) -> Scored:
     )
 
 
-def _parts(asked: Sequence[Asked]) -> Iterator[list[Asked]]:
+def _parts(asked: Iterable[Asked]) -> Iterator[list[Asked]]:
     part: list[Asked] = []
     held = 0
     for row in asked:

@@ -18,8 +18,9 @@ from rerank.types import Passage, Query, metadata_name
 
 LONGEST_ID = 512  # characters, of a segment's name too
 LONGEST_QUERY = 10_000  # characters; a cross-encoder reads some hundreds
-LONGEST_PASSAGE = 1_000_000  # characters, title and text
-LONGEST_RECORD = 2**23  # bytes of a line, characters of all passages of a query
+LONGEST_PASSAGE = 2**19  # characters, title and text
+LONGEST_PASSAGES = 2**22  # characters of all passages of a query
+LONGEST_RECORD = 2**23  # bytes of a line
 MOST_PASSAGES = 1_000  # of one query
 SHOWN = 200  # characters of what came, in a message
 
@@ -58,8 +59,8 @@ def read_query(
     read = [_brought(i, value, f"{name}[{i}]") for i, value in enumerate(brought)]
     found = tuple(passage for passage, _ in read)
     length = sum(len(p.title) + len(p.text) for p in found)
-    if length > LONGEST_RECORD:
-        raise InputError(f"{name!r} holds {length} characters, at most {LONGEST_RECORD}")
+    if length > LONGEST_PASSAGES:
+        raise InputError(f"{name!r} holds {length} characters, at most {LONGEST_PASSAGES}")
     logits = [logit for _, logit in read if logit is not None]
     if logits and len(logits) < len(found):
         raise InputError(f"{len(logits)} of {len(found)} passages have a logit; all, or none")

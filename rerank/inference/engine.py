@@ -39,6 +39,7 @@ EXPORT_FORMAT = 2  # raised when exported files of an older version must not be 
 GRAPH = "graph.onnx"  # of an export's folder
 TOKENIZER_JSON = "tokenizer.json"  # of a model's folder
 TOLERANCE = 1e-4  # largest deviation from torch that an export may show
+TOGETHER = 2**18  # characters tokenised at once: each takes some hundred bytes until it is cut
 SAMPLE_LENGTH = 32  # tokens
 CORES = "RERANK_CORES"  # of the environment: for several processes that share a machine
 SLOWER = ["SkipLayerNormFusion"]  # of the runtime's fusions: 1.7 times as long as its two parts
@@ -86,8 +87,24 @@ class Tokenizer:
         """Tokens of texts, or of pairs, whose longer side is cut first."""
         return [
             Tokens(tuple(e.ids), tuple(e.type_ids), bool(e.overflowing))
-            for e in self._fast.encode_batch(list(texts))
+            for part in _parts(texts)
+            for e in self._fast.encode_batch(part)
         ]
+
+
+def _parts(texts: Sequence[Any]) -> Iterator[list[Any]]:
+    """Neighbours of together at most `TOGETHER` characters; a longer one goes alone."""
+    part: list[Any] = []
+    held = 0
+    for text in texts:
+        length = len(text) if isinstance(text, str) else sum(map(len, text))
+        if part and held + length > TOGETHER:
+            yield part
+            part, held = [], 0
+        part.append(text)
+        held += length
+    if part:
+        yield part
 
 
 def open_tokenizer(files: ModelFiles, *, max_length: int) -> Tokenizer:

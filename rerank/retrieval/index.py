@@ -23,7 +23,6 @@ from rerank.retrieval.checks import check_index
 from rerank.retrieval.corpus import Corpus, write_corpus
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors, cosines
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
-from rerank.storage.files import take_space
 from rerank.storage.folder import read_manifest, write_folder
 from rerank.types import FirstStage, Ints, Passage
 
@@ -179,19 +178,22 @@ def _words(corpus: Corpus, language: str) -> Iterator[list[str]]:
 
 
 def _write_vectors(corpus: Corpus, encoder: Encoder, path: Path) -> Vectors:
-    """Encode every passage, a chunk at a time, into one array on disk; and open it."""
+    """Encode every passage, a chunk at a time, into one array on disk; and open it.
+
+    It is written, not mapped: a full disk is then an error, where a map would end the process.
+
+    Raises:
+        OSError: the disk is full.
+    """
     texts = (p.full_text for p in corpus)
-    written: np.memmap[Any, Any] | None = None
-    with progress(len(corpus), "indexing passages", unit="text") as bar:
+    with path.open("wb") as out, progress(len(corpus), "indexing passages", unit="text") as bar:
         for start in range(0, len(corpus), CHUNK):
             made = encoder.encode(list(islice(texts, CHUNK)))
-            if written is None:
-                shape = (len(corpus), made.shape[1])
-                written = np.lib.format.open_memmap(path, "w+", np.float32, shape)
-                take_space(path)
-            written[start : start + len(made)] = made
+            if not start:
+                header = np.lib.format.header_data_from_array_1_0(made)
+                header["shape"] = (len(corpus), made.shape[1])
+                np.lib.format.write_array_header_1_0(out, header)
+            out.write(np.ascontiguousarray(made).data)
             bar.update(len(made))
-    if written is not None:
-        written.flush()
     opened: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     return opened

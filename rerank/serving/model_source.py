@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import hashlib
 import json
@@ -112,6 +113,10 @@ class ServedModel:
         }
 
 
+class NoRoomError(InputError):
+    """The disk is full: the same model may be served when there is room."""
+
+
 def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
     """Load a model folder from a copy of it, check it, and let it answer once.
 
@@ -121,21 +126,25 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
 
     Raises:
         InputError: the folder cannot be read or is refused, or the model answers with no
-            probability.
+            probability; `NoRoomError`, where there is no room for the copy.
     """
     with ExitStack() as stack:
         sweep(COPIES)  # what a server that was killed while it copied has left
-        place = Path(tempfile.mkdtemp(prefix=f".{COPIES.name}.", suffix=".new", dir=COPIES.parent))
-        stack.callback(shutil.rmtree, place, ignore_errors=True)
-        stack.enter_context(held(place))
-        copy = place / "model"
         try:
+            names = {"prefix": f".{COPIES.name}.", "suffix": ".new", "dir": str(COPIES.parent)}
+            place = Path(tempfile.mkdtemp(**names))
+            stack.callback(shutil.rmtree, place, ignore_errors=True)
+            stack.enter_context(held(place))
+            copy = place / "model"
             for name in (MANIFEST, *read_manifest(folder)["files"]):
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(folder / name, copy / name, follow_symlinks=False)
             manifest = (copy / MANIFEST).read_bytes()
         except (OSError, shutil.Error, FolderError) as error:
-            raise InputError(f"{folder} cannot be served: {error}") from None
+            full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+            raise (NoRoomError if full else InputError)(
+                f"{folder} cannot be served: {error}"
+            ) from None
         try:
             model = CalibratedReranker.load(copy)
             reliability = json.loads((copy / "reliability.json").read_text(encoding="utf-8"))
@@ -196,6 +205,7 @@ class ModelHolder:
         self._locate = locate
         self.metrics = metrics
         self._refreshing = threading.Lock()
+        self._no_room = False  # whether the last refusal was for want of room
         folder = locate()
         self._known = self._latest = folder_state(folder)
         self.current = self._open(folder)
@@ -205,7 +215,8 @@ class ModelHolder:
         """Swap if another model is there and answers; whether it was swapped.
 
         A folder that is being written is waited for: it must be the same twice in a row, unless
-        `now`. What was refused once is not tried again until it changes, unless `now`.
+        `now`. What was refused once is not tried again until it changes, unless `now` or for want
+        of room on the disk.
         """
         with self._refreshing:
             try:
@@ -214,14 +225,15 @@ class ModelHolder:
                 return self._refuse((), error, now=now)
             state = folder_state(folder)
             settled, self._latest = state == self._latest, state
-            if not now and (state == self._known or not settled):
+            if not now and ((state == self._known and not self._no_room) or not settled):
                 return False
             start = time.perf_counter()
             try:
                 made = self._open(folder)
             except RerankError as error:
+                self._no_room = isinstance(error, NoRoomError)
                 return self._refuse(state, error, now=now)
-            self._known = state
+            self._known, self._no_room = state, False
             if made.version == self.current.version:
                 return False
             self.metrics.model.remove(self.current.version)

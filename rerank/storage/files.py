@@ -170,14 +170,3 @@ def copy_folder(source: Path, target: Path) -> None:
     except shutil.Error as error:
         _, first, reason = error.args[0][0]
         raise OSError(f"{first} cannot be written: {reason}") from None
-
-
-def take_space(path: Path) -> None:
-    """Take the disk space of a sparse file now: a full disk ends a process that maps it (SIGBUS).
-
-    Raises:
-        OSError: the disk has not so much.
-    """
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LEAST_AGE = 60.0
-"""Seconds: a younger folder may be one whose writer has not locked it yet."""
+"""Seconds: a younger empty folder may be one whose writer has not locked it yet."""
 
 
 @contextmanager
@@ -55,9 +55,10 @@ def sweep(path: Path) -> None:
 
 def _clear(left: Path, path: Path) -> None:
     before = left / path.name
+    nobodys = any(left.iterdir())  # a writer locks its folder before it puts anything there
     if left.suffix == ".old" and before.is_dir() and not path.exists() and not path.is_symlink():
         before.rename(path)
-    if abs(time.time() - left.stat().st_mtime) >= LEAST_AGE:
+    if nobodys or abs(time.time() - left.stat().st_mtime) >= LEAST_AGE:
         shutil.rmtree(left, ignore_errors=True)
 
 

@@ -56,7 +56,7 @@ BODIES = [
 def _rescored(path: Path) -> None:
     with open_input(path) as given:
         for chunk in given.source.chunks(Position()):
-            given.source.rows(chunk)
+            list(given.source.rows(chunk))
 
 
 def _written(read: Callable[[Path], object], ending: str) -> READS:

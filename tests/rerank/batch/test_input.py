@@ -254,15 +254,17 @@ def test_a_chunk_is_the_same_wherever_reading_begins(many: Path) -> None:
     """From the end of any chunk on, the chunks are those of reading from the start."""
     with open_input(many) as opened:
         source = opened.source
-        whole = [(c.start, c.end, source.rows(c)) for c in source.chunks(Position())]
+        whole = [(c.start, c.end, list(source.rows(c))) for c in source.chunks(Position())]
         assert source.total == whole[-1][1].line == CHUNK_ROWS * 7 // 2
         assert max(len(r) for _, _, r in whole) == CHUNK_ROWS
         for i, (start, _, _) in enumerate(whole):
-            assert [(c.start, c.end, source.rows(c)) for c in source.chunks(start)] == whole[i:]
+            assert [(c.start, c.end, list(source.rows(c))) for c in source.chunks(start)] == whole[
+                i:
+            ]
             assert list(source.starts(start)) == [s for s, _, _ in whole[i:]]
         for start, end, found in [*whole, *whole[::-1], *whole[::2]]:
             chunk = source.at(start)
-            assert (chunk.start, chunk.end, source.rows(chunk)) == (start, end, found)
+            assert (chunk.start, chunk.end, list(source.rows(chunk))) == (start, end, found)
 
 
 @pytest.mark.parametrize("name", ["q.csv", "q.jsonl.gz", "folder.jsonl", "none.jsonl", "none.pq"])

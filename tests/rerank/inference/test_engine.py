@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import resource
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -384,3 +386,22 @@ def test_an_export_that_is_changed_is_made_again(
     caplog.clear()
     np.testing.assert_array_equal(engine.open_cross_encoder(files)(tokens), expected)
     assert not caplog.text
+
+
+@pytest.mark.parametrize("where", ["exported", "unpacked"])
+def test_a_full_cache_is_told_in_a_sentence(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Neither a slower way in silence nor a traceback: the folder is named, and nothing is left."""
+    monkeypatch.setenv("RERANK_CACHE", str(tmp_path))
+    files = resolve(str(tiny))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(OSError, match=rf"{tmp_path}/models: no .* there: .*File too large"):
+            open_cross_encoder(files) if where == "exported" else resolve("minilm-reranker")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert not list((tmp_path / "models").iterdir())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,33 @@ def test_approximate_search_needs_its_package(
     with pytest.raises(MissingExtraError, match=r"pip install .*\[approximate\]'$"):
         build_index(few, tmp_path / "index", encoder, approximate=True)
     assert not (tmp_path / "index").exists()
+
+
+FULL = """
+import resource, signal
+from pathlib import Path
+from rerank.retrieval.dense import Encoder
+from rerank.retrieval.index import build_index
+from rerank.inference.model_files import resolve
+from rerank.types import Passage
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, -1))  # of each file, as on a disk that is full
+passages = [Passage(str(i), "", "text") for i in range(9)]
+try:
+    build_index(passages, Path({folder!r}), Encoder(resolve("minilm"), max_length=8))
+except OSError as error:
+    print("refused:", error)
+"""
+
+
+def test_a_full_disk_is_an_error(
+    tmp_path: Path, encoder: Encoder, few: list[Passage], run_python: Callable[..., str]
+) -> None:
+    """Vectors that find no room end in an exception, not in a signal, and leave nothing."""
+    encoder.encode([few[0].text])  # exported by now
+    assert "refused: " in run_python(FULL.format(folder=str(tmp_path / "index")))
+    assert not list(tmp_path.iterdir())
 
 
 def test_one_passage_is_a_corpus(tmp_path: Path, encoder: Encoder, few: list[Passage]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -184,3 +188,50 @@ def test_only_what_the_manifest_lists_is_copied(run: Any, tmp_path: Path) -> Non
     (folder / "manifest.json").unlink()
     with pytest.raises(InputError, match=r"no manifest\.json"):
         open_model(folder)
+
+
+def test_a_swap_that_found_no_room_is_tried_again(
+    place: Path, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The poll swaps when there is room again, though the folder is the same; it is told once."""
+    holder = ModelHolder(lambda: place, Metrics())
+    before = holder.current
+    replace(place, other)
+    copied: list[object] = []
+
+    def full(*given: object, **_: object) -> None:
+        copied.append(given)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copy2", full)
+        assert not any(holder.refresh() for _ in range(4))
+    assert len(copied) == 3  # the first look waits until the folder has settled
+    assert holder.current is before
+    assert holder.metrics.swaps.labels("refused")._value.get() == 1
+    assert holder.refresh()
+    assert holder.current is not before
+
+
+def test_a_killed_start_leaves_nothing_to_the_next(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy that a process was making when it was killed goes at once."""
+    monkeypatch.setattr("rerank.serving.model_source.COPIES", tmp_path / "rerank-serve")
+    code = f"""
+import os, shutil, signal
+from pathlib import Path
+from rerank.serving import model_source
+model_source.COPIES = Path({str(tmp_path / "rerank-serve")!r})
+copy = shutil.copy2
+def killed(*given, **named):
+    copy(*given, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+shutil.copy2 = killed
+model_source.open_model(Path({str(run.folder)!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(os.listdir(tmp_path)) == 1
+    open_model(run.folder)
+    assert not os.listdir(tmp_path)
