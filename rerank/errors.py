@@ -18,7 +18,7 @@ from typing import ClassVar
 EXTRAS = {  # of pyproject.toml: the packages that are imported where one of them is needed
     "approximate": {"usearch"},
     "parquet": {"pyarrow"},
-    "plots": {"matplotlib"},
+    "plots": {"jinja2", "matplotlib"},
     "ray": {"ray"},
     "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "track": {"mlflow", "pandas"},

@@ -293,13 +293,13 @@ def table_note(report: Report) -> str:
     )
 
 
-def sources_lines() -> list[str]:
-    """What each way of being confident is, a line each."""
+def sources_of_ways() -> dict[str, str]:
+    """What each way of being confident is, and where it comes from."""
     fitted = {
         "temperature": "The best logit divided by one number, which was fitted.",
         OURS: "This model.",
     }
-    return [f"{name}: {text}" for name, text in {**sources(), **fitted}.items()]
+    return {**sources(), **fitted}
 
 
 def report_text(report: Report) -> str:
@@ -319,7 +319,7 @@ def report_text(report: Report) -> str:
         evaluation.orders_table(),
         evaluation.table.table(),
         textwrap.fill(table_note(report), WIDTH),
-        "\n".join(sources_lines()),
+        "\n".join(f"{name}: {text}" for name, text in sources_of_ways().items()),
         evaluation.events_table(),
         textwrap.fill(given_sentence(report), WIDTH),
     )
