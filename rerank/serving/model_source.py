@@ -44,7 +44,7 @@ PROBED = (Passage("0", "", "A model that answers."), Passage("1", "", "Another t
 def locator(model: str, work: Path) -> Callable[[], Path]:
     """A function that names the model's folder, where it is now.
 
-    A folder stays where it is; `models:/name@champion` is looked up at MLFLOW_TRACKING_URI, else in
+    A folder stays where it is; `models:/NAME@champion` is looked up at MLFLOW_TRACKING_URI, else in
     the database in `work`, at every call.
     """
     if not is_uri(model):
@@ -66,7 +66,7 @@ class RegisteredModel:
         """The folder of the version that the URI stands for.
 
         Raises:
-            InputError: MLflow is not installed, or does not give the model.
+            RerankError: MLflow is not installed, or does not give the model.
         """
         source = locate(self._uri, tracking_uri=self._store)
         if source != self._source:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -24,7 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rerank.data.text import as_text
-from rerank.errors import InputError
+from rerank.errors import InputError, nearest
 from rerank.serving.settings import Settings
 from rerank.types import Assessment, Passage, Query
 
@@ -142,9 +141,10 @@ def _names(name: str, field: Any) -> list[str]:
 
 def _unknown(name: str, known: Sequence[str], fields: Sequence[str]) -> str:
     """The sentence on a field that is not known, in ASCII."""
-    nearest = get_close_matches(name[:SHOWN].lower(), known, n=1)
-    advice = f"did you mean {nearest[0]}?" if nearest else f"the fields are {', '.join(fields)}"
-    return f"unknown field {name[:SHOWN]!a}; {advice}"
+    cut = name[:SHOWN]
+    return f"unknown field {cut!a}" + (
+        nearest(cut.lower(), known) or f"; the fields are {', '.join(fields)}"
+    )
 
 
 class SearchRequest(QueryRequest):

@@ -46,7 +46,7 @@ def test_an_unknown_field_is_refused_with_the_nearest(
 ) -> None:
     """A typing error is named, and so is the field that was meant."""
     name = next(name for name in asked if name not in {*SEARCH, *RERANK, *ASSESS})
-    assert refusal(kind, asked) == f"unknown field {name!r}; did you mean {nearest}?"
+    assert refusal(kind, asked) == f"unknown field {name!r}; did you mean {nearest!r}?"
 
 
 def test_a_field_like_no_other_is_refused_with_all() -> None:
