@@ -47,7 +47,7 @@ def test_few_rows_move_a_segment_little(fitted: Segments) -> None:
 
 
 def test_copies_move_a_segment_no_further() -> None:
-    """Rephrasings that are right together count for what they are worth, in each segment by itself."""
+    """Rephrasings that are right together count for what they are worth, in each one by itself."""
     p, y, segments = world({"easy": 40, "hard": 40}, seed=4)
     once = fit_segments(p, y, segments)
     again = fit_segments(*(np.repeat(v, 6) for v in (p, y, segments)), np.repeat(np.arange(80), 6))

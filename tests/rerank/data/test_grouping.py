@@ -9,7 +9,7 @@ import pytest
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, grouped, groupings
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.near_duplicates import near_duplicates
-from rerank.fitting.plan import plan_grouped
+from rerank.fitting.plan import plan
 from rerank.types import Passage, Query
 
 WORDS = [f"word{k}" for k in range(12)]
@@ -25,7 +25,7 @@ def library(documents: int, passages: int, *, asked: int = 1, titled: bool = Tru
             corpus[doc] = Passage(doc, f"Book {d}" if titled else "", text)
             for n in range(asked):
                 i = f"q{d}-{k}-{n}"
-                queries[i] = Query(i, f"question {i}")
+                queries[i] = Query(f"question {i}", i)
                 qrels[i] = {doc: 1.0}
     return LabelledSet(corpus, queries, qrels, {"train": tuple(queries)}, "library")
 
@@ -82,9 +82,9 @@ def test_what_nothing_answers_is_with_what_it_was_asked_about() -> None:
     labelled = library(12, 2)
     queries = {
         **labelled.queries,
-        "about": Query("about", "unanswerable", {"asked_about": "p5-1"}),
-        "lost": Query("lost", "nothing", {"asked_about": "gone"}),
-        "alone": Query("alone", "nothing"),
+        "about": Query("unanswerable", "about", {"asked_about": "p5-1"}),
+        "lost": Query("nothing", "lost", {"asked_about": "gone"}),
+        "alone": Query("nothing", "alone"),
     }
     found = grouped(LabelledSet(labelled.corpus, queries, labelled.qrels, {}), list(queries))
     assert found.group("about") == found.group("q5-0-0")
@@ -95,7 +95,7 @@ def test_what_nothing_answers_is_with_what_it_was_asked_about() -> None:
 def test_a_named_group_comes_first() -> None:
     """Where the labels name groups these are taken."""
     labelled = library(12, 2)
-    queries = {i: Query(i, q.text, {"group": i[:2]}) for i, q in labelled.queries.items()}
+    queries = {i: Query(q.text, i, {"group": i[:2]}) for i, q in labelled.queries.items()}
     named = LabelledSet(labelled.corpus, queries, labelled.qrels, labelled.splits)
     assert names(named) == ["metadata.group"]
     assert grouped(named, list(queries)).group("q1-0-0") == "group:q1"
@@ -111,12 +111,10 @@ def test_a_group_of_most_queries_is_none() -> None:
 @pytest.mark.parametrize(("most", "name"), [(None, "document"), (40, "document")])
 def test_the_plan_holds_whole_documents_out(most: int | None, name: str) -> None:
     """Reported documents are not fitted on, and a bound on the queries leaves as many documents."""
-    labelled, planned = plan_grouped(
-        library(20, 5, asked=2), trained_on=frozenset(), max_queries=most, seed=0
-    )
-    assert labelled.grouping is not None
-    assert labelled.grouping.name == name
-    fit, report = ({labelled.group(i) for i in ids} for ids in (planned.fit, planned.report))
+    labelled = library(20, 5, asked=2)
+    planned = plan(labelled, trained_on=frozenset(), max_queries=most, seed=0)
+    assert planned.grouping.name == name
+    fit, report = (set(part.groups.tolist()) for part in (planned.fit, planned.report))
     assert not fit & report
     assert planned.same_group == 0
     assert len(fit) >= 10
@@ -125,11 +123,8 @@ def test_the_plan_holds_whole_documents_out(most: int | None, name: str) -> None
 
 def test_a_plan_that_leaves_too_few_documents_takes_passages() -> None:
     """Of twelve documents 70 % are fitted on, which is eight."""
-    labelled, planned = plan_grouped(
-        library(12, 6), trained_on=frozenset(), max_queries=None, seed=0
-    )
-    assert labelled.grouping is not None
-    assert labelled.grouping.name == "passage"
+    planned = plan(library(12, 6), trained_on=frozenset(), max_queries=None, seed=0)
+    assert planned.grouping.name == "passage"
     assert planned.same_group == 0
 
 
@@ -139,7 +134,7 @@ def test_a_split_of_the_same_documents_is_told() -> None:
     ids = list(whole.queries)
     splits = {"train": tuple(ids[::2]), "test": tuple(ids[1::2])}
     labelled = LabelledSet(whole.corpus, whole.queries, whole.qrels, splits)
-    _, planned = plan_grouped(labelled, trained_on=frozenset(), max_queries=None, seed=0)
+    planned = plan(labelled, trained_on=frozenset(), max_queries=None, seed=0)
     assert planned.same_group == len(planned.report) == 50
 
 

@@ -22,7 +22,9 @@ from rerank.assessment.sufficiency import INPUTS, sufficiencies
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.fitting import fit as fitting
-from rerank.fitting.fit import CUTOFFS, Fitted, choose_cutoff, fit, fit_relevance
+from rerank.fitting import passages
+from rerank.fitting.fit import Fitted, fit
+from rerank.fitting.passages import CUTOFFS, choose_cutoff, fit_relevance
 from rerank.types import Floats, Ranking, Scored
 
 
@@ -50,9 +52,9 @@ def test_the_cutoff_is_the_highest_that_keeps_the_order_as_good(
         return replace(scored, candidates=blind, logits=0 * scored.logits)
 
     for most in (max(CUTOFFS), CUTOFFS[3], 0.0):
-        monkeypatch.setattr(fitting, "limit_scored", partial(costs_above, most))
+        monkeypatch.setattr(passages, "limit_scored", partial(costs_above, most))
         assert choose_cutoff(to_fit, config) == most
-    monkeypatch.setattr(fitting, "limit_scored", lambda scored, cutoff: scored)
+    monkeypatch.setattr(passages, "limit_scored", lambda scored, cutoff: scored)
     assert choose_cutoff(replace(to_fit, grades=[{}] * len(to_fit)), config) == 0.0
 
 
@@ -161,7 +163,7 @@ def test_mean_confidence_is_the_share_of_right_ones(
 ) -> None:
     """On the fitted queries the mean confidence is the share of right top passages, roughly."""
     found = judged(fitted, to_fit, config)
-    right = hits(to_fit.map(lambda _: found.rankings))
+    right = hits(to_fit.map(lambda _: found.rankings))[:, 0]
     assert found.confidence.mean() == pytest.approx(right.mean(), abs=0.1)
 
 
@@ -211,7 +213,7 @@ def test_segments_of_the_queries_get_corrections_of_their_own(
     is as the map for all has it.
     """
     before = judged(fitted, to_fit, config)
-    right = hits(to_fit.map(lambda _: before.rankings)).tolist()
+    right = hits(to_fit.map(lambda _: before.rankings))[:, 0].tolist()
     segmented = replace(config, segment_by="source")
     names = ["easy" if y else "hard" for y in right]
     found = fit(_of_segments(to_fit, names), maps.policy, segmented)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from calibration.thresholds import Certificate, certify
+from rerank.assessment.fitted_maps import FittedMaps
 from rerank.config import Config
-from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
 from rerank.fitting.label_checks import (
@@ -22,7 +22,7 @@ from rerank.fitting.label_checks import (
     refuse_one_sided,
 )
 from rerank.jobs.calibrate import calibrate
-from rerank.types import Ranking
+from rerank.types import Scored
 
 GIVEN = certify(np.ones(100), np.linspace(1, 0, 100))
 
@@ -45,13 +45,12 @@ def test_a_reason_and_a_threshold_exclude_each_other() -> None:
 
 
 def test_fitting_on_answered_questions_promises_nothing(
-    to_fit: list[Ranking], small: LabelledSet, reading: Any, config: Config
+    to_fit: Labelled[Scored], maps: FittedMaps, config: Config
 ) -> None:
     """The confidence is fitted, and the certificate says that these labels cannot carry it."""
-    answered = [r for r in to_fit if small.relevant(r.query.query_id)]
-    labelled = grouped(small, [r.query.query_id for r in answered])
-    found = fit(answered, labelled, reading, config)
-    assert found.calibrators.certificate.refused.startswith(f"All {len(answered)} labelled")
+    answered = to_fit.where(np.array([bool(grades) for grades in to_fit.grades]))
+    found = fit(answered, maps.policy, config)
+    assert found.maps.certificate.refused.startswith(f"All {len(answered)} labelled")
 
 
 @pytest.mark.parametrize(("right", "word"), [(1, "right for all"), (0, "wrong for all")])

@@ -17,7 +17,8 @@ from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.evaluation.evaluate import OURS, Evaluation, evaluate
+from rerank.data.labels import Labelled
+from rerank.evaluation.evaluate import OURS, Evaluation, measure
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.report.html import Picture
@@ -33,40 +34,28 @@ from rerank.report.report import (
     threshold_sentence,
     usual_log_odds,
 )
-from rerank.types import Ranking
+from rerank.types import Scored
 
 HOSTILE = "<script>alert('1')</script> & \"quoted\" <img src=http://x.org/a.png>"
 
 
 @pytest.fixture(scope="module")
-def evaluation(
-    fitted: Fitted, to_report: list[Ranking], small: LabelledSet, config: Config
-) -> Evaluation:
+def evaluation(fitted: Fitted, to_report: Labelled[Scored], config: Config) -> Evaluation:
     """The reported queries measured every way."""
-    return evaluate(to_report, small, fitted.calibrators, config)
+    return measure(to_report, fitted.maps, config)
 
 
 @pytest.fixture(scope="module")
 def report(
-    run: Any,
-    fitted: Fitted,
-    evaluation: Evaluation,
-    to_report: list[Ranking],
-    small: LabelledSet,
-    config: Config,
+    run: Any, fitted: Fitted, evaluation: Evaluation, small: LabelledSet, config: Config
 ) -> Report:
     """The report of the session's run."""
-    made_from = {"config": config.to_dict(), "inputs": {"features": list(RANKING_FEATURES)}}
-    return make_report(
-        small,
-        run.plan,
-        fitted,
-        evaluation,
-        config,
-        given=evaluation,
-        rankings=to_report,
-        made_from=made_from,
-    )
+    made_from = {
+        "config": config.to_dict(),
+        "dataset": small.described(),
+        "inputs": {"ranking_features": list(RANKING_FEATURES)},
+    }
+    return make_report(run.plan, fitted, evaluation, config, given=evaluation, made_from=made_from)
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +72,9 @@ def page(report: Report, pictures: dict[str, Picture]) -> str:
 
 def certified(report: Report, **changes: Any) -> Report:
     """The report with another certificate."""
-    calibrators = report.fitted.calibrators
-    changed = replace(calibrators, certificate=replace(calibrators.certificate, **changes))
-    return replace(report, fitted=replace(report.fitted, calibrators=changed))
+    maps = report.fitted.maps
+    changed = replace(maps, certificate=replace(maps.certificate, **changes))
+    return replace(report, fitted=replace(report.fitted, maps=changed))
 
 
 # --- the result -------------------------------------------------------------------------------
@@ -128,19 +117,12 @@ def test_the_queries_explained_are_the_extremes(report: Report) -> None:
 
 
 def test_where_nothing_is_right_there_is_still_a_report(
-    report: Report, run: Any, to_report: list[Ranking], small: LabelledSet, config: Config
+    report: Report, run: Any, config: Config
 ) -> None:
     """Only the surest mistake is explained; what cannot be told is null, and pictures are drawn."""
-    wrong = replace(report.evaluation, right=np.zeros(len(to_report), dtype=np.int64))
+    wrong = replace(report.evaluation, right=np.zeros_like(report.evaluation.right))
     made = make_report(
-        small,
-        run.plan,
-        report.fitted,
-        wrong,
-        config,
-        given=wrong,
-        rankings=to_report,
-        made_from={},
+        run.plan, report.fitted, wrong, config, given=wrong, made_from=report.made_from
     )
     assert [each.file for each in made.explained] == ["surest_wrong"]
     kept = json.loads(json.dumps(made.to_dict(), allow_nan=False))
@@ -203,7 +185,7 @@ def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
 def test_how_the_certificate_fared(report: Report) -> None:
     """The promise, and the measured queries above it; or why there is none."""
     given = {"target": 0.7, "level": 0.95, "queries": 10, "accepted": 5, "right": 4}
-    made = report.fitted.calibrators.certificate
+    made = report.fitted.maps.certificate
     promised = replace(made, threshold=0.0, labels_needed=None, **given)
     right = report.evaluation.right
     first, second = certificate_sentences(certified(report, **{**given, "threshold": 0.0}))
@@ -233,9 +215,10 @@ def test_the_groups_are_named_and_what_they_leave(report: Report) -> None:
     """
     alone = replace(report, planned=replace(report.planned, same_group=0))
     said = groups_sentence(alone)
-    assert said.startswith(f"Groups: question, {report.fitted.groups} of them; the ")
+    groups = len(set(report.fitted.groups))
+    assert said.startswith(f"Groups: {report.planned.grouping.name}, {groups} of them; the ")
     assert said.endswith(f"worth {report.fitted.effective:.0f} independent ones.")
-    assert report.fitted.groups <= len(report.planned.fit)
+    assert groups <= len(report.planned.fit)
     assert 1 <= report.fitted.effective <= len(report.planned.fit)
     shared = groups_sentence(replace(report, planned=replace(report.planned, same_group=7)))
     assert "7 of the measured queries are of groups that were fitted on" in shared
@@ -308,7 +291,7 @@ def test_the_page_holds_all_of_it_in_order(
         *evaluation.orders,
         *evaluation.events,
         f"fitted on {len(report.planned.fit)} queries",
-        f"{report.fitted.taken}.",
+        f"{report.fitted.calibrator}.",
         "config.rerank_depth",
     ]
     place = 0
@@ -356,7 +339,7 @@ def test_the_page_is_the_same_every_time(
     assert report_page(report, redrawn) == page
 
 
-def test_a_page_needs_no_optional_part(report: Report, small: LabelledSet) -> None:
+def test_a_page_needs_no_optional_part(report: Report) -> None:
     """Without pictures, explanations and a measured band it is still a page."""
     bare = with_ours(replace(report, explained=()), band_rows=0)
     page = report_page(bare, {})
