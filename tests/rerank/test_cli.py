@@ -252,7 +252,7 @@ def test_an_empty_question_is_refused(
     run: Run, capsys: pytest.CaptureFixture[str], question: str
 ) -> None:
     """There is nothing to search for."""
-    assert "the question is empty" in refused(capsys, "search", run.folder, question)
+    assert "the query is empty" in refused(capsys, "search", run.folder, question)
 
 
 def test_an_unknown_bundled_set_is_refused(
@@ -386,7 +386,7 @@ def test_search_prints_an_answer_a_question(
     run: Run, small: LabelledSet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each question is answered with confidence, level and passages, in the order asked."""
-    questions = [small.queries[i].text for i in run.plan.report[:2]]
+    questions = [q.text for q in run.plan.report.items[:2]]
     assert call("search", run.folder, *questions) == 0
     out = capsys.readouterr().out
     assert out.index(questions[0]) < out.index(questions[1])
@@ -394,11 +394,9 @@ def test_search_prints_an_answer_a_question(
     assert sum(f"  {d}  " in out for d in small.corpus) >= 3
 
 
-def test_search_prints_json(
-    run: Run, small: LabelledSet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_search_prints_json(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """`--json` gives one object a question, with the fields of a prediction."""
-    question = small.queries[run.plan.report[0]].text
+    question = run.plan.report.items[0].text
     assert call("search", run.folder, question, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["question"] == question

@@ -20,7 +20,6 @@ import pytest
 from rerank.assessment import model as assessor
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
-from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, MissingExtraError
 from rerank.inference import cross_encoder
 from rerank.inference.engine import Engine
@@ -335,11 +334,10 @@ def test_a_read_only_folder_is_enough(
 def test_many_threads_get_what_one_gets(
     model: CalibratedReranker,
     run: Run,
-    small: LabelledSet,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Eight threads at once, from the first question on: equal to 1e-6, and loaded once."""
-    queries = [small.queries[i] for i in run.plan.report[:4]]
+    queries = run.plan.report.items[:4]
     expected = [model.search(q.text) for q in queries]
     opened: list[str] = []
     for module, name in ((cross_encoder, "open_cross_encoder"), (dense, "open_bi_encoder")):
@@ -360,7 +358,7 @@ def test_many_threads_get_what_one_gets(
             if number % 2:
                 found = fresh.search(queries[i].text)
             else:
-                found = fresh.assess(fresh.rank([queries[i], queries[i - 1]]))[0]
+                found = fresh.assess([queries[i], queries[i - 1]])[0]
             assert found.confidence == pytest.approx(expected[i].confidence, abs=1e-6)
             assert found.sufficiency == pytest.approx(expected[i].sufficiency, abs=1e-6)
             assert found.ranking.doc_ids == expected[i].ranking.doc_ids
@@ -377,15 +375,14 @@ def test_many_threads_get_what_one_gets(
 def test_scores_depend_on_nothing_beside_the_query(
     model: CalibratedReranker,
     run: Run,
-    small: LabelledSet,
     workers: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever the batch, its order and the worker threads: equal to 1e-6."""
-    queries = [small.queries[i] for i in run.plan.report[:5]]
+    queries = run.plan.report.items[:5]
 
     def confidences(given: list[Query]) -> dict[str, float]:
-        found = fresh.assess(fresh.rank(given))
+        found = fresh.assess(given)
         return {a.ranking.query.query_id: a.confidence for a in found}
 
     expected = {q.query_id: model.search(q.text).confidence for q in queries}

@@ -29,7 +29,7 @@ from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.storage.folder import sealed, sha256_file
 from rerank.types import Query, Scored
-from rerank.workspace import score_cache
+from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 UNUSED = ("sklearn", "mlflow", "pandas", "matplotlib")
@@ -171,7 +171,7 @@ def test_the_order_is_the_one_asked_for(
 ) -> None:
     """`rank_by` decides what the passages are sorted by, unscored ones after those scored."""
     reconfigure(copied, rank_by=rank_by)
-    model = CalibratedReranker.load(copied, cache=score_cache(run.work))
+    model = CalibratedReranker.load(copied, cache=ScoreCache(Workspace(run.work).scores))
     for found in model.assess(queries[:10]):
         r = found.ranking
         key = {
@@ -356,7 +356,7 @@ def test_the_certified_threshold_decides(
     threshold, none is.
     """
     rewrite_calibrators(copied, lambda k: k["certificate"].update(threshold=threshold))
-    model = CalibratedReranker.load(copied, cache=score_cache(run.work))
+    model = CalibratedReranker.load(copied, cache=ScoreCache(Workspace(run.work).scores))
     for found in model.assess(queries):
         expected = threshold is not None and found.confidence >= max(0.7, threshold)
         assert found.certified == expected
@@ -367,7 +367,7 @@ def test_thresholds_of_the_folder_decide(run: Run, queries: list[Query], copied:
     """The bands kept in the folder are the ones that are applied."""
     bands = {"high": 0.2, "medium": 0.1, "low": 0.0, "sufficient": 0.0, "partial": 0.0}
     reconfigure(copied, thresholds=bands)
-    model = CalibratedReranker.load(copied, cache=score_cache(run.work))
+    model = CalibratedReranker.load(copied, cache=ScoreCache(Workspace(run.work).scores))
     for found in model.assess(queries[:20]):
         assert found.accepted == (found.confidence >= 0.1)
         assert found.verdict == "SUFFICIENT"

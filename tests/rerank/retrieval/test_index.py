@@ -21,7 +21,7 @@ from rerank.inference.model_files import resolve
 from rerank.retrieval.dense import Encoder, cosines
 from rerank.retrieval.index import Index, build_index
 from rerank.storage.folder import sealed, verify_folder
-from rerank.types import Passage, Query
+from rerank.types import Passage
 
 FEW = 12
 
@@ -45,9 +45,8 @@ def made(few: list[Passage], encoder: Encoder, tmp_path_factory: pytest.TempPath
 
 
 def found(index: Index, encoder: Encoder, text: str, **options: Any) -> Any:
-    query = Query(text, "q")
     chosen = {"pool": 5, "count": 8, "rrf_k": 60} | options
-    return index.candidates(query, encoder.encode([text])[0], **chosen)
+    return index.search(text, encoder.encode([text])[0], **chosen)
 
 
 def test_passages_are_read_back_from_disk(made: Index, few: list[Passage]) -> None:
@@ -75,7 +74,7 @@ def test_candidates_carry_exact_scores_of_both_stages(
     oracle = BM25Okapi([words(index.passage(i).full_text) for i in range(len(index))])
     for query in list(small.queries.values())[:10]:
         vector = pipeline.encoder.encode([query.text])[0]
-        c = index.candidates(query, vector, pool=5, count=10, rrf_k=60)
+        c = index.search(query.text, vector, pool=5, count=10, rrf_k=60)
         np.testing.assert_allclose(
             c.bm25, oracle.get_scores(words(query.text))[c.rows], rtol=0, atol=1e-9
         )
@@ -89,7 +88,7 @@ def test_candidates_are_the_fusion_of_two_exact_rankings(
     """Ranks and fused scores follow by hand from two sorted lists, 5 passages deep each."""
     for query in list(small.queries.values())[:10]:
         vector = pipeline.encoder.encode([query.text])[0]
-        c = index.candidates(query, vector, pool=5, count=10, rrf_k=60)
+        c = index.search(query.text, vector, pool=5, count=10, rrf_k=60)
         lexical = index.bm25.scores(words(query.text))
         dense = cosines(index.vectors, vector)
         by_bm25 = [i for i in _best(lexical, 5) if lexical[i] > 0]

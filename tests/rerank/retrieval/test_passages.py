@@ -1,12 +1,13 @@
-"""Passages that the caller brings: the second door, its candidates and its confidence."""
+"""Passages that the caller brings: the mode `rerank`, its candidates and its confidence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hand_made import make_scored
 from hypothesis import given as over
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,11 +16,11 @@ from rank_bm25 import BM25Okapi
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labelled
 from rerank.errors import InputError
-from rerank.fitting.rankings import LENGTHS, Ranked, as_given, rank_as_given, rank_planned
-from rerank.inference.score_cache import ScoreCache
+from rerank.fitting.rankings import LENGTHS, PlannedRankings, as_brought, rerank_rankings
 from rerank.retrieval.bm25 import BM25, score_texts
-from rerank.types import Given, Passage, Query, Ranking
+from rerank.types import Passage, Query, Scored
 from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
@@ -54,7 +55,7 @@ def test_the_callers_passages_are_ranked_and_nothing_else(
     """Every passage comes back once, best first, with its place in what was given."""
     found = model.rerank(QUESTION, passages)
     assert sorted(found.ranking.doc_ids) == sorted(p.doc_id for p in passages)
-    assert tuple(passages[row] for row in found.ranking.candidates.rows) == found.ranking.passages
+    assert tuple(passages[row] for row in found.ranking.first_stage.rows) == found.ranking.passages
     assert list(found.ranking.relevance) == sorted(found.ranking.relevance, reverse=True)
     assert 0 < found.confidence <= found.sufficiency <= 1
 
@@ -72,7 +73,7 @@ def test_passages_of_no_index_are_taken(model: CalibratedReranker) -> None:
     """Another language, unknown words, repeated texts and ids: all get a place."""
     texts = ["何ですか", "xyzzyx", "Der Median einer Stichprobe.", "xyzzyx", "the median of axis 0"]
     found = model.rerank(QUESTION, [Passage("same", "", text) for text in texts])
-    assert sorted(found.ranking.candidates.rows) == [0, 1, 2, 3, 4]
+    assert sorted(found.ranking.first_stage.rows) == [0, 1, 2, 3, 4]
     assert found.ranking.passages[0].text == "the median of axis 0"
 
 
@@ -87,23 +88,21 @@ def test_many_are_judged_as_one_by_one(
 ) -> None:
     """An assessment does not depend on its neighbours, one without passages included."""
     asked = [("what is the mean", passages[:7]), (QUESTION, ()), (QUESTION, passages)]
-    many = model.assess_given([Given(Query(q, "question"), p) for q, p in asked])
+    many = model.assess([Query(q, passages=p) for q, p in asked])
     assert [a.to_dict() for a in many] == [model.rerank(q, p).to_dict() for q, p in asked]
-    assert model.assess_given([]) == []
 
 
-def test_logits_that_come_along_are_not_read_again(
+def test_logits_that_come_along_are_not_computed_again(
     model: CalibratedReranker, passages: tuple[Passage, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model's own logits, handed in, lead to what reading them leads to."""
+    """The model's own logits, handed in, lead to what scoring leads to."""
     expected = model.rerank(QUESTION, passages)
     logits, _ = model.pipeline.reranker.score([(QUESTION, p.full_text) for p in passages])
     monkeypatch.setattr(type(model.pipeline.reranker), "read", None)
     monkeypatch.setattr(model.pipeline.reranker, "cache", None)
-    query = Query(QUESTION, "question")
-    (found,) = model.assess_given([Given(query, passages, logits)])
+    (found,) = model.assess([Query(QUESTION, passages=passages, logits=logits)])
     assert found.to_dict() == expected.to_dict()
-    (other,) = model.assess_given([Given(query, passages, logits - 9)])
+    (other,) = model.assess([Query(QUESTION, passages=passages, logits=logits - 9)])
     assert other.confidence != expected.confidence
 
 
@@ -111,50 +110,50 @@ def test_logits_that_come_along_are_not_read_again(
 def test_logits_must_be_one_a_passage(passages: tuple[Passage, ...], logits: list[Any]) -> None:
     """The message says how many were expected."""
     with pytest.raises(InputError, match="one finite logit a passage, 2 in all"):
-        Given(Query(QUESTION, "q"), passages[:2], np.array(logits))
+        Query(QUESTION, passages=passages[:2], logits=np.array(logits))
 
 
 def test_an_empty_question_is_refused(
     model: CalibratedReranker, passages: tuple[Passage, ...]
 ) -> None:
-    """As at the first door."""
-    with pytest.raises(InputError, match="the question is empty"):
+    """As in a search."""
+    with pytest.raises(InputError, match="the query is empty"):
         model.rerank(" ", passages)
 
 
 def test_the_index_and_the_caller_bring_the_same_passage_alike(
-    pipeline: Pipeline, rankings: Mapping[str, Ranking]
+    pipeline: Pipeline, run: Run
 ) -> None:
     """What a stored vector says of a passage, encoding its text again says too."""
-    ranking = next(iter(rankings.values()))
-    stored = pipeline.as_given(ranking, 5)
-    (encoded,) = pipeline.find_given([Given(ranking.query, ranking.passages[:5])])
-    assert stored.doc_ids == encoded.doc_ids
-    np.testing.assert_allclose(stored.evidence, encoded.evidence, atol=1e-5)
+    (found,) = pipeline.retrieve(run.plan.report.items[:1])
+    stored = pipeline.as_brought(found, 5)
+    (encoded,) = pipeline.retrieve([replace(found.query, passages=found.passages[:5])])
+    assert stored.passages == encoded.passages
+    np.testing.assert_allclose(stored.features, encoded.features, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
-def ranked(run: Run, pipeline: Pipeline, small: LabelledSet) -> Ranked:
-    return rank_as_given(pipeline, small, rank_planned(pipeline, small, run.plan))
+def brought(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRankings:
+    return rerank_rankings(pipeline, searched)
 
 
-def test_the_maps_are_fitted_on_lists_of_many_lengths(ranked: Ranked, run: Run) -> None:
+def test_the_maps_are_fitted_on_lists_of_many_lengths(brought: PlannedRankings, run: Run) -> None:
     """5, 10, 20 and 50 in turn, as far as there are candidates; the same queries as before."""
-    lengths = [len(r) for r in ranked.to_fit[:4]]
+    lengths = [len(s) for s in brought.fit.items[:4]]
     assert lengths == [min(n, 10) for n in LENGTHS]  # 10 candidates in the tests' configuration
-    assert [r.query.query_id for r in ranked.to_fit] == list(run.plan.fit)
-    assert all(r.read.any() for r in (*ranked.to_fit, *ranked.to_report))
+    assert [s.query for s in brought.fit.items] == list(run.plan.fit.items)
+    assert all(len(s.logits) for s in (*brought.fit.items, *brought.report.items))
 
 
-def test_the_second_door_has_maps_of_its_own(model: CalibratedReranker, ranked: Ranked) -> None:
+def test_each_mode_has_maps_of_its_own(model: CalibratedReranker, brought: PlannedRankings) -> None:
     """They are kept with the model, and were fitted on such lists."""
-    assert model.given.confidence != model.calibrators.confidence
-    assert model.given.reading == ranked.reading
+    assert model.maps["rerank"].confidence != model.maps["search"].confidence
+    assert model.maps["rerank"].policy == brought.policy
 
 
 def test_a_query_without_candidates_stays_in_its_place(
-    pipeline: Pipeline, empty: Ranking, rankings: Mapping[str, Ranking]
+    pipeline: Pipeline, to_report: Labelled[Scored]
 ) -> None:
-    """It has no passages to give."""
-    found = as_given(pipeline, [empty, next(iter(rankings.values()))])
-    assert [len(r) for r in found] == [0, 10]
+    """It has no passages to bring."""
+    found = as_brought(pipeline, [make_scored(), to_report.items[0]])
+    assert [len(c) for c in found] == [0, 10]
