@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from calibration.plots.picture import Picture
+
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """What a browser may load for the page: its own pictures and style, nothing else."""
 
@@ -73,16 +75,6 @@ class Table:
     note: str = ""
     ours: int | None = None
     words: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A PNG with its caption written into it, one without, its title, and how to read it."""
-
-    whole: bytes
-    plain: bytes
-    title: str
-    caption: str
 
 
 @dataclass(frozen=True, slots=True)

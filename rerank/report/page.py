@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from calibration.plots.picture import Picture
 from rerank.errors import optional
 from rerank.evaluation.evaluate import OURS
 from rerank.report.headline import accepted_sentence
-from rerank.report.html import Folded, Part, Picture, Section, Table, Text, html_page
+from rerank.report.html import Folded, Part, Section, Table, Text, html_page
 from rerank.report.report import (
     Report,
     band_sentence,

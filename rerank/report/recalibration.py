@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from calibration.monitoring.recalibration import Recalibration
+from calibration.plots.picture import Picture
 from rerank.errors import optional
-from rerank.report.html import Picture, Section, Table, Text, html_page
+from rerank.report.html import Section, Table, Text, html_page
 
 NOTE = (
     "before: the model as it was; after: moved by labels of other queries than the one that it "

@@ -92,17 +92,17 @@ def test_a_column_of_a_table_is_the_segment(model: CalibratedReranker) -> None:
     assert list(flavour("").inputs) == ["query_id", "text"]
 
 
-def test_the_command_takes_a_kind(
+def test_the_command_takes_a_segment(
     folder: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`search --kind`; a model that corrects by none refuses it."""
+    """`search --segment`; a model without segments refuses it."""
     found = []
-    for given in (["--kind", "faq"], []):
+    for given in (["--segment", "faq"], []):
         assert main(["search", str(folder), QUESTION, "--json", *given]) == 0
         found.append(json.loads(capsys.readouterr().out)["confidence"])
     assert moves(found) == [1.0, 0.0]
-    assert main(["search", str(run.folder), QUESTION, "--kind", "faq"]) == 2
-    assert "corrects by no kind" in capsys.readouterr().err
+    assert main(["search", str(run.folder), QUESTION, "--segment", "faq"]) == 2
+    assert "has no segments" in capsys.readouterr().err
 
 
 def test_requests_take_metadata(
@@ -119,4 +119,4 @@ def test_requests_take_metadata(
             assert moves([answer.json()["confidence"] for answer in answers]) == MOVES
             assert client.post(path, json={**asked, "metadata": "faq"}).status_code == 422
         told = client.get("/v1/model").json()
-        assert (told["segment_by"], told["kinds"]) == ("source", ["faq"])
+        assert (told["segment_by"], told["segments"]) == ("source", ["faq"])

@@ -52,8 +52,8 @@ def test_a_query_is_read() -> None:
     assert line({"_id": 7, "text": "x"}) == Asked(3, Query("x", "7"))
 
 
-def test_of_metadata_the_kind_is_read() -> None:
-    """What the model corrects by, and nothing else; one and 1.0 are the same name."""
+def test_of_metadata_the_segment_is_read() -> None:
+    """What names the segment, and nothing else; 1 and 1.0 are the same name."""
     metadata = {"language": 1.0, "notes": "x" * 1000}
     row = json.dumps({"_id": "a", "text": "x", "metadata": metadata}).encode()
     assert decode(Line(3, row), "language") == Asked(3, Query("x", "a", {"language": "1"}))
@@ -68,7 +68,7 @@ def test_of_metadata_the_kind_is_read() -> None:
     "kind", [pa.map_(pa.string(), pa.string()), pa.struct({"by": pa.string()})]
 )
 def test_arrow_has_two_forms_of_an_object(kind: pa.DataType, tmp_path: Path) -> None:
-    """A map and a struct are both read, if the model corrects by something."""
+    """A map and a struct are both read, if the model has segments."""
     pairs = [[("by", "faq")], None]
     values = pairs if pa.types.is_map(kind) else [v and dict(v) for v in pairs]
     made = pa.array(values, kind)

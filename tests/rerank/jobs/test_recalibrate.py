@@ -51,21 +51,21 @@ def test_labels_are_read_in_both_forms(tmp_path: Path, rankings: dict[str, Ranki
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("[]", "expected"),
-        ("{", "labels.jsonl:2"),
-        ('{"query": "x"}', "one of the two"),
-        ('{"query": "x", "right": true, "relevant": []}', "one of the two"),
-        ('{"query": "x", "right": "yes"}', "right should be true or false"),
-        ('{"query": "x", "relevant": [1]}', "list of passage ids"),
-        ('{"query": " ", "right": true}', "the query is empty"),
+        ("[]", "expected a JSON object, got a list"),
+        ("{", "not JSON"),
+        ('{"query": "x"}', "expected one of 'right' and 'relevant'"),
+        ('{"query": "x", "right": true, "relevant": []}', "expected one of 'right' and 'relevant'"),
+        ('{"query": "x", "right": "yes"}', "'right' should be true or false"),
+        ('{"query": "x", "relevant": [1.5]}', "'relevant'"),
+        ('{"query": " ", "right": true}', "'query' is empty"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, complaint: str) -> None:
     """File, line, what came and what was expected."""
     path = written(tmp_path, ['{"query": "good", "right": true}', line])
-    with pytest.raises(InputError, match="1 lines are not labels") as refused:
+    with pytest.raises(InputError, match="1 bad line") as refused:
         read_feedback(path)
-    assert complaint in str(refused.value)
+    assert f"{path}:2: {complaint}" in str(refused.value)
 
 
 def test_labels_of_a_set_are_its_qrels(
