@@ -12,9 +12,10 @@ import pytest
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
+from rerank.inference.score_cache import ScoreCache
 from rerank.storage.folder import sealed, sha256_file
 from rerank.types import Query
-from rerank.workspace import score_cache
+from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 
@@ -85,7 +86,7 @@ def test_an_old_folder_gives_the_same_predictions(run: Run, old: Path) -> None:
     (found, *_) = CalibratedReranker.load(run.folder).assess(queries[:1])
     queries.append(Query(queries[0].text, "own", passages=found.ranking.passages[:5]))
     first, second = (
-        CalibratedReranker.load(path, cache=score_cache(run.work)).assess(queries)
+        CalibratedReranker.load(path, cache=ScoreCache(Workspace(run.work).scores)).assess(queries)
         for path in (run.folder, old)
     )
     assert [a.to_dict() for a in second] == [a.to_dict() for a in first]

@@ -19,6 +19,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.fitting.rankings import LENGTHS, PlannedRankings, as_brought, rerank_rankings
+from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.bm25 import BM25, score_texts
 from rerank.types import Passage, Query, Scored
 from rerank.workspace import Workspace
