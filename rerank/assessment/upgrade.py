@@ -36,14 +36,13 @@ def upgraded_sketch(kept: Mapping[str, Any]) -> dict[str, Any]:
     """The content of an old `sketch.json`."""
     features = kept.get("features")
     if not isinstance(features, list):
-        return {**kept}
-    return {**kept, "features": [_feature(feature) for feature in features]}
+        return dict(kept)
+    return {**kept, "features": [_renamed(f) if isinstance(f, dict) else f for f in features]}
 
 
-def _feature(old: Any) -> Any:
-    if not isinstance(old, Mapping) or not isinstance(old.get("name"), str):
-        return old
-    return {**old, "name": FEATURES.get(old["name"], old["name"])}
+def _renamed(feature: Mapping[str, Any]) -> dict[str, Any]:
+    name = feature.get("name")
+    return {**feature, "name": FEATURES.get(name, name) if isinstance(name, str) else name}
 
 
 def _maps(old: Mapping[str, Any]) -> dict[str, Any]:
