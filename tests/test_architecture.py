@@ -19,11 +19,11 @@ LAYERS = (  # of rerank/, lowest first; a module imports from its own package an
     {"errors"},
     {"types", "progress"},
     {"config", "storage"},
-    {"data", "inference", "tracking"},  # tracking knows MLflow and folders, not what is in them
-    {"retrieval"},
+    {"data", "inference", "workspace"},
+    {"retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
     {"assessment", "training"},
     {"evaluation", "batch"},
-    {"fitting", "workspace"},
+    {"fitting"},
     {"report"},
     {"jobs", "serving"},
     {"arguments"},

@@ -7,11 +7,12 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import run_python
 
 from rerank.arguments import BANDS, OPTIONS, parser
 from rerank.cli import RUNS, main
@@ -90,7 +91,7 @@ def test_the_example_of_a_command_can_be_parsed(words: tuple[str, ...]) -> None:
         assert options.run is COMMANDS[words].get_default("run")
 
 
-def test_help_is_light(run_python: Callable[..., str]) -> None:
+def test_help_is_light() -> None:
     """`rerank --help` imports none of the heavy libraries."""
     code = """
 import json, sys

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import run_python
 
 from rerank.assessment import model as assessor
 from rerank.assessment.model import CalibratedReranker
@@ -86,7 +87,7 @@ def refusal(folder: Path) -> str:
 
 
 def test_a_folder_needs_neither_network_nor_training_libraries(
-    model: CalibratedReranker, run: Run, copied: Path, run_python: Callable[..., str]
+    model: CalibratedReranker, run: Run, copied: Path
 ) -> None:
     """The same answer where no socket opens and these libraries cannot be imported.
 
@@ -108,7 +109,7 @@ print(json.dumps([found.to_dict(), refused, sorted({{m.split(".")[0] for m in sy
 
 
 def test_a_hub_model_is_taken_from_the_cache(
-    other_reranker: Callable[..., Path], tmp_path: Path, run_python: Callable[..., str]
+    other_reranker: Callable[..., Path], tmp_path: Path
 ) -> None:
     """What the hub's cache holds is found without a network."""
     home = tmp_path / "models--some--reranker"

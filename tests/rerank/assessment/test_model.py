@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hand_made import make_scored
+from processes import run_python
 
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import judge
@@ -186,7 +187,7 @@ def test_the_order_is_the_one_asked_for(
 
 
 def test_searching_needs_none_of_the_training_libraries(
-    model: CalibratedReranker, run: Run, run_python: Callable[..., str]
+    model: CalibratedReranker, run: Run
 ) -> None:
     """Loading and searching work, with the same numbers, where these libraries cannot load."""
     question = run.plan.report.items[0].text

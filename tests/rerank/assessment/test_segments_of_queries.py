@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from server import serving
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
@@ -105,9 +104,7 @@ def test_the_command_takes_a_segment(
     assert "has no segments" in capsys.readouterr().err
 
 
-def test_requests_take_metadata(
-    folder: Path, serving: Callable[..., AbstractContextManager[Any]]
-) -> None:
+def test_requests_take_metadata(folder: Path) -> None:
     """Over HTTP, in both modes; no object is refused."""
     paths = {
         "/v1/search": {"question": QUESTION},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import run_python
 
 from rerank.batch.source import open_input
 from rerank.errors import InputError
@@ -69,9 +69,7 @@ def write_parquet(path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_an_input_ten_times_larger_than_may_be_held(
-    run: Run, run_python: Callable[..., str], tmp_path: Path, ending: str
-) -> None:
+def test_an_input_ten_times_larger_than_may_be_held(run: Run, tmp_path: Path, ending: str) -> None:
     """The process grows by a chunk and what scoring it takes, not by what the file holds."""
     (write_jsonl if ending == "jsonl" else write_parquet)(tmp_path / f"large.{ending}")
     assert (tmp_path / f"large.{ending}").stat().st_size > 10 * LIMIT

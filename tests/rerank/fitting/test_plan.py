@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_sets import relabelled
 
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
@@ -16,7 +16,6 @@ from rerank.errors import InputError
 from rerank.fitting.plan import LEAST_QUERIES, plan
 from rerank.types import Passage, Query
 
-Relabel = Callable[[LabelledSet, Callable[[str], str]], LabelledSet]
 NONE: frozenset[str] = frozenset()
 
 
@@ -254,7 +253,7 @@ def test_the_plan_depends_on_the_seed_alone(small: LabelledSet) -> None:
     assert len(one.fit) == len(one.report) == 30
 
 
-def test_new_ids_change_nothing(small: LabelledSet, relabelled: Relabel) -> None:
+def test_new_ids_change_nothing(small: LabelledSet) -> None:
     """The plan of a set under other query and passage ids is the same plan."""
     one = plan(small, trained_on=NONE, max_queries=None, seed=0)
     other = plan(relabelled(small, "x-{}".format), trained_on=NONE, max_queries=None, seed=0)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import run_python
 
 from rerank.assessment.pipeline import Pipeline
 from rerank.data.labelled_set import LabelledSet
@@ -118,7 +119,7 @@ def test_a_logit_is_the_same_in_any_batch_order_and_number_of_threads(
 
 
 def test_a_logit_is_the_same_in_another_process(
-    reranker: CrossEncoder, pairs: list[tuple[str, str]], run_python: Callable[..., str]
+    reranker: CrossEncoder, pairs: list[tuple[str, str]]
 ) -> None:
     """A fresh process gives the very same numbers."""
     asked = json.dumps([reranker.files.name, LENGTH, pairs[:3]])

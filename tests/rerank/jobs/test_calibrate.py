@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from processes import run_python
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
+from small_sets import relabelled
 
 from calibration.maps import TILT, IsotonicMap, LogisticMap, map_from_dict
 from rerank.assessment.fitted_maps import FittedMaps
@@ -36,7 +38,6 @@ from rerank.tracking.runs import FOLDER, INNER
 from rerank.types import Floats, Scored
 
 Run = Any  # the session's run, see conftest
-Relabel = Callable[[LabelledSet, Callable[[str], str]], LabelledSet]
 
 
 def doc_ids(scored: Sequence[Scored]) -> list[list[str]]:
@@ -161,7 +162,6 @@ def test_maps_loaded_without_scikit_learn_predict_as_scikit_learn(
     maps: FittedMaps,
     config: Config,
     to_report: Labelled[Scored],
-    run_python: Callable[..., str],
     tmp_path: Path,
 ) -> None:
     """The folder's maps, read where sklearn is blocked, equal sklearn's predictions to 1e-12."""
@@ -262,7 +262,7 @@ def test_another_model_is_not_replaced_unasked(
 
 @pytest.fixture(scope="module")
 def train_only(
-    run: Run, small: LabelledSet, config: Config, relabelled: Relabel, tmp_path_factory: Any
+    run: Run, small: LabelledSet, config: Config, tmp_path_factory: Any
 ) -> tuple[Any, str]:
     """The small set under other ids, all in one split, calibrated and tracked elsewhere."""
     every = tuple(i for ids in small.splits.values() for i in ids)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from server import serving
 
 from rerank.assessment.model import CalibratedReranker
 
@@ -20,7 +21,7 @@ def model(run: Any) -> CalibratedReranker:
 
 
 @pytest.fixture(scope="module")
-def client(run: Any, serving: Callable[..., Any]) -> Iterator[httpx.Client]:
+def client(run: Any) -> Iterator[httpx.Client]:
     """A client of a running server."""
     with (
         serving(run.folder) as started,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from server import serving
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.types import Assessment
@@ -17,7 +18,7 @@ QUERY = "median along an axis while ignoring NaNs"
 
 
 @pytest.fixture(scope="module")
-def url(run: Any, serving: Callable[..., Any]) -> Iterator[str]:
+def url(run: Any) -> Iterator[str]:
     """The address of a server that asks for a key, as hosted ones do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RERANK_API_KEYS", "another-key,a-key-of-these-tests")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,6 +11,7 @@ import pytest
 from http_checks import JSON, assert_refused, body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from server import serving
 
 from rerank.serving.middleware import shape
 
@@ -18,7 +19,7 @@ MOST = 20_000  # bytes of a body
 
 
 @pytest.fixture(scope="module")
-def started(run: Any, serving: Callable[..., Any]) -> Iterator[Any]:
+def started(run: Any) -> Iterator[Any]:
     """A server with narrow bounds."""
     bounds = {"max_body": MOST, "max_documents": 3, "max_document": 500, "max_query": 100}
     with serving(run.folder, patience=1.0, max_depth=6, max_values=1000, **bounds) as made:
@@ -166,7 +167,7 @@ def test_form(client: httpx.Client) -> None:
     assert_refused(client.get("/v1/model", headers={"host": "evil.example"}), 421, "localhost")
 
 
-def test_keys(run: Any, serving: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With keys nothing but the three open paths answers without one, and only in its header."""
     monkeypatch.setenv("RERANK_API_KEYS", "first-key, second-key")
     with (

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
+from server import serving
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback
@@ -56,7 +57,7 @@ def metrics(started: Any) -> str:
     return httpx.get(f"{started.url}/metrics").text
 
 
-def test_swap_under_load(run: Any, other: Path, place: Path, serving: Callable[..., Any]) -> None:
+def test_swap_under_load(run: Any, other: Path, place: Path) -> None:
     """Every request is answered, by the old model or by the new, and by that one alone."""
     expected = {
         folder: CalibratedReranker.load(folder).search(QUERY).confidence
@@ -124,7 +125,7 @@ def _foreign(place: Path) -> None:
 
 @pytest.mark.parametrize("broken", [_changed_byte, _cut_in_place, _gone, _foreign])
 def test_a_broken_model_is_refused(
-    run: Any, other: Path, place: Path, serving: Callable[..., Any], broken: Callable[[Path], None]
+    run: Any, other: Path, place: Path, broken: Callable[[Path], None]
 ) -> None:
     """The old one goes on, even where its own folder was broken; a good one then takes over."""
     with serving(place) as started:
@@ -173,7 +174,7 @@ def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -
     assert holder.current.model.manifest["note"] == "second"
 
 
-def test_a_broken_model_is_not_started(place: Path, serving: Callable[..., Any]) -> None:
+def test_a_broken_model_is_not_started(place: Path) -> None:
     """Without a model that answers there is no server."""
     _changed_byte(place)
     with pytest.raises(InputError, match=r"calibrators\.json is changed"), serving(place):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from http_checks import HEAD, JSON, body, connect, metric
+from server import serving
 
 from rerank.cli import main
 from rerank.errors import InputError
@@ -31,7 +32,7 @@ ROOT = Path(__file__).parents[3]
 HEAVY = ("matplotlib", "mlflow", "pandas", "peft", "sentence_transformers", "sklearn", "torch")
 
 
-def test_answers_do_not_wait_for_acknowledgements(run: Any, serving: Callable[..., Any]) -> None:
+def test_answers_do_not_wait_for_acknowledgements(run: Any) -> None:
     """An accepted connection has TCP_NODELAY: the last bytes of an answer are sent at once."""
     with (
         serving(run.folder) as started,
@@ -43,7 +44,7 @@ def test_answers_do_not_wait_for_acknowledgements(run: Any, serving: Callable[..
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_slow_clients(run: Any, serving: Callable[..., Any]) -> None:
+def test_slow_clients(run: Any) -> None:
     """Who never sends its headers is cut off; who never sends its body hears 408; others go on."""
     with (
         serving(run.folder, patience=1.0) as started,
@@ -58,7 +59,7 @@ def test_slow_clients(run: Any, serving: Callable[..., Any]) -> None:
         assert late.recv(4096).startswith(b"HTTP/1.1 408")
 
 
-def test_a_client_that_does_not_read(run: Any, serving: Callable[..., Any]) -> None:
+def test_a_client_that_does_not_read(run: Any) -> None:
     """Who asks and does not read the answer is cut off, and keeps nothing of the server."""
     asked = {"query": "a", "documents": ["b" * 99_000] * 40, "return_documents": True}
     content = json.dumps(asked).encode()

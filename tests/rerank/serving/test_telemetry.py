@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 from http_checks import metric
+from server import serving
 
 from calibration.monitoring.drift import alarm
 from rerank.assessment.model import CalibratedReranker
@@ -48,9 +48,7 @@ def test_refusals_count(client: httpx.Client) -> None:
     assert metric(client, "rerank_requests_total", route="/v1/search", status="422") == 2
 
 
-def test_drift_alarm(
-    run: Any, serving: Callable[..., Any], model: CalibratedReranker, queries: list[str]
-) -> None:
+def test_drift_alarm(run: Any, model: CalibratedReranker, queries: list[str]) -> None:
     """A whole window of searches is judged as the drift alarm judges their features."""
     strange = [f"xyzzy {q[:5]} qqq {i}" for i, q in enumerate(queries)][:WINDOW]
     found = [model.search(q).ranking for q in strange]

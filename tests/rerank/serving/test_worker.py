@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 from http_checks import metric
+from server import serving
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.errors import InputError
@@ -136,7 +137,7 @@ def test_an_answer_that_is_not_ready_is_504(holder: ModelHolder) -> None:
     assert batches(holder) == [1, 1]
 
 
-def test_shutdown_answers_what_was_accepted(run: Any, serving: Callable[..., Any]) -> None:
+def test_shutdown_answers_what_was_accepted(run: Any) -> None:
     """Requests that are ranked, or wait for it, when the server is told to stop are answered."""
     begun, stopping = threading.Event(), threading.Event()
 
