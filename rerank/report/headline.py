@@ -30,8 +30,10 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
         return f"Certified: nothing. {certificate.refused}"
     if certificate.threshold is None:
         more = certificate.labels_needed
-        how = f"label about {more - certificate.queries} more queries" if more else "better scores"
-        return f"Certified: nothing; it takes {how}."
+        what = (
+            f"about {more - certificate.queries} more labelled queries" if more else "better scores"
+        )
+        return f"Certified: nothing yet; it takes {what}."
     kept = evaluation.right[evaluation.confidences[OURS] >= certificate.threshold]
     fared = f" ({kept.mean():.1%})" if len(kept) else ""
     return (

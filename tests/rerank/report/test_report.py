@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from calibration.arrays import sigmoid
 from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
+from calibration.plots.picture import Picture
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
@@ -21,7 +22,13 @@ from rerank.data.labels import Labelled
 from rerank.evaluation.evaluate import OURS, Evaluation, measure
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
-from rerank.report.html import Picture
+from rerank.report.glossary import GLOSSARY
+from rerank.report.headline import (
+    accepted_sentence,
+    certified_sentence,
+    headline,
+    promised_too_much,
+)
 from rerank.report.page import report_figures, report_page, report_pictures
 from rerank.report.report import (
     Report,
@@ -31,8 +38,8 @@ from rerank.report.report import (
     make_report,
     report_text,
     split_sentences,
-    threshold_sentence,
     usual_log_odds,
+    warnings,
 )
 from rerank.types import Scored
 
@@ -162,14 +169,36 @@ def test_what_the_threshold_is_worth(report: Report) -> None:
         accuracy_accepted_lower95=0.684,
         effective_accepted=49.7,
     )
-    assert threshold_sentence(some) == (
-        "At 0.7: of 1,000 measured queries 50 are accepted (5.0%), and 40 of these are right: "
-        "80.0%, at least 68.4% with 95% confidence (they are worth 50 independent ones)."
+    assert accepted_sentence(some.evaluation) == (
+        "At 0.7: 50 of 1,000 measured queries are accepted (5%); 40 of these are right (80.0%, at "
+        "least 68.4% with 95% confidence)."
     )
+    assert not promised_too_much(some.evaluation)
+    assert promised_too_much(with_ours(some, accuracy_accepted=0.69).evaluation)
     none = with_ours(
         report, n=9, accepted=0, accuracy_accepted=None, accuracy_accepted_lower95=None
     )
-    assert threshold_sentence(none) == "At 0.7: none of 9 measured queries is accepted."
+    assert accepted_sentence(none.evaluation) == "At 0.7: none of 9 measured queries is accepted."
+    assert not promised_too_much(none.evaluation)
+
+
+def test_what_is_certified(report: Report) -> None:
+    """From where on, and how that fares; else what it takes, or why it cannot be."""
+
+    def said(**changes: Any) -> str:
+        changed = certified(report, **{"threshold": None, "refused": "", **changes})
+        return certified_sentence(report.evaluation, changed.fitted.maps.certificate)
+
+    right = report.evaluation.right
+    assert said(threshold=0.0, labels_needed=None) == (
+        "Certified: from 0.000 up 70% or more are right, at 95% confidence; of the measured "
+        f"queries {right.sum()} of {len(right)} are ({right.mean():.1%})."
+    )
+    assert said(threshold=1.0, labels_needed=None).endswith("of the measured queries 0 of 0 are.")
+    few = said(queries=64, accepted=0, right=0, labels_needed=300)
+    assert few == "Certified: nothing yet; it takes about 236 more labelled queries."
+    assert said(labels_needed=None) == "Certified: nothing yet; it takes better scores."
+    assert said(refused="All labels are right.") == "Certified: nothing. All labels are right."
 
 
 def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
@@ -226,8 +255,11 @@ def test_the_groups_are_named_and_what_they_leave(report: Report) -> None:
 
 
 def test_the_text_has_every_sentence_and_table(report: Report) -> None:
-    """Sentences wrapped, tables as they are, no line wider than 104 characters."""
+    """The headline first, a line a sentence; the rest no wider than 104 characters."""
     text = report_text(report)
+    head, _, rest = text.partition("\n\n")
+    certificate = report.fitted.maps.certificate
+    assert head.splitlines() == [*headline(report.evaluation, certificate), *warnings(report)]
     unwrapped = " ".join(text.split())
     for sentence in (*split_sentences(report), *certificate_sentences(report)):
         assert " ".join(sentence.split()) in unwrapped
@@ -237,7 +269,7 @@ def test_the_text_has_every_sentence_and_table(report: Report) -> None:
         report.evaluation.events_table(),
     ):
         assert table in text
-    assert max(map(len, text.splitlines())) <= 104
+    assert max(map(len, rest.splitlines())) <= 104
 
 
 # --- pictures ---------------------------------------------------------------------------------
@@ -280,7 +312,7 @@ def test_the_page_holds_all_of_it_in_order(
     expected = [
         f"Measured on {len(evaluation.right)} queries",
         "At 0.7:",
-        "Certificate:",
+        "Certified:",
         *(name for name, _ in evaluation.table.rows),
         pictures["reliability"].caption.split(".")[0],
         pictures["histogram"].caption.split(".")[0],
@@ -293,6 +325,8 @@ def test_the_page_holds_all_of_it_in_order(
         f"fitted on {len(report.planned.fit)} queries",
         f"{report.fitted.calibrator}.",
         "config.rerank_depth",
+        "Act on",
+        *GLOSSARY["Act on"],
     ]
     place = 0
     for each in expected:
@@ -317,7 +351,7 @@ def test_text_from_data_is_escaped_on_the_page(
     assert "<script" not in page
     assert "<img src=http" not in page
     # the set thrice, the split twice, query and passages, and the configuration's name and value
-    assert page.count("&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt;") == 10
+    assert page.count("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;") == 10
     assert page.count("<img ") == len(pictures)
 
 
