@@ -101,7 +101,7 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
         below=f"Measured on {count:,} queries ({split}) that were not fitted on.",
         headline=headline(evaluation, fitted.maps.certificate),
         warnings=warnings(report),
-        certificate=certificate_sentences(report),
+        certificate=certificate_sentences(report)[:1],  # the headline has the second
         near=band_sentence(report),
         comparison=evaluation.table.cells(),
         comparison_note=table_note(report),
