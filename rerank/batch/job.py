@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def rescore(
     """
     queries, out = Path(queries), Path(out)
     side = out.with_name(f"{out.name}.rejected.jsonl")
-    convert = _converter(out)
+    scoring, convert = _scoring(engine, actors), _converter(out)
     with open_input(queries, segment_by=model.segment_by) as given:
         _check_places(model.folder, queries, out, side)
         if strict:
@@ -81,16 +82,7 @@ def rescore(
             try:
                 if journal.state.stage == "scoring":
                     start = Position(journal.state.line, journal.state.byte)
-                    if engine == "ray":
-                        with optional():
-                            import ray  # noqa: F401  # which brings pyarrow, too
-
-                            from rerank.batch.on_ray import on_ray
-
-                        results = on_ray(model, given, start, actors=actors)
-                    else:
-                        results = _here(model, given, start)
-                    _keep(results, given, journal, strict=strict)
+                    _keep(scoring(model, given, start), given, journal, strict=strict)
                 journal.install(out, side, convert)
             except OSError as error:
                 raise OSError(
@@ -98,6 +90,19 @@ def rescore(
                     f"in {journal.folder}: the same command goes on from there"
                 ) from error
             return Summary(journal.state.answered, journal.state.refused, side, resumed)
+
+
+def _scoring(
+    engine: str, actors: int | None
+) -> Callable[[CalibratedReranker, Input, Position], Iterator[tuple[Position, Scored]]]:
+    """What scores the chunks of an input from a position on."""
+    if engine != "ray":
+        return _here
+    with optional():
+        import ray  # noqa: F401  # which brings pyarrow, too
+
+        from rerank.batch.on_ray import on_ray
+    return partial(on_ray, actors=actors)
 
 
 def _here(

@@ -116,6 +116,7 @@ def _wheel(home: Path) -> Path:
     if not any(made.glob("*.whl")):
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(made)]
         subprocess.run([*command, str(ROOT)], check=True)
+        shutil.rmtree(ROOT / "build", ignore_errors=True)  # else the next wheel has its files, too
     return next(made.glob("*.whl"))
 
 
