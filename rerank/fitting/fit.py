@@ -24,6 +24,7 @@ from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_feature
 from rerank.assessment.sufficiency import fit_hazard
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
+from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit
 from rerank.fitting.label_checks import refuse_one_sided
 from rerank.fitting.passages import cross_ordered, fit_relevance, limited
@@ -63,8 +64,9 @@ def fit(
     it; `policy` says how much of it the model will score. `about` names the questions that the
     certificate is about.
     """
-    from calibration.fitting import cross_fit_two_stage, fit_two_stage
-    from calibration.score_fitting import fit_temperature
+    with optional():
+        from calibration.fitting import cross_fit_two_stage, fit_two_stage
+        from calibration.score_fitting import fit_temperature
 
     groups, seen = scored.groups, limited(scored, policy.cutoff)
     ordered = cross_ordered(seen, config)

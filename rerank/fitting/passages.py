@@ -24,7 +24,7 @@ from rerank.assessment.pipeline import (
 )
 from rerank.config import Config
 from rerank.data.labels import Labelled, passage_labels
-from rerank.errors import InputError
+from rerank.errors import InputError, optional
 from rerank.evaluation.ranking_metrics import order_quality
 from rerank.progress import progress
 from rerank.types import Candidates, Floats, Ranking, Scored
@@ -113,7 +113,8 @@ def limited(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
 
 
 def _fit_passages(features: Sequence[Floats], labelled: Labelled[Any]) -> LogisticMap:
-    from calibration.fitting import fit_logistic
+    with optional():
+        from calibration.fitting import fit_logistic
 
     filled = [i for i, rows in enumerate(features) if len(rows)]
     if not filled:

@@ -312,6 +312,7 @@ def _quantize(whole: Path, path: Path) -> None:
     Activations are scaled as they come (dynamic quantization, Jacob et al. 2018). The reduced range
     of 7 bits keeps the sums of processors without VNNI from saturating.
     """
+    onnx_runtime()
     with optional():
         from onnxruntime.quantization import QuantType, quantize_dynamic
         from onnxruntime.quantization.preprocess import quant_pre_process
@@ -343,9 +344,19 @@ def _written(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _onnx_runner(graph: Path | bytes) -> Callable[[Tokens], Row]:
+def onnx_runtime() -> Any:
+    """The module `onnxruntime`, imported so that it neither calls home nor writes into the home.
+
+    What the user says of its telemetry in the environment counts more.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
+    return onnxruntime
+
+
+def _onnx_runner(graph: Path | bytes) -> Callable[[Tokens], Row]:
+    onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(

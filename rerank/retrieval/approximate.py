@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.errors import InputError, optional
+from rerank.inference.engine import onnx_runtime
 from rerank.progress import progress
 from rerank.retrieval.fusion import top
 from rerank.types import Ints
@@ -96,8 +97,7 @@ def library() -> Any:
     Raises:
         MissingExtraError: USearch is not installed.
     """
-    import onnxruntime  # noqa: F401
-
+    onnx_runtime()
     with optional():
         from usearch.index import Index
     return Index

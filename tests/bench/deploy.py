@@ -114,7 +114,17 @@ answer = float(max(model.predict([(query, text) for text in texts])))
 def _wheel(home: Path) -> Path:
     made = home / "wheel"
     if not any(made.glob("*.whl")):
-        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(made)]
+        command = [
+            sys.executable,
+            "-I",
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "-w",
+            str(made),
+        ]
         subprocess.run([*command, str(ROOT)], check=True)
         shutil.rmtree(ROOT / "build", ignore_errors=True)  # else the next wheel has its files, too
     return next(made.glob("*.whl"))
@@ -125,7 +135,7 @@ def _environment(home: Path, name: str, requirements: list[str]) -> Path:
     place = home / name
     if not (place / "installed").is_file():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
-        install = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        install = [str(place / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet"]
         install += ["--disable-pip-version-check", "-c", str(ROOT / "constraints.txt")]
         subprocess.run([*install, *requirements], check=True)
         (place / "installed").touch()

