@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import run_python
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MANIFEST
@@ -64,7 +65,7 @@ def copied(exported: Path, tmp_path: Path) -> Path:
 
 
 def test_the_core_alone_gives_the_same_answers(
-    model: CalibratedReranker, exported: Path, run_python: Callable[..., str], tmp_path: Path
+    model: CalibratedReranker, exported: Path, tmp_path: Path
 ) -> None:
     """Of search, rerank and rescore, to the bit; and importing `rerank` imports no library."""
     queries, out = tmp_path / "queries.jsonl", tmp_path / "alone.jsonl"

@@ -126,7 +126,7 @@ def _repeated(path: Path) -> tuple[int, int]:
     ("write", "name"), [(_long_passages, "long.jsonl"), (_repeated, "bomb.parquet")]
 )
 def test_long_rows_fit_under_a_limit_of_memory(
-    run: Run, run_python: Callable[..., str], tmp_path: Path, write: Any, name: str
+    run: Run, tmp_path: Path, write: Any, name: str
 ) -> None:
     """Rows are bounded by bytes: the address space may grow by what the documentation says."""
     expected = write(tmp_path / name)

@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from calibration.arrays import sigmoid
 from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
+from calibration.plots.picture import Picture
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
@@ -21,7 +22,7 @@ from rerank.data.labels import Labelled
 from rerank.evaluation.evaluate import OURS, Evaluation, measure
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
-from rerank.report.html import Picture
+from rerank.report.headline import accepted_sentence
 from rerank.report.page import report_figures, report_page, report_pictures
 from rerank.report.report import (
     Report,
@@ -31,7 +32,6 @@ from rerank.report.report import (
     make_report,
     report_text,
     split_sentences,
-    threshold_sentence,
     usual_log_odds,
 )
 from rerank.types import Scored
@@ -160,16 +160,15 @@ def test_what_the_threshold_is_worth(report: Report) -> None:
         right_accepted=40,
         accuracy_accepted=0.8,
         accuracy_accepted_lower95=0.684,
-        effective_accepted=49.7,
     )
-    assert threshold_sentence(some) == (
-        "At 0.7: of 1,000 measured queries 50 are accepted (5.0%), and 40 of these are right: "
-        "80.0%, at least 68.4% with 95% confidence (they are worth 50 independent ones)."
+    assert accepted_sentence(some.evaluation) == (
+        "At 0.7: 50 of 1,000 measured queries are accepted (5%); 40 of these are right (80.0%, at "
+        "least 68.4% with 95% confidence)."
     )
     none = with_ours(
         report, n=9, accepted=0, accuracy_accepted=None, accuracy_accepted_lower95=None
     )
-    assert threshold_sentence(none) == "At 0.7: none of 9 measured queries is accepted."
+    assert accepted_sentence(none.evaluation) == "At 0.7: none of 9 measured queries is accepted."
 
 
 def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
