@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import run_python
 
 from rerank.errors import EXTRAS
 
@@ -79,9 +79,7 @@ def packages_of(library: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("extra", "library"), LIBRARIES)
-def test_a_missing_library_is_told_with_the_command(
-    extra: str, library: str, run_python: Callable[..., str]
-) -> None:
+def test_a_missing_library_is_told_with_the_command(extra: str, library: str) -> None:
     """One sentence that names the extra; it comes from wherever the library is first needed."""
     packages = packages_of(library) & EXTRAS[extra]
     assert packages, f"rerank.errors.EXTRAS lacks a package of {library}"

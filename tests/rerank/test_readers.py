@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rerank.data.beir import SHOWN_PROBLEMS, read_corpus, read_labelled_set, read_queries
+from rerank.data.beir import read_corpus, read_labelled_set, read_queries
 from rerank.data.feedback import read_feedback
+from rerank.data.lines import SHOWN_PROBLEMS
 from rerank.errors import InputError
 
 SETTINGS = settings(

@@ -30,7 +30,7 @@ with watched if "--inside" in sys.argv else nullcontext():  # the parent runs no
     from calibration import LogisticMap, TwoStageMap, certify
     from rerank.assessment.fitted_maps import FittedMaps
     from rerank.assessment.passage_features import PASSAGE_FEATURES
-    from rerank.assessment.pipeline import Reading
+    from rerank.assessment.pipeline import ReadPolicy
     from rerank.assessment.ranking_features import RANKING_FEATURES
     from rerank.assessment.sufficiency import INPUTS
     from rerank.batch.chunks import Position
@@ -112,8 +112,8 @@ def _parquet() -> bytes:
     return out.getvalue()
 
 
-def _door() -> bytes:
-    """The maps of a door, all of zeros."""
+def _maps() -> bytes:
+    """The maps of a mode, all of zeros."""
 
     def flat(inputs: Sequence[str]) -> LogisticMap:
         ones = (1.0,) * len(inputs)
@@ -121,9 +121,9 @@ def _door() -> bytes:
 
     confidence = TwoStageMap(flat(RANKING_FEATURES), LogisticMap((1.0,), 0.0, (0.0,), (1.0,)))
     certificate = certify([1] * 40, [0.9] * 40)
-    reading = Reading(flat(PASSAGE_FEATURES), 0.1)
-    door = FittedMaps(reading, flat(PASSAGE_FEATURES), confidence, flat(INPUTS), certificate)
-    return json.dumps(door.to_dict()).encode()
+    policy = ReadPolicy(flat(PASSAGE_FEATURES), 0.1)
+    maps = FittedMaps(policy, flat(PASSAGE_FEATURES), confidence, flat(INPUTS), certificate)
+    return json.dumps(maps.to_dict()).encode()
 
 
 READERS: dict[str, tuple[READS, list[bytes]]] = {
@@ -132,7 +132,7 @@ READERS: dict[str, tuple[READS, list[bytes]]] = {
     "rescore, Parquet": (_written(_rescored, ".parquet"), [_parquet()]),
     "labelled set": (_set, [b"\x00".join([ROW, ROW, b"1\t1\t1\n", b"1\n"])]),
     "feedback": (_written(read_feedback, ".jsonl"), [b'{"query": "x", "right": true}\n']),
-    "calibrators": (_json(FittedMaps.from_dict), [_door()]),
+    "calibrators": (_json(FittedMaps.from_dict), [_maps()]),
     "configuration": (_json(_config), [json.dumps(Config().to_dict()).encode()]),
     "schemas of HTTP": (_body, BODIES),
 }

@@ -85,10 +85,10 @@ def test_rows_of_a_file_take_metadata(
 def test_a_column_of_a_table_is_the_segment(model: CalibratedReranker) -> None:
     """For MLflow's ways of running a model, whose signature knows the column."""
     column = ["faq", "unheard of", None]
-    found = assess_table(model, {"text": [QUESTION] * 3, "source": column})
+    found = assess_table(model, {"query": [QUESTION] * 3, "source": column})
     assert moves(found["confidence"].tolist()) == MOVES
-    assert list(flavour("source").inputs) == ["source", "query_id", "text"]
-    assert list(flavour("").inputs) == ["query_id", "text"]
+    assert list(flavour("source").inputs) == ["source", "query_id", "query"]
+    assert list(flavour("").inputs) == ["query_id", "query"]
 
 
 def test_the_command_takes_a_segment(

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from rerank.batch.chunks import CHUNK_ROWS, Position
 from rerank.batch.jsonl import Line, decode
 from rerank.batch.parquet import write_parquet
-from rerank.batch.rows import LONGEST_ROW, Asked, Rejected, Row, parse
+from rerank.batch.rows import Asked, Rejected, Row, parse
 from rerank.batch.source import open_input
+from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError
 from rerank.types import Query
 
@@ -213,7 +214,7 @@ def test_lines_are_counted_from_one_blank_ones_too(tmp_path: Path) -> None:
 def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
     """It is one rejected row, and the next line is read."""
     path = tmp_path / "q.jsonl"
-    long = b'{"_id": "a", "text": "' + b"x" * (2 * LONGEST_ROW) + b'"}\n'
+    long = b'{"_id": "a", "text": "' + b"x" * (2 * LONGEST_RECORD) + b'"}\n'
     path.write_bytes(long + b'{"_id": "b", "text": "y"}\n' + long)
     found = rows(path)
     assert [row.line for row in found] == [1, 2, 3]

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.data.beir import SHOWN_PROBLEMS, read_labelled_set, read_queries, write_labelled_set
+from rerank.data.beir import read_labelled_set, read_queries, write_labelled_set
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.lines import SHOWN_PROBLEMS
 from rerank.errors import InputError
 from rerank.types import Passage, Query
 

@@ -163,7 +163,7 @@ def test_mean_confidence_is_the_share_of_right_ones(
 ) -> None:
     """On the fitted queries the mean confidence is the share of right top passages, roughly."""
     found = judged(fitted, to_fit, config)
-    right = hits(to_fit.map(lambda _: found.rankings))[:, 0]
+    right = hits(replace(to_fit, items=found.rankings))[:, 0]
     assert found.confidence.mean() == pytest.approx(right.mean(), abs=0.1)
 
 
@@ -213,7 +213,7 @@ def test_segments_of_the_queries_get_corrections_of_their_own(
     is as the map for all has it.
     """
     before = judged(fitted, to_fit, config)
-    right = hits(to_fit.map(lambda _: before.rankings))[:, 0].tolist()
+    right = hits(replace(to_fit, items=before.rankings))[:, 0].tolist()
     segmented = replace(config, segment_by="source")
     names = ["easy" if y else "hard" for y in right]
     found = fit(_of_segments(to_fit, names), maps.policy, segmented)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import flags
 
 from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import maps_from_dict
@@ -200,14 +201,17 @@ def test_a_server_that_is_down_costs_no_model(
     impatient: None,
 ) -> None:
     """`calibrate` says so, exits with 3, and names the command that works when it is back."""
-    from rerank.arguments import OPTIONS
-
-    monkeypatch.setattr("rerank.arguments.Config", lambda: config)
-    kept = config.to_dict()
-    options = [f"--{n.replace('_', '-')}={kept[n]}" for n in OPTIONS]
     work, out = tmp_path / "work", tmp_path / "model"
     shutil.copytree(run.folder, out)  # made, and not yet sent
-    command = ["calibrate", str(small_folder), "--out", str(out), "--work", str(work), *options]
+    command = [
+        "calibrate",
+        str(small_folder),
+        "--out",
+        str(out),
+        "--work",
+        str(work),
+        *flags(config),
+    ]
     with silent() as address:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
         assert main(command) == 3
@@ -385,9 +389,9 @@ def test_the_champion_is_loaded_by_its_name(
     ("given", "sentence"),
     [
         ({"query": ["a", "", None]}, "row 1: 'query' is empty; row 2: 'query' should be text"),
-        ({"query": ["a", 3]}, "row 1: 'query' should be text, got a"),
+        ({"query": ["a", 3]}, "row 1: 'query' should be text, got"),
         ({"query": [""] * 12}, "and 2 others"),
-        ({"query": ["a"], "query_id": [1.5]}, "row 0: '_id' should be text, got a"),
+        ({"query": ["a"], "query_id": [1.5]}, "row 0: '_id' should be text, got"),
         ({"word": ["a"]}, "expected a column 'query', got"),
     ],
 )

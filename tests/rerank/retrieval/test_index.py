@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from processes import run_python
 from rank_bm25 import BM25Okapi
 
 from rerank.assessment.pipeline import Pipeline
@@ -225,9 +225,7 @@ except OSError as error:
 """
 
 
-def test_a_full_disk_is_an_error(
-    tmp_path: Path, encoder: Encoder, few: list[Passage], run_python: Callable[..., str]
-) -> None:
+def test_a_full_disk_is_an_error(tmp_path: Path, encoder: Encoder, few: list[Passage]) -> None:
     """Vectors that find no room end in an exception, not in a signal, and leave nothing."""
     encoder.encode([few[0].text])  # exported by now
     assert "refused: " in run_python(FULL.format(folder=str(tmp_path / "index")))
