@@ -29,6 +29,7 @@ class Option:
     above: float = -math.inf  # bounds that are not included
     below: float = math.inf
     choices: tuple[str, ...] = ()
+    registered: bool = False  # Python can register more choices; the job refuses unknown ones
 
     def bounds(self) -> str:
         """The bounds in words; empty where there are none."""
@@ -51,7 +52,8 @@ class Option:
     def takes(self, value: Any, kind: type) -> bool:
         """Whether it takes a value; NaN is never taken."""
         if kind in (str, bool):
-            return type(value) is kind and (not self.choices or value in self.choices)
+            free = not self.choices or self.registered
+            return type(value) is kind and (free or value in self.choices)
         if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)):
             return False
         return self.least <= value <= self.most and self.above < value < self.below
@@ -159,6 +161,7 @@ class Config:
         "auto",
         "how the confidence is mapped; auto chooses by cross-validation",
         choices=("auto", "temperature", "logistic", "beta", "isotonic", "venn-abers"),
+        registered=True,
     )
     segment_by: str = option(
         "", "metadata of a query, such as its language: each value of it gets a correction"

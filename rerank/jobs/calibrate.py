@@ -27,7 +27,7 @@ from rerank.assessment.sufficiency import INPUTS
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
-from rerank.errors import InputError
+from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import HEURISTICS
 from rerank.evaluation.evaluate import measure
 from rerank.fitting.fit import fit
@@ -88,14 +88,16 @@ def calibrate(
     tracked, and `notes` of the result say so.
 
     Raises:
-        InputError: too few queries, one passage, labels that are all right or all wrong, a model
-            that does not exist, an index of something else, or a name that MLflow cannot hold.
+        InputError: an unknown calibrator, too few queries, one passage, labels that are all right
+            or all wrong, a model that does not exist, an index of something else, or a name that
+            MLflow cannot hold.
         TrackingError: the model is written, and MLflow did not take its record; `track_model`
             sends it later.
         FolderError: `out` exists, is another model, and `overwrite` is False; or another job
             writes it now, or nothing can be written there.
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
+    _refuse_unknown_calibrator(config.calibrator)
     config = replace(
         config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
     )
@@ -139,6 +141,17 @@ def calibrate(
         write_model(out, replace(contents, networks=models), overwrite=overwrite)
         run, notes = track_if_installed(out, work=workspace)
     return Outcome(out, contents.report, run, made=True, notes=notes)
+
+
+def _refuse_unknown_calibrator(name: str) -> None:
+    from calibration.score_fitting import SCORE_FITS
+
+    known = ("auto", *SCORE_FITS)
+    if name not in known:
+        raise InputError(
+            f"`calibrator` (--calibrator) should be one of {', '.join(known)}, got {name!r}"
+            f"{nearest(name, known)}"
+        )
 
 
 def _fitted_and_measured(

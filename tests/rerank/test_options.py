@@ -63,7 +63,7 @@ def another(default: Any, choices: tuple[str, ...]) -> Any:
     [
         (Config, ["calibrate", "--max-length", "15"], "max_length"),
         (Config, ["calibrate", "--sufficiency-k", "11"], "sufficiency_k"),
-        (Config, ["calibrate", "--calibrator", "spline"], "calibrator"),
+        (Config, ["calibrate", "--rank-by", "spline"], "rank_by"),
         (Config, ["calibrate", "--language", "klingon"], "language"),
         (Config, ["calibrate", "--low", "0.8"], "low"),
         (Config, ["calibrate", "--medium", "nan"], "medium"),
