@@ -20,7 +20,7 @@ from calibration.maps import (
     map_from_dict,
 )
 from calibration.monitoring.drift import Drift, Sketch, alarm, sketch
-from calibration.monitoring.sequential import AccuracyWatch, Watch
+from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.reliability import Comparison, Reliability, comparison, measure
 from calibration.segments import Segments
 from calibration.selection import Choice, choose, cross_fit, grouped_folds
@@ -43,10 +43,11 @@ _ESTIMATORS = (
 )
 
 __all__ = [
-    "AccuracyWatch",
+    "AccuracyMonitor",
     "BetaCalibrator",
     "BetaMap",
     "CalibrationMap",
+    "CalibrationMonitor",
     "Certificate",
     "Choice",
     "Comparison",
@@ -64,7 +65,6 @@ __all__ = [
     "TwoStageMap",
     "VennAbersCalibrator",
     "VennAbersMap",
-    "Watch",
     "alarm",
     "certify",
     "choose",

@@ -17,7 +17,7 @@ from calibration.arrays import Floats, checked, log_odds
 from calibration.effective import effective_n
 from calibration.maps import LogisticMap
 from calibration.metrics import log_loss
-from calibration.monitoring.sequential import Watch
+from calibration.monitoring.sequential import CalibrationMonitor
 from calibration.reliability import Comparison, comparison
 from calibration.selection import cross_fit
 from calibration.thresholds import Certificate, certify
@@ -33,7 +33,7 @@ class Recalibration:
     update: LogisticMap
     certificate: Certificate
     table: Comparison  # "before", and "after" by updates that had not seen the row's group
-    watch: Watch  # the old confidences against the labels, one a group
+    monitor: CalibrationMonitor  # the old confidences against the labels, one a group
     gain: float  # nats of log loss, before less after
     effective: float  # independent labels that they are worth
     # of each label, (n,): its group, what was right, and the two confidences of the table
@@ -51,7 +51,7 @@ class Recalibration:
             f"{before.base_accuracy:.1%} of the top passages are right.",
             f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {self.gain:+.4f} nats better, "
             "cross-fitted.",
-            self.watch.sentence,
+            self.monitor.sentence,
             self.certificate.sentence,
         ]
 
@@ -98,13 +98,13 @@ def fit_recalibration(
         random_state=random_state,
     )
     first = np.sort(np.unique(number, return_index=True)[1])
-    watch = Watch.start().update(right[first], before[first])
+    monitor = CalibrationMonitor.start().update(right[first], before[first])
     gain = log_loss(right, before) - log_loss(right, after)
     worth = effective_n(right - before, number)
-    return Recalibration(update, found, table, watch, gain, worth, number, right, before, after)
+    return Recalibration(update, found, table, monitor, gain, worth, number, right, before, after)
 
 
-def then(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:
+def compose_updates(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:
     """One update of log odds that does what two in a row do."""
     if first is None:
         return second
@@ -113,7 +113,7 @@ def then(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:
     return LogisticMap((a * c,), b * c + d, (0.0,), (1.0,))
 
 
-def carried(kind: LogisticMap, update: LogisticMap) -> LogisticMap:
+def rebase_update(kind: LogisticMap, update: LogisticMap) -> LogisticMap:
     """The update of a kind for log odds that `update` has moved before it.
 
     Both in a row do what `kind` and then `update` do.

@@ -192,8 +192,12 @@ def _upgraded(old: ModelFolder) -> ModelFolder:
     config = upgrade.upgraded_config(old.manifest["config"])
     bound = bound_to(config, old.manifest["fingerprints"])
     upgrades = {CALIBRATORS: upgrade.upgraded_calibrators(old.json(CALIBRATORS), bound)}
-    if SKETCH in old.manifest["files"]:
-        upgrades[SKETCH] = upgrade.upgraded_sketch(old.json(SKETCH))
+    for name, upgraded in (
+        (SKETCH, upgrade.upgraded_sketch),
+        (MEASURED, upgrade.upgraded_measurements),
+    ):
+        if name in old.manifest["files"]:
+            upgrades[name] = upgraded(old.json(name))
     return ModelFolder(old.path, {**old.manifest, "config": config}, upgrades)
 
 

@@ -17,6 +17,7 @@ MAPS = {
     "cutoff": "floor",
     "segments": "kinds",
 }
+MEASURED = {"given": "rerank", "passages_read": "passages_scored"}
 FEATURES = {"unread": "unscored", "passages_read": "passages_scored"}
 
 
@@ -43,6 +44,11 @@ def upgraded_sketch(kept: Mapping[str, Any]) -> dict[str, Any]:
 def _renamed(feature: Mapping[str, Any]) -> dict[str, Any]:
     name = feature.get("name")
     return {**feature, "name": FEATURES.get(name, name) if isinstance(name, str) else name}
+
+
+def upgraded_measurements(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of an old `reliability.json`."""
+    return {MEASURED.get(key, key): value for key, value in kept.items()}
 
 
 def _maps(old: Mapping[str, Any]) -> dict[str, Any]:

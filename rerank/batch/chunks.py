@@ -26,14 +26,14 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Neighbouring rows of the input, as they lie there; `Source.rows` decodes them, once."""
+    """Neighbouring rows of the input, as they lie there; `RowSource.rows` decodes them, once."""
 
     start: Position
     end: Position
     raw: Any
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """An open input."""
 
     total: int  # lines, or rows of a Parquet; blank lines count

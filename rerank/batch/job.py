@@ -12,7 +12,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch.chunks import Position
 from rerank.batch.journal import Convert, Journal, open_journal
 from rerank.batch.recovery import REJECTED, State
-from rerank.batch.rows import Rejected
+from rerank.batch.rows import RejectedRow
 from rerank.batch.score import Scored, score
 from rerank.batch.source import Input, is_parquet, open_input
 from rerank.errors import InputError, optional
@@ -154,7 +154,7 @@ def _check_rows(given: Input) -> None:
     """Refuse the first row that cannot be read, before hours of scoring."""
     for chunk in given.source.chunks(Position()):
         for row in given.source.rows(chunk):
-            if isinstance(row, Rejected):
+            if isinstance(row, RejectedRow):
                 raise InputError(f"{given.path}:{row.line}: {row.reason}")
 
 

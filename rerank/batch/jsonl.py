@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from rerank.batch.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Position
-from rerank.batch.rows import Rejected, Row, parse
+from rerank.batch.rows import RejectedRow, Row, parse
 from rerank.data.records import LONGEST_RECORD
 
 BOM = b"\xef\xbb\xbf"
@@ -77,16 +77,16 @@ class JsonlSource:
 def decode(line: Line, segment_by: str = "") -> Row:
     """A line as what it asks for, or as why it cannot be read; never an exception."""
     if line.data is None:
-        return Rejected(line.number, f"the line has more than {LONGEST_RECORD} bytes")
+        return RejectedRow(line.number, f"the line has more than {LONGEST_RECORD} bytes")
     data = line.data.removeprefix(BOM) if line.number == 1 else line.data
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        return Rejected(line.number, f"not UTF-8 (byte {error.start + 1} of the line)")
+        return RejectedRow(line.number, f"not UTF-8 (byte {error.start + 1} of the line)")
     try:
         row = json.loads(text)
     except RecursionError:
-        return Rejected(line.number, "not JSON that can be read: it is nested too deep")
+        return RejectedRow(line.number, "not JSON that can be read: it is nested too deep")
     except ValueError as error:
-        return Rejected(line.number, f"not JSON ({error})")
+        return RejectedRow(line.number, f"not JSON ({error})")
     return parse(line.number, row, segment_by=segment_by)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rerank.batch.chunks import BUFFER, CHUNK_ROWS, Chunk, Position
-from rerank.batch.rows import Rejected, Row, parse
+from rerank.batch.rows import RejectedRow, Row, parse
 from rerank.data.records import FIELDS, LONGEST_RECORD, QUERY
 from rerank.errors import InputError
 
@@ -166,9 +166,11 @@ class ParquetSource:
         except (pa.ArrowException, IndexError) as error:
             raise InputError(f"{self._path}: row {line} is damaged ({_brief(error)})") from None
         if size > MOST_ROW_BYTES:
-            return Rejected(line, f"the row has {size} bytes, at most {MOST_ROW_BYTES} are taken")
+            return RejectedRow(
+                line, f"the row has {size} bytes, at most {MOST_ROW_BYTES} are taken"
+            )
         row = _values(batch, line)
-        return row if isinstance(row, Rejected) else self._parse(line, row)
+        return row if isinstance(row, RejectedRow) else self._parse(line, row)
 
 
 TEXTS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
@@ -209,7 +211,7 @@ def _check_sizes(path: Path, meta: Any, held: int) -> None:
             )
 
 
-def _values(batch: pa.RecordBatch, line: int) -> dict[str, Any] | Rejected:
+def _values(batch: pa.RecordBatch, line: int) -> dict[str, Any] | RejectedRow:
     """The values of a row one by one, so that one which cannot be read is told by its name."""
     found: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -218,7 +220,7 @@ def _values(batch: pa.RecordBatch, line: int) -> dict[str, Any] | Rejected:
         except Exception as error:  # a value of any type can fail in its own way
             query_id = found.get("_id")
             named = query_id if isinstance(query_id, str) else None
-            return Rejected(line, f"{name!r} cannot be read ({_brief(error)})", named)
+            return RejectedRow(line, f"{name!r} cannot be read ({_brief(error)})", named)
     return found
 
 

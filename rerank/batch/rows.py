@@ -13,7 +13,7 @@ from rerank.types import Query
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedRow:
     """A row that cannot be scored: its line (from 1), why, and its id where it has one."""
 
     line: int
@@ -27,14 +27,14 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryRow:
     """A row that can be scored: its line (from 1), and its query."""
 
     line: int
     query: Query
 
 
-Row = Asked | Rejected
+Row = QueryRow | RejectedRow
 
 
 def parse(line: int, row: object, *, segment_by: str = "") -> Row:
@@ -43,12 +43,12 @@ def parse(line: int, row: object, *, segment_by: str = "") -> Row:
     An id may stand twice: each row is answered for itself.
     """
     if not isinstance(row, Mapping):
-        return Rejected(line, f"expected a JSON object, got {kind(row)}")
+        return RejectedRow(line, f"expected a JSON object, got {kind(row)}")
     try:
         query_id = read_id(row, "_id")
     except InputError as error:
-        return Rejected(line, str(error))
+        return RejectedRow(line, str(error))
     try:
-        return Asked(line, read_query(row, segment_by=segment_by))
+        return QueryRow(line, read_query(row, segment_by=segment_by))
     except InputError as error:
-        return Rejected(line, str(error), query_id)
+        return RejectedRow(line, str(error), query_id)

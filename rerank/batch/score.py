@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch.rows import Asked, Rejected, Row
+from rerank.batch.rows import QueryRow, RejectedRow, Row
 from rerank.types import Assessment, Mode, Passage, Query
 
 PART_LENGTH = 2**21  # characters that are scored together, at most, but for a single longer row
@@ -38,11 +38,11 @@ def score(model: CalibratedReranker, rows: Iterable[Row]) -> Scored:
         OSError, MemoryError: the machine fails.
         Exception: what the model raises, where it fails on a plain question too.
     """
-    found: dict[int, str | Rejected] = {}
+    found: dict[int, str | RejectedRow] = {}
 
-    def asked() -> Iterator[Asked]:
+    def asked() -> Iterator[QueryRow]:
         for row in rows:
-            if isinstance(row, Asked):
+            if isinstance(row, QueryRow):
                 yield row
             else:
                 found[row.line] = row
@@ -51,14 +51,14 @@ def score(model: CalibratedReranker, rows: Iterable[Row]) -> Scored:
         found |= {r.line: s for r, s in zip(part, _answers(model, part), strict=True)}
     whole = [found[line] for line in sorted(found)]
     answers = [line for line in whole if isinstance(line, str)]
-    refusals = [_to_line(row.to_dict()) for row in whole if isinstance(row, Rejected)]
+    refusals = [_to_line(row.to_dict()) for row in whole if isinstance(row, RejectedRow)]
     return Scored(
         "".join(answers).encode(), "".join(refusals).encode(), len(answers), len(refusals)
     )
 
 
-def _parts(asked: Iterable[Asked]) -> Iterator[list[Asked]]:
-    part: list[Asked] = []
+def _parts(asked: Iterable[QueryRow]) -> Iterator[list[QueryRow]]:
+    part: list[QueryRow] = []
     held = 0
     for row in asked:
         length = _length(row.query)
@@ -79,20 +79,20 @@ def _length(query: Query) -> int:
     return whole
 
 
-def _answers(model: CalibratedReranker, part: Sequence[Asked]) -> list[str | Rejected]:
+def _answers(model: CalibratedReranker, part: Sequence[QueryRow]) -> list[str | RejectedRow]:
     return [
         _to_line(found.to_dict()) if isinstance(found, Assessment) else _rejected(model, row, found)
         for row, found in zip(part, model.assess_each([row.query for row in part]), strict=True)
     ]
 
 
-def _rejected(model: CalibratedReranker, row: Asked, error: Exception) -> Rejected:
+def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> RejectedRow:
     """The row as a rejected one, if it is the row that fails and not the machine or the model."""
     if isinstance(error, (OSError, MemoryError)):
         raise error
     model.assess([PROBES[row.query.mode]])
     reason = f"cannot be scored ({type(error).__name__}: {str(error)[:200]})"
-    return Rejected(row.line, reason, row.query.query_id)
+    return RejectedRow(row.line, reason, row.query.query_id)
 
 
 def _to_line(value: dict[str, Any]) -> str:

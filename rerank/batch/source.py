@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from rerank.batch.chunks import BUFFER, Source
+from rerank.batch.chunks import BUFFER, RowSource
 from rerank.errors import InputError, optional
 
 PARQUET = (".parquet", ".pq")
@@ -65,7 +65,7 @@ def open_input(
     with _open(path) as file:
         if known is not None:
             known.check(path, os.fstat(file.fileno()))
-        source: Source
+        source: RowSource
         if parquet:
             with optional():
                 from rerank.batch.parquet import ParquetSource
@@ -88,7 +88,7 @@ class Input:
 
     path: Path
     file: IO[bytes]
-    source: Source
+    source: RowSource
     identity: Identity
 
     def check(self) -> None:

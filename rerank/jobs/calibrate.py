@@ -172,10 +172,10 @@ def _fitted_and_measured(
             config,
             baselines={**HEURISTICS, "temperature": fitted.scaled_logit},
         )
-        of_given = measure(rerank.report, fitted_rerank.maps, config, baselines={})
+        of_rerank = measure(rerank.report, fitted_rerank.maps, config, baselines={})
         bar.update()
         report = make_report(
-            planned, fitted, evaluation, config, given=of_given, made_from=made_from
+            planned, fitted, evaluation, config, rerank=of_rerank, made_from=made_from
         )
         pictures = report_pictures(report_figures(report))
         bar.update()

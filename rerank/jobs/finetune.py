@@ -102,7 +102,7 @@ def finetune(
     lists = [*map(asdict, examples), *map(asdict, held)]
     key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
     if teacher:
-        examples = taught(examples, teacher, config, ScoreCache(workspace.scores))
+        examples = add_teacher_scores(examples, teacher, config, ScoreCache(workspace.scores))
     from rerank.training.trainer import train
 
     checkpoints = workspace.checkpoints / key[:16]
@@ -213,7 +213,7 @@ def _mined(
     return examples, held, counts
 
 
-def taught(
+def add_teacher_scores(
     examples: Sequence[Example], teacher: ModelFiles, config: FinetuneConfig, cache: ScoreCache
 ) -> list[Example]:
     """The examples with the logits that another cross-encoder gives to their passages."""

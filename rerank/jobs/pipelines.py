@@ -13,7 +13,7 @@ from rerank.errors import FolderError
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
-from rerank.retrieval.given_index import given_index
+from rerank.retrieval.existing_index import existing_index
 from rerank.retrieval.index import LAYOUT, Index, build_index
 from rerank.storage.folder import verify_folder
 from rerank.workspace import Workspace
@@ -39,7 +39,7 @@ def open_pipeline(
     opened = (
         open_index(labelled, config, work, encoder)
         if index is None
-        else given_index(index, labelled.corpus_digest(), encoder, config)
+        else existing_index(index, labelled.corpus_digest(), encoder, config)
     )
     return Pipeline(opened, config, cache=ScoreCache(work.scores), models=models)
 

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibration.monitoring.drift import sketch
-from calibration.monitoring.recalibration import Recalibration, carried, fit_recalibration, then
+from calibration.monitoring.recalibration import (
+    Recalibration,
+    compose_updates,
+    fit_recalibration,
+    rebase_update,
+)
 from calibration.segments import Segments
 from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
@@ -255,10 +260,12 @@ def _update(
     if all(f.right is None for f in feedback):  # else what was wrong may have had no answer
         answered = [bool(f.relevant) for f in feedback]
         found = replace(found, certificate=refuse_one_sided(found.certificate, answered))
-    updates = {k: carried(u, found.update) for k, u in old.segments.updates.items()}
+    updates = {k: rebase_update(u, found.update) for k, u in old.segments.updates.items()}
     moved = replace(
         old,
-        confidence=replace(old.confidence, update=then(old.confidence.update, found.update)),
+        confidence=replace(
+            old.confidence, update=compose_updates(old.confidence.update, found.update)
+        ),
         segments=Segments(updates),
         certificate=found.certificate,
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OURS = ("calibrated", "after")  # the row of this model's confidence: fitted anew, or moved
-MEASURED_AS: dict[Mode, str] = {"search": "", "rerank": "given"}  # its part of `MEASURED`
+MEASURED_AS: dict[Mode, str] = {"search": "", "rerank": "rerank"}  # its part of `MEASURED`
 SUFFICIENCY_AT = 5
 NEEDED = ("calibrated-rerank", "mlflow", "numpy", "onnxruntime", "pandas", "tokenizers")
 

@@ -56,7 +56,7 @@ class Report:
     planned: Plan
     fitted: Fitted
     evaluation: Evaluation
-    given: Evaluation  # of the same queries, with passages as their askers might bring them
+    rerank: Evaluation  # of the same queries, with passages as their callers might bring them
     steps: tuple[Step, ...]
     budgets: Budgets
     explained: tuple[Explained, ...]
@@ -71,7 +71,7 @@ class Report:
             "effective_queries": self.fitted.effective,
             **self.evaluation.to_dict(),
         }
-        return {**measured, "given": self.given.to_dict(), **plain(tables)}
+        return {**measured, "rerank": self.rerank.to_dict(), **plain(tables)}
 
 
 def make_report(
@@ -80,7 +80,7 @@ def make_report(
     evaluation: Evaluation,
     config: Config,
     *,
-    given: Evaluation,
+    rerank: Evaluation,
     made_from: Mapping[str, Any],
 ) -> Report:
     """Compute what the evaluation does not hold: ablations, and two queries explained."""
@@ -109,7 +109,7 @@ def make_report(
         for file, title, row in _telling(evaluation)
     )
     name = str(made_from["dataset"]["name"])
-    return Report(name, made_from, planned, fitted, evaluation, given, made, budgets, explained)
+    return Report(name, made_from, planned, fitted, evaluation, rerank, made, budgets, explained)
 
 
 def _telling(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
@@ -268,9 +268,9 @@ def certificate_sentences(report: Report) -> list[str]:
     return [found.sentence, f"Of the measured queries {kept.sum()} of {len(kept)} were{share}."]
 
 
-def given_sentence(report: Report) -> str:
+def rerank_sentence(report: Report) -> str:
     """How the confidence fares where askers bring their own passages."""
-    ours = report.given.table[OURS]
+    ours = report.rerank.table[OURS]
     accepted = f"{ours.accepted} of {ours.n} are at >= {ours.threshold:g}"
     if ours.accuracy_accepted is not None:
         accepted += f", {ours.right_accepted} ({ours.accuracy_accepted:.1%}) of these right"
@@ -321,6 +321,6 @@ def report_text(report: Report) -> str:
         textwrap.fill(table_note(report), WIDTH),
         "\n".join(f"{name}: {text}" for name, text in sources_of_ways().items()),
         evaluation.events_table(),
-        textwrap.fill(given_sentence(report), WIDTH),
+        textwrap.fill(rerank_sentence(report), WIDTH),
     )
     return "\n\n".join(parts) + "\n"

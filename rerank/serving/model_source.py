@@ -30,8 +30,8 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Observe
 from rerank.errors import FolderError, InputError, RerankError
 from rerank.serving.telemetry import Metrics, event
+from rerank.storage.cleanup import locked, remove_leftovers
 from rerank.storage.folder import MANIFEST, read_manifest
-from rerank.storage.leftovers import held, sweep
 from rerank.tracking.registry import folder_at, is_uri, locate
 from rerank.types import Passage
 from rerank.workspace import Workspace
@@ -129,12 +129,12 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
             probability; `NoRoomError`, where there is no room for the copy.
     """
     with ExitStack() as stack:
-        sweep(COPIES)  # what a server that was killed while it copied has left
+        remove_leftovers(COPIES)  # what a server that was killed while it copied has left
         try:
             names = {"prefix": f".{COPIES.name}.", "suffix": ".new", "dir": str(COPIES.parent)}
             place = Path(tempfile.mkdtemp(**names))
             stack.callback(shutil.rmtree, place, ignore_errors=True)
-            stack.enter_context(held(place))
+            stack.enter_context(locked(place))
             copy = place / "model"
             for name in (MANIFEST, *read_manifest(folder)["files"]):
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rerank.errors import FolderError
+from rerank.storage.cleanup import locked, remove_leftovers
 from rerank.storage.files import (
     LARGEST_JSON,
     digest,
@@ -29,7 +30,6 @@ from rerank.storage.files import (
     write_file,
     write_json,
 )
-from rerank.storage.leftovers import held, sweep
 
 __all__ = [
     "FORMAT_VERSION",
@@ -82,7 +82,7 @@ def write_folder(
     path.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
     try:
-        with held(new):
+        with locked(new):
             manifest = _filled(new, fill, kind)
             refuse_to_replace(path, overwrite=overwrite, kind=kind)
             if path.exists():
@@ -240,7 +240,7 @@ def _swap(new: Path, path: Path) -> None:
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
     old = aside / path.name
     try:
-        with held(aside):
+        with locked(aside):
             path.rename(old)
             new.rename(path)
             sync(path.parent)
@@ -262,7 +262,7 @@ def refuse_to_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
         FolderError: path exists and `overwrite` is False, or is no folder with a manifest of ours,
             or is one of another kind.
     """
-    sweep(path)
+    remove_leftovers(path)
     if not path.exists() and not path.is_symlink():
         return
     if not overwrite:

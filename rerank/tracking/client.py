@@ -19,7 +19,7 @@ from threading import RLock
 import mlflow
 from mlflow import MlflowClient
 
-from rerank.storage.leftovers import held, sweep
+from rerank.storage.cleanup import locked, remove_leftovers
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 SQLITE = "sqlite:///"
@@ -71,10 +71,10 @@ def _make_database(tracking_uri: str) -> None:
     path = Path(tracking_uri.removeprefix(SQLITE))
     if not tracking_uri.startswith(SQLITE) or path.exists() or not path.parent.is_dir():
         return
-    sweep(path)
+    remove_leftovers(path)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
     try:
-        with held(aside):
+        with locked(aside):
             made = aside / path.name
             MlflowClient(tracking_uri=f"{SQLITE}{made}").search_experiments(max_results=1)
             with suppress(FileExistsError):  # another process was faster

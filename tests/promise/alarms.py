@@ -14,7 +14,7 @@ from worlds import Featured
 
 from calibration.fitting import fit_two_stage
 from calibration.monitoring.drift import alarm, sketch
-from calibration.monitoring.sequential import TOLERANCE, AccuracyWatch, Watch
+from calibration.monitoring.sequential import TOLERANCE, AccuracyMonitor, CalibrationMonitor
 
 LEVEL = 0.05
 WIDTH = 40
@@ -86,9 +86,9 @@ def watch(confidences: Callable[[Generator], Floats], rng: Generator) -> tuple[f
     nothing; and whether one does that tolerates what the confidences are then off by.
     """
     p = confidences(rng)
-    exact = Watch.start(LEVEL, tolerance=0).update(rng.random(len(p)) < p, p)
+    exact = CalibrationMonitor.start(LEVEL, tolerance=0).update(rng.random(len(p)) < p, p)
     off = np.clip(p + rng.choice([-TOLERANCE, TOLERANCE]), 0, 1)
-    near = Watch.start(LEVEL).update(rng.random(len(p)) < off, p)
+    near = CalibrationMonitor.start(LEVEL).update(rng.random(len(p)) < off, p)
     return float(exact.alarmed), float(near.alarmed)
 
 
@@ -100,7 +100,7 @@ def fitted_watch(rows: int, rng: Generator) -> tuple[float]:
     x, y, _ = MAPS.draw(rng, rows)
     learned = fit_two_stage(x, y, C=1.0)[0]
     x, y, _ = MAPS.draw(rng, LABELS)
-    return (float(Watch.start(LEVEL).update(y, learned.predict(x)).alarmed),)
+    return (float(CalibrationMonitor.start(LEVEL).update(y, learned.predict(x)).alarmed),)
 
 
 def accuracy_watch(lowest: float, highest: float, rng: Generator) -> tuple[float, float, float]:
@@ -112,7 +112,7 @@ def accuracy_watch(lowest: float, highest: float, rng: Generator) -> tuple[float
     truth = lowest + (highest - lowest) * (1 + np.cos(np.arange(LABELS) / 150)) / 2
     y, mean = rng.random(LABELS) < truth, np.cumsum(truth) / np.arange(1, LABELS + 1)
     looks = np.unique(np.geomspace(1, LABELS, LOOKS).astype(int))
-    state, above, below, before = AccuracyWatch.start(0.7, LEVEL), False, False, 0
+    state, above, below, before = AccuracyMonitor.start(0.7, LEVEL), False, False, 0
     for look in looks.tolist():
         state = state.update(y[before:look])
         above |= mean[look - 1] > state.upper

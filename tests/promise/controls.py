@@ -13,7 +13,7 @@ from numpy.random import Generator
 from worlds import TARGET, WORLDS, Featured, population
 
 from calibration.fitting import fit_logistic
-from calibration.monitoring.sequential import Watch
+from calibration.monitoring.sequential import CalibrationMonitor
 from calibration.sequence_tests import test_sizes
 from calibration.thresholds import certify
 
@@ -69,7 +69,7 @@ def without_a_test(rng: Generator) -> tuple[float]:
 def broken_promise(rng: Generator) -> tuple[float]:
     """Whether a watch alarms within 200 labels that are right in 43 % where 70 % was said."""
     p: Floats = np.full(200, 0.7)
-    return (float(Watch.start().update(rng.random(200) < 0.43, p).alarmed),)
+    return (float(CalibrationMonitor.start().update(rng.random(200) < 0.43, p).alarmed),)
 
 
 def experiments() -> list[Experiment]:

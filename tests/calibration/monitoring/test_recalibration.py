@@ -8,7 +8,12 @@ from scipy.special import expit
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
-from calibration.monitoring.recalibration import Recalibration, carried, fit_recalibration, then
+from calibration.monitoring.recalibration import (
+    Recalibration,
+    compose_updates,
+    fit_recalibration,
+    rebase_update,
+)
 from calibration.score_fitting import fit_update
 
 
@@ -25,7 +30,7 @@ def test_a_fall_in_accuracy_is_found_and_mended() -> None:
     found = learned(-1.0, 200)
     assert found.update.intercept == pytest.approx(-1, abs=0.35)
     assert found.gain > 0.03
-    assert found.watch.alarmed
+    assert found.monitor.alarmed
     assert found.table["after"].smece < found.table["before"].smece
 
 
@@ -34,7 +39,7 @@ def test_without_a_change_little_moves() -> None:
     found = learned(0.0, 200)
     assert abs(found.update.intercept) < 0.35
     assert found.gain > -0.01
-    assert not found.watch.alarmed
+    assert not found.monitor.alarmed
 
 
 def test_the_certificate_is_carried_through_the_update() -> None:
@@ -53,8 +58,8 @@ def test_two_updates_are_one() -> None:
     one, two = (LogisticMap((a,), b, (0.0,), (1.0,)) for a, b in ((0.5, -1.0), (1.3, 0.2)))
     z = np.linspace(-3, 3, 7)
     expected = two.predict(log_odds(one.predict(z)))
-    np.testing.assert_allclose(then(one, two).predict(z), expected, rtol=1e-9)
-    assert then(None, two) == two
+    np.testing.assert_allclose(compose_updates(one, two).predict(z), expected, rtol=1e-9)
+    assert compose_updates(None, two) == two
 
 
 def test_a_kinds_update_is_carried_behind_another() -> None:
@@ -62,7 +67,7 @@ def test_a_kinds_update_is_carried_behind_another() -> None:
     kind, other = (LogisticMap((a,), b, (0.0,), (1.0,)) for a, b in ((0.5, -1.0), (1.3, 0.2)))
     z = np.linspace(-3, 3, 7)
     expected = other.predict(log_odds(kind.predict(z)))
-    found = carried(kind, other).predict(log_odds(other.predict(z)))
+    found = rebase_update(kind, other).predict(log_odds(other.predict(z)))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 

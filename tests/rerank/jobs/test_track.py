@@ -113,7 +113,7 @@ def test_everything_comes_from_the_folder(run: Run) -> None:
     assert (few["hit_at_1"], few["brier"]) == (ours["base_accuracy"], ours["brier"])
     assert [few["smece_low"], few["smece_high"]] == ours["smece_interval"]
     assert few["ndcg_at_10_relevance"] == measured["orders"]["relevance"]["ndcg10"]
-    assert few["rerank_brier"] == measured["given"]["confidence"]["calibrated"]["brier"]
+    assert few["rerank_brier"] == measured["rerank"]["confidence"]["calibrated"]["brier"]
     kept = maps_from_dict(json.loads((run.folder / "calibrators.json").read_text()))["search"]
     certified = kept.certificate.threshold is not None
     assert ("certified_threshold" in few) == certified
@@ -132,7 +132,7 @@ def test_few_numbers_are_metrics_and_all_are_in_a_table(run: Run) -> None:
     measured = json.loads((run.folder / "reliability.json").read_text())
     found = rows[(rows["mode"] == "search") & (rows["part"] == "events")]
     assert set(found["name"]) == set(measured["events"])
-    for mode, part in (("search", measured), ("rerank", measured["given"])):
+    for mode, part in (("search", measured), ("rerank", measured["rerank"])):
         one = rows[(rows["mode"] == mode) & (rows["name"] == "calibrated")]
         numbers = dict(zip(one["metric"], one["value"], strict=True))
         ours = part["confidence"]["calibrated"]

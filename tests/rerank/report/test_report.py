@@ -62,7 +62,7 @@ def report(
         "dataset": small.described(),
         "inputs": {"ranking_features": list(RANKING_FEATURES)},
     }
-    return make_report(run.plan, fitted, evaluation, config, given=evaluation, made_from=made_from)
+    return make_report(run.plan, fitted, evaluation, config, rerank=evaluation, made_from=made_from)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_where_nothing_is_right_there_is_still_a_report(
     """Only the surest mistake is explained; what cannot be told is null, and pictures are drawn."""
     wrong = replace(report.evaluation, right=np.zeros_like(report.evaluation.right))
     made = make_report(
-        run.plan, report.fitted, wrong, config, given=wrong, made_from=report.made_from
+        run.plan, report.fitted, wrong, config, rerank=wrong, made_from=report.made_from
     )
     assert [each.file for each in made.explained] == ["surest_wrong"]
     kept = json.loads(json.dumps(made.to_dict(), allow_nan=False))

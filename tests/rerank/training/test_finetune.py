@@ -21,7 +21,7 @@ from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.int8_weights import pack_finetuned
 from rerank.inference.model_files import resolve, trained_on, training
 from rerank.inference.score_cache import ScoreCache
-from rerank.jobs.finetune import finetune, taught
+from rerank.jobs.finetune import add_teacher_scores, finetune
 from rerank.storage.files import umask
 from rerank.storage.folder import verify_folder
 from rerank.training.mining import Example, Source
@@ -298,7 +298,7 @@ def test_a_teacher_judges_every_passage_of_every_list(
         Example("median", ("one text", "another"), (1, 0)),
         Example("mean", ("a third text",), (0,)),
     ]
-    found = taught(examples, teacher, CHEAP, ScoreCache(Workspace(tmp_path).scores))
+    found = add_teacher_scores(examples, teacher, CHEAP, ScoreCache(Workspace(tmp_path).scores))
     pairs = [(e.query, p) for e in examples for p in e.passages]
     logits, _ = CrossEncoder(teacher, max_length=CHEAP.max_length).score(pairs)
     assert [x for e in found for x in e.teacher] == logits.tolist()

@@ -12,7 +12,7 @@ from rerank.retrieval.index import INDEX_KIND, Index
 from rerank.storage.folder import verify_folder
 
 
-def given_index(folder: Path, corpus: str, encoder: Encoder, config: Config) -> Index:
+def existing_index(folder: Path, corpus: str, encoder: Encoder, config: Config) -> Index:
     """The index in a folder, which is of the corpus with this digest, made as `config` says.
 
     Raises:

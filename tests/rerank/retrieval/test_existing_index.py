@@ -13,7 +13,7 @@ from rerank.data.labelled_set import corpus_digest
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve
 from rerank.retrieval.dense import Encoder
-from rerank.retrieval.given_index import given_index
+from rerank.retrieval.existing_index import existing_index
 from rerank.retrieval.index import build_index
 from rerank.storage.folder import write_folder
 from rerank.types import Passage
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_index_of_this_corpus_is_taken(folder: Path) -> None:
     """In whatever order the corpus lists its passages."""
-    index = given_index(folder, corpus_digest(PASSAGES[::-1]), ENCODER, CONFIG)
+    index = existing_index(folder, corpus_digest(PASSAGES[::-1]), ENCODER, CONFIG)
     assert [p.doc_id for p in index.corpus] == ["a", "b"]
 
 
@@ -57,7 +57,7 @@ def test_an_index_of_something_else_is_refused(
     config = replace(CONFIG, **changes)
     encoder = Encoder(ENCODER.files, max_length=config.encoder_max_length)
     with pytest.raises(InputError, match=f"differs in {named};"):
-        given_index(folder, corpus_digest(passages), encoder, config)
+        existing_index(folder, corpus_digest(passages), encoder, config)
 
 
 def test_what_is_no_index_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -65,8 +65,8 @@ def test_what_is_no_index_is_refused(folder: Path, tmp_path: Path) -> None:
     write_folder(tmp_path / "other", lambda _: {}, kind="a calibrated model")
     for place, reason in (("nowhere", "no manifest"), ("other", "is not an index")):
         with pytest.raises(InputError, match=f"--index: .*{reason}"):
-            given_index(tmp_path / place, DIGEST, ENCODER, CONFIG)
+            existing_index(tmp_path / place, DIGEST, ENCODER, CONFIG)
     damaged = build_index(PASSAGES, tmp_path / "damaged", ENCODER).folder
     (damaged / "terms.txt").write_text("other\n")
     with pytest.raises(InputError, match=r"--index: .*terms\.txt"):
-        given_index(damaged, DIGEST, ENCODER, CONFIG)
+        existing_index(damaged, DIGEST, ENCODER, CONFIG)

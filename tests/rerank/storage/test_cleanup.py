@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import FolderError
+from rerank.storage.cleanup import LEAST_AGE, locked, remove_leftovers
 from rerank.storage.folder import is_made_from, verify_folder, write_folder
-from rerank.storage.leftovers import LEAST_AGE, held, sweep
 
 WRITER = """
 import sys, time
@@ -95,7 +95,7 @@ def test_a_writer_killed_between_the_renames_loses_nothing(saved: Path) -> None:
     assert verify_folder(saved)["name"] == "first"
     assert is_made_from(saved, {"name": "first"})
     age(saved.parent)
-    sweep(saved)
+    remove_leftovers(saved)
     assert os.listdir(saved.parent) == ["model"]
 
 
@@ -103,10 +103,10 @@ def test_a_young_empty_folder_may_be_somebodys(saved: Path) -> None:
     """Its writer has made it and not locked it yet; an old one has no writer."""
     mine = saved.parent / ".model.abcdefg0.new"
     mine.mkdir()
-    sweep(saved)
+    remove_leftovers(saved)
     assert mine.is_dir()
     age(saved.parent)
-    sweep(saved)
+    remove_leftovers(saved)
     assert not mine.exists()
 
 
@@ -116,10 +116,10 @@ def test_a_writer_at_work_is_left_alone(saved: Path, when: float) -> None:
     mine = saved.parent / ".model.abcdefg0.new"
     mine.mkdir()
     os.utime(mine, (when, when))
-    with held(mine):
-        sweep(saved)
+    with locked(mine):
+        remove_leftovers(saved)
         assert mine.is_dir()
-    sweep(saved)
+    remove_leftovers(saved)
     assert not mine.exists()
 
 

@@ -19,7 +19,7 @@ LEAST_AGE = 60.0
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Say, for the while, that this process is at work in a folder, where that can be said."""
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -29,7 +29,7 @@ def held(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def sweep(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """Clear away what killed writers of the folder `path` left beside it.
 
     Where one was killed between the two renames of a replacement, so that nothing stands at
