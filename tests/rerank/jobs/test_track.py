@@ -162,7 +162,9 @@ def test_the_same_model_is_sent_once(run: Run, capsys: pytest.CaptureFixture[str
         assert f"already tracked as run {run.outcome.run.run_id}" in said
         assert f"models:/{NAME}/{run.outcome.run.model_version}" in said
     client = mlflow.MlflowClient(tracking_uri=run.outcome.run.tracking_uri)
-    assert len(client.search_runs([run.outcome.run.experiment_id])) == 1
+    key = client.get_run(run.outcome.run.run_id).data.tags["record_key"]
+    asked = f"tags.record_key = '{key}'"
+    assert len(client.search_runs([run.outcome.run.experiment_id], asked)) == 1
 
 
 def test_only_a_whole_model_is_sent(run: Run, tmp_path: Path) -> None:
@@ -200,14 +202,10 @@ def test_a_server_that_is_down_costs_no_model(
     impatient: None,
 ) -> None:
     """`calibrate` says so, exits with 3, and names the command that works when it is back."""
-    from rerank.arguments import OPTIONS
-
-    monkeypatch.setattr("rerank.arguments.Config", lambda: config)
-    kept = config.to_dict()
-    options = [f"--{n.replace('_', '-')}={kept[n]}" for n in OPTIONS]
+    monkeypatch.setattr("rerank.cli.from_options", lambda *_: config)
     work, out = tmp_path / "work", tmp_path / "model"
     shutil.copytree(run.folder, out)  # made, and not yet sent
-    command = ["calibrate", str(small_folder), "--out", str(out), "--work", str(work), *options]
+    command = ["calibrate", str(small_folder), "--out", str(out), "--work", str(work)]
     with silent() as address:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
         assert main(command) == 3
@@ -385,9 +383,9 @@ def test_the_champion_is_loaded_by_its_name(
     ("given", "sentence"),
     [
         ({"query": ["a", "", None]}, "row 1: 'query' is empty; row 2: 'query' should be text"),
-        ({"query": ["a", 3]}, "row 1: 'query' should be text, got a"),
+        ({"query": ["a", 3]}, "row 1: 'query' should be text, got int"),
         ({"query": [""] * 12}, "and 2 others"),
-        ({"query": ["a"], "query_id": [1.5]}, "row 0: '_id' should be text, got a"),
+        ({"query": ["a"], "query_id": [1.5]}, "row 0: '_id' should be text, got float"),
         ({"word": ["a"]}, "expected a column 'query', got"),
     ],
 )
