@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,19 @@ def model(run: Run) -> CalibratedReranker:
 @pytest.fixture(scope="module")
 def measured(run: Run, model: CalibratedReranker, small: LabelledSet) -> Evaluation:
     return evaluate(model, small, "test", work=run.work)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _leaves_no_trace(run: Run) -> Iterator[None]:
+    """The other modules find the store of the session's run as that left it."""
+    yield
+    ours = run.outcome.run
+    client = MlflowClient(tracking_uri=ours.tracking_uri)
+    for version in client.search_model_versions(f"name = '{NAME}'"):
+        if version.run_id != ours.run_id:
+            client.delete_model_version(NAME, version.version)
+            client.delete_run(version.run_id)
+    client.delete_registered_model_alias(NAME, CHAMPION)
 
 
 def named(checks: Sequence[Check]) -> dict[str, bool]:
@@ -175,7 +188,6 @@ def test_a_recalibrated_model_is_promoted_without_another_command(
     assert moved.run.model_name == NAME
     done = promote(moved.folder, halved, "test", EASY, work=run.work)
     assert done.version == moved.run.model_version
-    MlflowClient(tracking_uri=uri).delete_registered_model_alias(NAME, CHAMPION)
 
 
 def test_a_model_that_mlflow_lacks_is_sent_to_it(
