@@ -23,9 +23,9 @@ PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 }
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 RUN = ("console", "python")
-SHOWN = ("sh", "text", "json", "py")  # `sh` and `py` need a server or a cluster
+SHOWN = ("sh", "text", "dockerfile", "py")  # `sh` and `py` need a server or a cluster
 MAY_SAY_NO = ("drift", "promote")  # their exit code 1 is an answer
 
 
@@ -53,7 +53,9 @@ def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        made = rerank.calibrate(LabelledSet.read("datasets/pydata"), "work/model")
+        made = rerank.calibrate(
+            LabelledSet.read("datasets/pydata"), "work/model", max_queries=250
+        )
     finally:
         os.chdir(before)
     assert made.run is not None
