@@ -88,9 +88,9 @@ _MATCH = {
 
 def _read_set(folder: Path, unjudged: str) -> LabelledSet:
     """The set; how many queries stand in no split, or are taken as unanswerable, goes to stderr."""
-    from rerank.data.beir import read_labelled_set
+    from rerank.data.labelled_set import LabelledSet
 
-    labelled = read_labelled_set(folder, unjudged=unjudged)
+    labelled = LabelledSet.read(folder, unjudged=unjudged)
     left_out = len(labelled.queries) - sum(map(len, labelled.splits.values()))
     if left_out:
         print(

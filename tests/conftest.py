@@ -22,7 +22,6 @@ os.environ.pop("MLFLOW_TRACKING_URI", None)
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline, limit_scored, rank
 from rerank.config import Config
-from rerank.data.beir import write_labelled_set
 from rerank.data.build.recipes import build_pydata
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
@@ -95,7 +94,7 @@ def small(pydata: LabelledSet) -> LabelledSet:
 def small_folder(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small set on disk."""
     folder = tmp_path_factory.mktemp("sets") / "small"
-    write_labelled_set(small, folder)
+    small.write(folder)
     return folder
 
 

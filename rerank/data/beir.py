@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from rerank.data.labelled_set import LabelledSet, passage_row, query_row
 from rerank.data.lines import Problems, lines, read_records, records
-from rerank.data.records import read_passage, read_query
+from rerank.data.records import passage_row, query_row, read_passage, read_query
 from rerank.data.text import to_json
 from rerank.errors import InputError
 from rerank.types import Passage, Query
@@ -112,8 +111,17 @@ def read_corpus(path: Path) -> dict[str, Passage]:
     return corpus
 
 
-def read_labelled_set(folder: Path, *, unjudged: str = "refuse") -> LabelledSet:
-    """Read and check a labelled set.
+class LabelledFiles(NamedTuple):
+    """What the files of a labelled set hold, checked; see `rerank.data.labelled_set`."""
+
+    corpus: Mapping[str, Passage]
+    queries: Mapping[str, Query]
+    qrels: Mapping[str, Mapping[str, float]]
+    splits: Mapping[str, tuple[str, ...]]
+
+
+def read_files(folder: Path, *, unjudged: str = "refuse") -> LabelledFiles:
+    """Read and check the files of a labelled set.
 
     Without `splits/`, a query that no qrels name may be one that nothing answers, or one that
     nobody has judged. `unjudged` says which: "unanswerable" counts it in the only split there is,
@@ -158,7 +166,7 @@ def read_labelled_set(folder: Path, *, unjudged: str = "refuse") -> LabelledSet:
         splits |= _unjudged(folder, rest, splits, unjudged)
     if not corpus or not home:
         raise InputError(f"{folder}: needs at least one passage and one query in a split")
-    return LabelledSet(corpus, queries, qrels, splits, folder.resolve().name)
+    return LabelledFiles(corpus, queries, qrels, splits)
 
 
 def _unjudged(
@@ -188,8 +196,8 @@ def _unjudged(
     return {split: (*known, *ids)}
 
 
-def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:
-    """Write the BEIR layout; reading it back gives an equal set. Splits that lie there go."""
+def write_files(labelled: LabelledFiles, folder: Path) -> None:
+    """Write the BEIR layout; reading it back gives equal values. Splits that lie there go."""
     for part in (folder / "qrels", folder / "splits"):
         part.mkdir(parents=True, exist_ok=True)
         for old in (*part.glob("*.tsv"), *part.glob("*.txt")):

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from rerank.data.beir import LabelledFiles, read_files, write_files
 from rerank.data.labels import Labelled
+from rerank.data.records import passage_row, query_row
 from rerank.data.text import query_hash, to_json
 from rerank.errors import InputError, nearest
 from rerank.types import Passage, Query
@@ -52,21 +54,19 @@ class LabelledSet:
     )
 
     @classmethod
-    def read(cls, folder: str | Path) -> LabelledSet:
-        """The labelled set in a BEIR folder: see `rerank.data.beir`.
+    def read(cls, folder: str | Path, *, unjudged: str = "refuse") -> LabelledSet:
+        """The labelled set in a BEIR folder: see `rerank.data.beir`, `unjudged` too.
 
         Raises:
             InputError: a file that is missing, or bad lines, which are listed.
         """
-        from rerank.data.beir import read_labelled_set
-
-        return read_labelled_set(Path(folder))
+        folder = Path(folder)
+        return cls(*read_files(folder, unjudged=unjudged), name=folder.resolve().name)
 
     def write(self, folder: str | Path) -> None:
         """Write the set as a BEIR folder; `read` gives an equal one back."""
-        from rerank.data.beir import write_labelled_set
-
-        write_labelled_set(self, Path(folder))
+        files = LabelledFiles(self.corpus, self.queries, self.qrels, self.splits)
+        write_files(files, Path(folder))
 
     def relevant(self, query_id: str) -> frozenset[str]:
         """Ids of the right passages; empty for an unanswerable query."""
@@ -184,15 +184,3 @@ def _label_lines(labelled: LabelledSet) -> Iterator[str]:
     for split in sorted(labelled.splits):
         for query_id in sorted(labelled.splits[split]):
             yield to_json([split, query_id, sorted(labelled.qrels.get(query_id, {}).items())])
-
-
-def passage_row(passage: Passage) -> dict[str, Any]:
-    """The passage as a line of `corpus.jsonl` holds it."""
-    row = {"_id": passage.doc_id, "title": passage.title, "text": passage.text}
-    return row | ({"metadata": dict(passage.metadata)} if passage.metadata else {})
-
-
-def query_row(query: Query) -> dict[str, Any]:
-    """The query as a line of `queries.jsonl` holds it."""
-    row: dict[str, Any] = {"_id": query.query_id, "text": query.text}
-    return row | ({"metadata": dict(query.metadata)} if query.metadata else {})

@@ -110,6 +110,18 @@ def read_text(
     return as_text(key, value, most=most, empty=empty)
 
 
+def passage_row(passage: Passage) -> dict[str, Any]:
+    """The passage as a line of `corpus.jsonl` holds it."""
+    row = {"_id": passage.doc_id, "title": passage.title, "text": passage.text}
+    return row | ({"metadata": dict(passage.metadata)} if passage.metadata else {})
+
+
+def query_row(query: Query) -> dict[str, Any]:
+    """The query as a line of `queries.jsonl` holds it."""
+    row: dict[str, Any] = {"_id": query.query_id, "text": query.text}
+    return row | ({"metadata": dict(query.metadata)} if query.metadata else {})
+
+
 def shown(value: str) -> str:
     """The beginning of a text, as a message quotes it."""
     return repr(value if len(value) <= SHOWN else value[:SHOWN] + "…")

@@ -28,7 +28,6 @@ from rank_bm25 import BM25Okapi
 from ratios import in_turns, installed, ratios, table, versions
 
 from rerank.config import Config
-from rerank.data.beir import read_labelled_set
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import words
 from rerank.inference.engine import cores
@@ -207,7 +206,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--work", type=Path, default=Path("work"))
     o = parser.parse_args()
-    labelled = read_labelled_set(o.set)
+    labelled = LabelledSet.read(o.set)
     asked = [q.text for q in list(labelled.queries.values())[: o.queries]]
     config = Config()
     real = np.asarray(open_index(labelled, config, Workspace(o.work)).vectors)

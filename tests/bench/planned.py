@@ -13,7 +13,6 @@ from ratios import table
 
 from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
-from rerank.data.beir import read_labelled_set
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.fitting.plan import plan
@@ -59,7 +58,7 @@ def measure_sets(
     config = Config(reranker=o.reranker)
     rows: dict[str, Mapping[str, str]] = {}
     for folder in o.sets:
-        labelled = read_labelled_set(folder)
+        labelled = LabelledSet.read(folder)
         seen = trained_on(resolve(config.reranker))
         try:
             drawn = plan(labelled, trained_on=seen, max_queries=o.max_queries, seed=config.seed)

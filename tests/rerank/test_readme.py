@@ -16,7 +16,6 @@ from registries import restored
 import rerank
 from rerank import LabelledSet
 from rerank.cli import main
-from rerank.data.beir import write_labelled_set
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -46,16 +45,14 @@ def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     more = [d for d in small.corpus if d not in right][:60]
     corpus = {d: p for d, p in small.corpus.items() if d in right.union(more)}
     cut = replace(small, corpus=corpus, queries=queries, qrels=qrels, splits=splits)
-    write_labelled_set(cut, folder / "datasets" / "pydata")
+    cut.write(folder / "datasets" / "pydata")
     (folder / "queries.jsonl").write_text('{"_id": "1", "query": "sort an array"}\n')
     labels = [{"query": f"sort array number {i}", "right": i % 2 == 0} for i in range(12)]
     (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
     before = Path.cwd()
     os.chdir(folder)
     try:
-        made = rerank.calibrate(
-            LabelledSet.read("datasets/pydata"), "work/model", max_queries=250
-        )
+        made = rerank.calibrate(LabelledSet.read("datasets/pydata"), "work/model", max_queries=250)
     finally:
         os.chdir(before)
     assert made.run is not None

@@ -36,8 +36,9 @@ with watched if "--inside" in sys.argv else nullcontext():  # the parent runs no
     from rerank.batch.chunks import Position
     from rerank.batch.source import open_input
     from rerank.config import Config
-    from rerank.data.beir import read_labelled_set, read_queries
+    from rerank.data.beir import read_queries
     from rerank.data.feedback import read_feedback
+    from rerank.data.labelled_set import LabelledSet
     from rerank.errors import InputError
     from rerank.serving.schemas import AssessRequest, RerankRequest, SearchRequest
     from rerank.serving.settings import Settings
@@ -73,7 +74,7 @@ def _set(place: Path, data: bytes) -> None:
     for name, part in zip(PARTS, parts + [b""] * (len(PARTS) - len(parts)), strict=True):
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_bytes(part)
-    read_labelled_set(place)
+    LabelledSet.read(place)
 
 
 def _json(read: Callable[[object], object]) -> READS:

@@ -17,7 +17,7 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from rerank.data.beir import read_labelled_set, read_queries, write_corpus, write_labelled_set
+from rerank.data.beir import read_queries, write_corpus
 from rerank.data.build.docstrings import LEAST_DOCSTRING, DocumentedObject, documented_objects
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, nearest
@@ -100,7 +100,7 @@ def build_pydata_questions(folder: Path) -> LabelledSet:
     """
     read_queries(folder / "queries.jsonl")
     write_corpus(map(_passage, documented_objects(PYDATA).values()), folder)
-    return read_labelled_set(folder)
+    return LabelledSet.read(folder)
 
 
 def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     made = manifest(labelled, libraries or PYDATA)
     if known and set(known["packages"]) != set(made["packages"]):
         raise InputError(f"{out}: was built from {sorted(known['packages'])}; give another folder")
-    write_labelled_set(labelled, out)
+    labelled.write(out)
     if not known:
         path.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
     return made | {"matches": _match(known, made)}
