@@ -13,7 +13,7 @@ help: ## what can be made
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python $(PIP) -e .
+	$(BIN)/python $(PIP) -e '.[train,track]'
 	touch $@
 
 .venv/tested: .venv/installed

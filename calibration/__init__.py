@@ -1,10 +1,14 @@
 """The statistics: arrays in, probabilities and measurements out. It knows nothing of text.
 
-To import what stands here, and to apply a map, takes numpy only. `measure` and `comparison` import
-scikit-learn and SciPy when first called, `certify` and the bounds SciPy. The rest is imported from
-its module, because it is heavy: `calibrators`, `fitting` and `score_fitting` (scikit-learn),
-`plots` (matplotlib).
+Importing this, and applying a map, takes numpy only. `measure` and `comparison` import scikit-learn
+and SciPy when first called, `certify` and the bounds SciPy; the calibrators are scikit-learn
+estimators, which is imported when the first of them is used. `calibration.plots` takes matplotlib.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from calibration.maps import (
     BetaMap,
@@ -16,28 +20,51 @@ from calibration.maps import (
     map_from_dict,
 )
 from calibration.monitoring.drift import Drift, Sketch, alarm, sketch
-from calibration.monitoring.sequential import AccuracyWatch, Watch
+from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.reliability import Comparison, Reliability, comparison, measure
-from calibration.segments import ByKind
+from calibration.segments import Segments
 from calibration.selection import Choice, choose, cross_fit, grouped_folds
 from calibration.thresholds import Certificate, certify, lower_bound, upper_bound
 
+if TYPE_CHECKING:
+    from calibration.calibrators import (
+        BetaCalibrator,
+        IsotonicCalibrator,
+        LogisticCalibrator,
+        PlattCalibrator,
+        TemperatureCalibrator,
+        TwoStageCalibrator,
+        VennAbersCalibrator,
+    )
+
+_ESTIMATORS = (
+    *("BetaCalibrator", "IsotonicCalibrator", "LogisticCalibrator", "PlattCalibrator"),
+    *("TemperatureCalibrator", "TwoStageCalibrator", "VennAbersCalibrator"),
+)
+
 __all__ = [
-    "AccuracyWatch",
+    "AccuracyMonitor",
+    "BetaCalibrator",
     "BetaMap",
-    "ByKind",
     "CalibrationMap",
+    "CalibrationMonitor",
     "Certificate",
     "Choice",
     "Comparison",
     "Drift",
+    "IsotonicCalibrator",
     "IsotonicMap",
+    "LogisticCalibrator",
     "LogisticMap",
+    "PlattCalibrator",
     "Reliability",
+    "Segments",
     "Sketch",
+    "TemperatureCalibrator",
+    "TwoStageCalibrator",
     "TwoStageMap",
+    "VennAbersCalibrator",
     "VennAbersMap",
-    "Watch",
     "alarm",
     "certify",
     "choose",
@@ -50,3 +77,13 @@ __all__ = [
     "sketch",
     "upper_bound",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ESTIMATORS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("calibration.calibrators"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

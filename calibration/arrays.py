@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -139,3 +141,14 @@ def checked(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
     if len(other):
         raise ValueError(f"labels must be 0 or 1, got {other[0]}")
     return labels, values
+
+
+def plain(value: Any) -> Any:
+    """Return it as JSON has it: arrays and tuples as lists, NaN, which cannot be told, as None."""
+    if isinstance(value, Mapping):
+        return {key: plain(v) for key, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, (tuple, list)):
+        return [plain(v) for v in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

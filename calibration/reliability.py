@@ -7,23 +7,27 @@ made, of files and of pictures.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import metrics
-from calibration.arrays import checked
+from calibration.arrays import Floats, checked, plain
+from calibration.effective import effective_n
 from calibration.metrics.null_labels import Groups
+from calibration.selection import codes
+from calibration.tables import aligned
 from calibration.thresholds import lower_bound
-from rerank.storage.files import plain
 
 Interval = tuple[float, float]
+Metric = Callable[[Floats, Floats], float]  # of labels (n,) and confidences (n,)
+NO_METRICS: Mapping[str, Metric] = MappingProxyType({})
 
 DASH = "-"
-WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,9 @@ class Reliability:
     Intervals are of 95 %, by query group. `*_of_base_rate` is what
     the constant `base_accuracy` would score. `smece_floor` and `smece_floor95` are the mean and the
     95 % point of smECE where these confidences are exactly calibrated and the rows of a group go
-    together as far as these labels do. `accuracy_accepted` and its exact
-    lower bound are None where no row reaches the threshold; a number without a value (AUROC of
+    together as far as these labels do. `accuracy_accepted` and its lower bound, exact for as many
+    independent rows as the accepted ones are worth by group (`effective_accepted`), are None where
+    no row reaches the threshold; a number without a value (AUROC of
     one class) is NaN here and null in JSON. `miscalibration` and `discrimination` are the Brier
     score's (`metrics.corp`), `naurc` and `nauc` 0 for chance and 1 for the oracle; `band_*` are of
     the rows within 0.05 of the threshold.
@@ -65,10 +70,12 @@ class Reliability:
     right_accepted: int
     accuracy_accepted: float | None
     accuracy_accepted_lower95: float | None
+    effective_accepted: float
     coverage: float
     band_rows: int
     band_confidence: float
     band_accuracy: float
+    extra: Mapping[str, float] = field(default_factory=dict)  # metrics that the caller added
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: intervals as lists, NaN as None."""
@@ -82,11 +89,11 @@ class Reliability:
         Raises:
             ValueError: a missing or an unknown key.
         """
-        names = {field.name: str(field.type) for field in fields(cls)}
-        if set(d) != set(names):
+        names = {f.name: str(f.type) for f in fields(cls)}
+        if set(d) | {"extra"} != set(names):
             wrong = sorted(set(d) ^ set(names))
             raise ValueError(f"not a reliability of this version: missing or unknown {wrong}")
-        return cls(**{key: _typed(kind, d[key]) for key, kind in names.items()})
+        return cls(**{key: _typed(names[key], value) for key, value in d.items()})
 
     def table(self, name: str = "confidence") -> str:
         """Return the plain text table of `Comparison.table` with one row."""
@@ -99,6 +106,8 @@ def _typed(kind: str, value: Any) -> Any:
         return low, high
     if kind == "float":
         return float("nan") if value is None else float(value)
+    if kind.startswith("Mapping"):
+        return {name: _typed("float", v) for name, v in value.items()}
     return value
 
 
@@ -120,25 +129,18 @@ class Comparison:
         """Return the table as text: a head, then a row a way.
 
         `at >= t` is the number of queries that reach the threshold, `right` those of them whose
-        top passage is right, `lower bound` the exact 95 % lower bound of that share. A dash stands
-        where there is nothing.
+        top passage is right, `lower bound` the 95 % lower bound of that share, for as many
+        independent ones as they are worth. A dash stands where there is nothing.
         """
         threshold = self.rows[0][1].threshold if self.rows else 0.7
         at = f"at >= {threshold:g}"
-        head = ("", "AUROC", "Brier", "smECE [95 %]", at, "right", "lower bound")
+        extra = tuple(self.rows[0][1].extra) if self.rows else ()
+        head = ("", "AUROC", "Brier", "smECE [95 %]", at, "right", "lower bound", *extra)
         return [head, *((name, *_cells(result)) for name, result in self.rows)]
 
     def table(self) -> str:
         """Return `cells` in columns, at most 100 wide; a name that is too long is cut."""
-        head, *body = self.cells()
-        widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
-        widths[0] = min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(head) - 1))
-        lines = []
-        for row in (head, *body):
-            name = row[0] if len(row[0]) <= widths[0] else row[0][: widths[0] - 1] + "…"
-            cells = [f"{cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True)]
-            lines.append("  ".join([f"{name:<{widths[0]}}", *cells]).rstrip())
-        return "\n".join(lines)
+        return aligned(self.cells())
 
 
 def _cells(r: Reliability) -> tuple[str, ...]:
@@ -155,6 +157,7 @@ def _cells(r: Reliability) -> tuple[str, ...]:
         str(r.accepted) if r.accepted else DASH,
         right,
         bound,
+        *(f"{value:.3f}" for value in r.extra.values()),
     )
 
 
@@ -166,11 +169,13 @@ def measure(
     threshold: float = 0.7,
     draws: int = 500,
     random_state: int = 0,
+    extra: Mapping[str, Metric] = NO_METRICS,
 ) -> Reliability:
     """Return every measurement of confidences p (n,) in [0, 1] against labels y (n,) of 0 and 1.
 
     `groups` (n,) are independent, their rows need not be; None: every row by itself. `draws` is the
-    number of random draws in the interval of smECE; the floors take 200 draws of labels.
+    number of random draws in the interval of smECE; the floors take 200 draws of labels. `extra`
+    holds metrics of your own by name: functions of labels (n,) and confidences (n,) to a float.
 
     Raises:
         ValueError: as `calibration.arrays.checked`.
@@ -178,6 +183,9 @@ def measure(
     labels, values = checked(y, p)
     accepted = values >= threshold
     right, n = int(labels[accepted].sum()), int(accepted.sum())
+    number, worth = codes(groups, len(labels)), 0.0
+    if n:
+        worth = effective_n(labels[accepted] - right / n, number[accepted])
     base = np.full(len(labels), labels.mean())
     floor, floor95 = metrics.smece_floor(values, groups=groups, y=labels, random_state=random_state)
 
@@ -210,11 +218,13 @@ def measure(
         accepted=n,
         right_accepted=right,
         accuracy_accepted=right / n if n else None,
-        accuracy_accepted_lower95=lower_bound(right, n) if n else None,
+        accuracy_accepted_lower95=lower_bound(right / n * worth, worth) if n else None,
+        effective_accepted=worth,
         coverage=n / len(labels),
         band_rows=near,
         band_confidence=promised,
         band_accuracy=kept,
+        extra={name: float(metric(labels, values)) for name, metric in extra.items()},
     )
 
 
@@ -226,6 +236,7 @@ def comparison(
     threshold: float = 0.7,
     draws: int = 500,
     random_state: int = 0,
+    extra: Mapping[str, Metric] = NO_METRICS,
 ) -> Comparison:
     """Return `measure` of each way of being confident (name to p (n,)) on the same labels y (n,).
 
@@ -238,7 +249,13 @@ def comparison(
     for name, p in rows.items():
         try:
             result = measure(
-                y, p, groups=groups, threshold=threshold, draws=draws, random_state=random_state
+                y,
+                p,
+                groups=groups,
+                threshold=threshold,
+                draws=draws,
+                random_state=random_state,
+                extra=extra,
             )
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error

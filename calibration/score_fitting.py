@@ -10,14 +10,14 @@ constant: the base rate as that function smooths it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
 from calibration.arrays import Floats, as_scores, logit, sigmoid
+from calibration.effective import Groups, design_effect
 from calibration.maps import BetaMap, IsotonicMap, LogisticMap, ScoreMap, VennAbersMap
 
 
@@ -68,12 +68,14 @@ def maximum_likelihood(
     *,
     precision: ArrayLike = 0.0,
     offset: ArrayLike = 0.0,
+    worth: float = 1.0,
 ) -> Floats:
     """Return the weights w (d,) of sigmoid(design @ w + offset) that fit targets (n,) best.
 
-    The log likelihood less `precision` (d,) times (w - start)^2 / 2, a Gaussian prior around
-    `start` (d,). Newton's method with backtracking (Lin, Lin and Weng 2007, "A note on Platt's
-    probabilistic outputs for support vector machines", appendix 3).
+    `worth` times the log likelihood (each row is worth that share of an independent one) less
+    `precision` (d,) times (w - start)^2 / 2, a Gaussian prior around `start` (d,). Newton's method
+    with backtracking (Lin, Lin and Weng 2007, "A note on Platt's probabilistic outputs for support
+    vector machines", appendix 3).
     """
     prior = np.broadcast_to(np.asarray(precision, dtype=np.float64), start.shape)
     weights, base = start.astype(np.float64), np.asarray(offset, dtype=np.float64)
@@ -81,14 +83,15 @@ def maximum_likelihood(
     def loss(w: Floats) -> float:
         z = design @ w + base
         fit = float((np.logaddexp(0.0, z) - target * z).sum())
-        return fit + float(prior @ (w - start) ** 2) / 2
+        return worth * fit + float(prior @ (w - start) ** 2) / 2
 
     for _ in range(100):
         p = sigmoid(design @ weights + base)
-        gradient = design.T @ (p - target) + prior * (weights - start)
+        gradient = worth * (design.T @ (p - target)) + prior * (weights - start)
         if np.abs(gradient).max() < 1e-9 * len(target):
             break
-        curvature = (design * (p * (1 - p))[:, None]).T @ design + np.diag(prior + 1e-12)
+        curvature = worth * ((design * (p * (1 - p))[:, None]).T @ design)
+        curvature += np.diag(prior + 1e-12)
         step, size, before = np.linalg.solve(curvature, gradient), 1.0, loss(weights)
         slope = 1e-4 * float(gradient @ step)
         while size > 1e-10 and loss(weights - size * step) > before - size * slope:
@@ -98,18 +101,24 @@ def maximum_likelihood(
 
 
 def log_evidence(
-    design: Floats, target: Floats, weights: Floats, start: Floats, *, precision: Floats
+    design: Floats,
+    target: Floats,
+    weights: Floats,
+    start: Floats,
+    *,
+    precision: Floats,
+    worth: float = 1.0,
 ) -> float:
     """Return the log marginal likelihood of labels (n,), by Laplace, less a constant.
 
     weights (d,) are `maximum_likelihood`'s under a Gaussian prior of that precision (d,) around
-    `start` (MacKay 1992).
+    `start` (MacKay 1992), with rows of the same `worth`.
     """
     z = design @ weights
     p = sigmoid(z)
-    likelihood = float((target * z - np.logaddexp(0.0, z)).sum())
+    likelihood = worth * float((target * z - np.logaddexp(0.0, z)).sum())
     prior = float(np.log(precision).sum() - precision @ (weights - start) ** 2) / 2
-    curvature = (design * (p * (1 - p))[:, None]).T @ design + np.diag(precision)
+    curvature = worth * ((design * (p * (1 - p))[:, None]).T @ design) + np.diag(precision)
     return likelihood + prior - float(np.linalg.slogdet(curvature)[1]) / 2
 
 
@@ -243,7 +252,12 @@ def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
 
 
 def fit_update(
-    scores: ArrayLike, y: ArrayLike, *, slope_spread: float = 0.25, intercept_spread: float = 0.5
+    scores: ArrayLike,
+    y: ArrayLike,
+    groups: Groups = None,
+    *,
+    slope_spread: float = 0.25,
+    intercept_spread: float = 0.5,
 ) -> LogisticMap:
     """Return sigmoid(a score + b) of log odds (n,): an old map's answers, moved by few new labels.
 
@@ -253,9 +267,11 @@ def fit_update(
     where nothing has moved, and gain more wherever something has. Where the labels are strong
     evidence that more has moved than the prior expects, it is `WIDER` times as wide. A slope below
     `LEAST_SLOPE` is raised to that: the order of the scores is not the labels' to turn around.
+    Rows of one group (n,), such as rephrasings of a question, count for as many as they are worth
+    by the design effect of y - sigmoid(score); None: every row by itself.
 
     Raises:
-        ValueError: as `fit_platt`; a spread that is not positive.
+        ValueError: as `fit_platt`; a spread that is not positive; groups that are not one a row.
     """
     s = as_scores(scores)
     labels = as_labels(y, len(s))
@@ -264,30 +280,34 @@ def fit_update(
     target = labels.astype(np.float64)
     design, none = np.column_stack([s, np.ones(len(s))]), np.array([1.0, 0.0])
     precision = np.array([slope_spread**-2.0, intercept_spread**-2.0])
+    worth = 1 / design_effect(target - sigmoid(s), groups)
     narrow, wide = (
-        maximum_likelihood(design, target, none, precision=p)
+        maximum_likelihood(design, target, none, precision=p, worth=worth)
         for p in (precision, precision / WIDER**2)
     )
-    gain = log_evidence(design, target, wide, none, precision=precision / WIDER**2)
-    gain -= log_evidence(design, target, narrow, none, precision=precision)
+    gain = log_evidence(design, target, wide, none, precision=precision / WIDER**2, worth=worth)
+    gain -= log_evidence(design, target, narrow, none, precision=precision, worth=worth)
     if gain > STRONG:
         precision = precision / WIDER**2
     slope, intercept = wide if gain > STRONG else narrow
     if slope < LEAST_SLOPE:  # then the intercept is that of the slope that is kept
         slope = LEAST_SLOPE
         intercept = maximum_likelihood(
-            np.ones((len(s), 1)), target, np.zeros(1), precision=precision[1:], offset=slope * s
+            np.ones((len(s), 1)),
+            target,
+            np.zeros(1),
+            precision=precision[1:],
+            offset=slope * s,
+            worth=worth,
         )[0]
     return LogisticMap((float(slope),), float(intercept), (0.0,), (1.0,))
 
 
-SCORE_FITS: Mapping[str, Callable[[ArrayLike, ArrayLike], ScoreMap]] = MappingProxyType(
-    {
-        "temperature": fit_temperature,
-        "logistic": fit_platt,
-        "beta": fit_beta,
-        "isotonic": fit_isotonic,
-        "venn-abers": fit_venn_abers,
-    }
-)
-"""How a score becomes a probability, by name, simple to complex."""
+SCORE_FITS: dict[str, Callable[[ArrayLike, ArrayLike], ScoreMap]] = {
+    "temperature": fit_temperature,
+    "logistic": fit_platt,
+    "beta": fit_beta,
+    "isotonic": fit_isotonic,
+    "venn-abers": fit_venn_abers,
+}
+"""How a score becomes a probability, by name, simple to complex. A fit of your own goes in here."""

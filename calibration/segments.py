@@ -1,8 +1,8 @@
-"""A small correction for each kind of row (collection, language, source), after a map for all.
+"""A small correction for each segment of the rows (collection, language, source), after one map.
 
-A kind with many labels gets a calibration of its own, one with few stays with the common one: group
-calibration (Hébert-Johnson et al. 2018) of kinds that do not overlap. It knows nothing of what a
-kind is; of one that was never seen the probability stays as it is.
+A segment with many labels gets a calibration of its own, one with few stays with the common one:
+group calibration (Hébert-Johnson et al. 2018) of segments that do not overlap. It knows nothing of
+what a segment is; of one that was never seen the probability stays as it is.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, log_odds
+from calibration.effective import Groups
 from calibration.maps import LogisticMap, map_from_dict
-from calibration.selection import grouped_folds
+from calibration.selection import codes, grouped_folds
 
-Kinds = Sequence[Hashable] | NDArray[Any]
+SegmentNames = Sequence[Hashable] | NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ByKind:
-    """For some kinds an update of the log odds of a probability; for others none.
+class Segments:
+    """For some segments an update of the log odds of a probability; for others none.
 
     Raises:
         ValueError: an update that takes more than one input.
@@ -32,66 +33,70 @@ class ByKind:
     updates: Mapping[str, LogisticMap] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for kind, update in self.updates.items():
+        for segment, update in self.updates.items():
             if not isinstance(update, LogisticMap) or len(update.coef) != 1:
-                raise ValueError(f"the update of {kind!r} must be a logistic map of one input")
+                raise ValueError(f"the update of {segment!r} must be a logistic map of one input")
 
-    def apply(self, p: ArrayLike, kinds: Kinds) -> Floats:
-        """Return (n,) probabilities: p (n,) of rows whose kinds are (n,), compared as text.
+    def apply(self, p: ArrayLike, segments: SegmentNames) -> Floats:
+        """Return (n,) probabilities: p (n,) of rows whose segments are (n,), compared as text.
 
         Raises:
-            ValueError: not one kind a row.
+            ValueError: not one segment a row.
         """
         moved = np.array(p, dtype=np.float64)
-        names = as_kinds(kinds, len(moved))
-        for kind in set(names.tolist()) & set(self.updates):
-            rows = names == kind
-            moved[rows] = self.updates[kind].predict(log_odds(moved[rows]))
+        names = as_segments(segments, len(moved))
+        for segment in set(names.tolist()) & set(self.updates):
+            rows = names == segment
+            moved[rows] = self.updates[segment].predict(log_odds(moved[rows]))
         return moved
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the updates as plain JSON values, by kind."""
-        return {kind: update.to_dict() for kind, update in self.updates.items()}
+        """Return the updates as plain JSON values, by segment."""
+        return {segment: update.to_dict() for segment, update in self.updates.items()}
 
     @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> ByKind:
+    def from_dict(cls, d: Mapping[str, Any]) -> Segments:
         """Return what `to_dict` wrote; its numbers are the same to the last bit.
 
         Raises:
             ValueError: no mapping, as `map_from_dict`, or an update of more than one input.
         """
         if not isinstance(d, Mapping):
-            raise ValueError(f"expected an update a kind, got {str(d)[:80]}")
-        updates: dict[str, Any] = {str(kind): map_from_dict(v) for kind, v in d.items()}
+            raise ValueError(f"expected an update a segment, got {str(d)[:80]}")
+        updates: dict[str, Any] = {str(segment): map_from_dict(v) for segment, v in d.items()}
         return cls(updates)
 
 
-def fit_by_kind(p: ArrayLike, y: ArrayLike, kinds: Kinds) -> ByKind:
-    """Return an update for each of the kinds (n,), from probabilities p (n,) and labels y (n,).
+def fit_segments(
+    p: ArrayLike, y: ArrayLike, segments: SegmentNames, groups: Groups = None
+) -> Segments:
+    """Return an update for each segment (n,), from probabilities p (n,) and labels y (n,).
 
-    An update is `fit_update`: slope and intercept, shrunk towards none, so that ten rows of a kind
-    move it little and a thousand as far as they say. The p should be of a map that had not seen
-    the rows, and does not know the kinds.
+    An update is `fit_update`: slope and intercept, shrunk towards none, so that ten rows of it
+    move it little and a thousand as far as they say; rows of one group (n,) count for what they
+    are worth. The p should be of a map that had not seen the rows, and does not know the segments.
 
     Raises:
-        ValueError: as `fit_update`; not one kind a row.
+        ValueError: as `fit_update`; not one segment a row.
     """
     from calibration.score_fitting import fit_update
 
     scores, labels = log_odds(p), np.asarray(y)
-    names = as_kinds(kinds, len(labels))
-    return ByKind(
+    names, number = as_segments(segments, len(labels)), codes(groups, len(labels))
+    return Segments(
         {
-            kind: fit_update(scores[names == kind], labels[names == kind])
-            for kind in sorted(set(names.tolist()))
+            segment: fit_update(
+                scores[names == segment], labels[names == segment], number[names == segment]
+            )
+            for segment in sorted(set(names.tolist()))
         }
     )
 
 
-def cross_fit_by_kind(
+def cross_fit_segments(
     p: ArrayLike,
     y: ArrayLike,
-    kinds: Kinds,
+    segments: SegmentNames,
     groups: Sequence[Hashable] | NDArray[Any],
     *,
     folds: int = 5,
@@ -100,26 +105,26 @@ def cross_fit_by_kind(
     """Return (n,) probabilities after updates which had seen none of the row's group.
 
     Raises:
-        ValueError: as `fit_by_kind` and `grouped_folds`.
+        ValueError: as `fit_segments` and `grouped_folds`.
     """
     old, labels = np.asarray(p, dtype=np.float64), np.asarray(y)
-    names = as_kinds(kinds, len(labels))
+    names, number = as_segments(segments, len(labels)), codes(groups, len(labels))
     fold = grouped_folds(groups, folds, random_state=random_state)
     moved = old.copy()
     for k in range(int(fold.max()) + 1):
         out = fold == k
-        fitted = fit_by_kind(old[~out], labels[~out], names[~out])
+        fitted = fit_segments(old[~out], labels[~out], names[~out], number[~out])
         moved[out] = fitted.apply(old[out], names[out])
     return moved
 
 
-def as_kinds(kinds: Kinds, n: int) -> NDArray[np.object_]:
-    """Return (n,) kinds as text, each of its own length.
+def as_segments(segments: SegmentNames, n: int) -> NDArray[np.object_]:
+    """Return (n,) segments as text, each of its own length.
 
     Raises:
-        ValueError: not one kind a row.
+        ValueError: not one segment a row.
     """
-    names = np.array([str(kind) for kind in kinds], dtype=np.object_)
+    names = np.array([str(segment) for segment in segments], dtype=np.object_)
     if names.shape != (n,):
-        raise ValueError(f"expected one kind a row, shape ({n},), got {names.shape}")
+        raise ValueError(f"expected one segment a row, shape ({n},), got {names.shape}")
     return names

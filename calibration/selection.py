@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats
 
+Counts = NDArray[np.int64]
+
 CLIP = 1e-6
 """Probabilities are kept this far from 0 and 1 in a log loss, so that one miss stays finite."""
 
@@ -168,11 +170,13 @@ def choose(
     groups: Sequence[Hashable] | NDArray[Any] | None = None,
     *,
     left_out: Sequence[str] = (),
+    worth: float | None = None,
 ) -> Choice:
     """Return the simplest candidate within one standard error of the lowest grouped log loss.
 
     `predictions` are the candidates' out-of-fold probabilities (n,), simple to complex; `left_out`
-    names those that were not considered on so few rows, for the reason alone.
+    names those that were not considered on so few rows, and `worth` says how many independent ones
+    these are, for the reason alone.
 
     Raises:
         ValueError: no candidate, or lengths that differ.
@@ -195,6 +199,8 @@ def choose(
         )
     if left_out:
         reason += f"; {', '.join(left_out)} not considered on {len(labels)} rows"
+        if worth is not None and round(worth) < len(labels):
+            reason += f", worth {worth:.0f} independent ones"
     return Choice(
         name=left[taken],
         losses=MappingProxyType(dict(zip(left, means.tolist(), strict=True))),
@@ -206,6 +212,6 @@ def choose(
     )
 
 
-def enough_rows(name: str, n: int) -> bool:
-    """Return whether n labelled rows are enough to consider a candidate (`MINIMUM_ROWS`)."""
+def enough_rows(name: str, n: float) -> bool:
+    """Return whether n independent rows are enough to consider a candidate (`MINIMUM_ROWS`)."""
     return n >= MINIMUM_ROWS.get(name, 0)

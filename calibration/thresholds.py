@@ -14,24 +14,32 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, checked, log_odds
-from calibration.selection import codes
+from calibration.group_tests import group_sizes, group_tails, times_needed
+from calibration.selection import Counts, codes
 from calibration.sequence_tests import (
+    FORESEEN,
     POWER,
     chance_of_a_start,
-    effective_rows,
+    foreseen_place,
     last_refuted,
+    starts_of,
     tails,
+    test_sizes,
 )
+
+ABOUT = "new questions like these"
+"""What a promise is about where nobody says more of the labelled queries."""
 
 MOST = 40
 """Times as many labels as there are, beyond which more of them are not advised."""
 
 
-def lower_bound(hits: int, n: int, *, level: float = 0.95) -> float:
+def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:
     """Return the one-sided Clopper-Pearson lower bound of a share, from `hits` of `n`.
 
     The true share is above it in at least `level` of all samples, whatever the share is (Clopper
-    and Pearson 1934). No hit gives 0.0, and so does n = 0.
+    and Pearson 1934). No hit gives 0.0, and so does n = 0. Numbers that are not whole are those of
+    an effective sample (Korn and Graubard 1998).
 
     Raises:
         ValueError: hits not within 0..n, or level not within (0, 1).
@@ -44,7 +52,7 @@ def lower_bound(hits: int, n: int, *, level: float = 0.95) -> float:
     return float(betaincinv(hits, n - hits + 1, 1 - level))
 
 
-def upper_bound(hits: int, n: int, *, level: float = 0.95) -> float:
+def upper_bound(hits: float, n: float, *, level: float = 0.95) -> float:
     """Return the one-sided Clopper-Pearson upper bound of a share; hits = n gives 1.0, also at 0.
 
     Raises:
@@ -63,6 +71,9 @@ class Certificate:
     accepted, right: how many of them reach the threshold, and how many of those are right.
     labels_needed: queries that a promise would take, four times in five, were accuracy as it was
         measured; None where there is a threshold, or where `MOST` times as many would not do.
+    about: the questions that the promise is about, in words.
+    groups: how many groups the queries are, where the promise is of new groups; None: by rows.
+    refused: why nothing is promised whatever the counts say; empty where they decide.
     """
 
     threshold: float | None
@@ -72,6 +83,9 @@ class Certificate:
     accepted: int
     right: int
     labels_needed: int | None
+    about: str = ABOUT
+    groups: int | None = None
+    refused: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what `certify` cannot have made.
@@ -84,33 +98,63 @@ class Certificate:
             raise ValueError(f"threshold, target and level should be in [0, 1], got {shares}")
         counts = (self.right, self.accepted, self.queries)
         needed = 0 if self.labels_needed is None else self.labels_needed
-        if not all(type(count) is int for count in (*counts, needed)):
-            raise ValueError(f"expected whole counts, got {(*counts, needed)}")
+        groups = 1 if self.groups is None else self.groups
+        if not all(type(count) is int for count in (*counts, needed, groups)):
+            raise ValueError(f"expected whole counts, got {(*counts, needed, groups)}")
         if not 0 <= self.right <= self.accepted <= self.queries or needed < 0:
             raise ValueError(f"expected 0 <= right <= accepted <= queries, got {counts}")
+        if not isinstance(self.about, str) or not self.about:
+            raise ValueError(f"about should say what is promised of, got {self.about!r:.80}")
+        if not isinstance(self.refused, str) or (self.refused and self.threshold is not None):
+            raise ValueError(f"refused should say why there is no threshold, got {self.refused!r}")
 
     @property
     def sentence(self) -> str:
-        """What is promised, or why nothing is and what it would take."""
+        """What is promised of which questions, or why nothing is and what it would take."""
+        if self.refused:
+            return f"Warning: nothing is certified. {self.refused}"
         promise = f"at least {self.target:.0%} right, at {self.level:.0%} confidence"
         if self.threshold is not None:
+            counts = f"{self.right} of {self.accepted} were"
+            if self.everything:
+                return (
+                    f"Everything may be accepted: of all {self.about} {promise} ({counts}). This "
+                    "says nothing of a question that is unlike them, nor of one answer alone: only "
+                    f"an answer with a confidence of {self.target:g} or more is called certified."
+                )
             return (
-                f"From {self.threshold:.3f} up {promise}: {self.right} of {self.accepted} were, "
-                f"{self.accepted / self.queries:.0%} of {self.queries} queries."
+                f"From {self.threshold:.3f} up {promise}, of {self.about}: {counts}, "
+                f"{self.accepted / self.queries:.0%} of {self._rests_on}."
             )
         if self.labels_needed is None:
             return (
-                f"No threshold is certified ({promise}) from {self.queries} labelled queries, nor "
+                f"No threshold is certified ({promise}) from {self._rests_on}, nor "
                 f"would one be from {MOST} times as many: better scores are needed."
             )
+        others = "" if self.groups is None else ", of other groups,"
         return (
-            f"No threshold is certified ({promise}) from {self.queries} labelled queries; about "
-            f"{self.labels_needed - self.queries} more would do, were accuracy as it is on these."
+            f"No threshold is certified ({promise}) from {self._rests_on}; about "
+            f"{self.labels_needed - self.queries} more{others} would do, were accuracy as it is on "
+            "these."
         )
 
+    @property
+    def _rests_on(self) -> str:
+        groups = "" if self.groups is None else f" in {self.groups} groups"
+        return f"{self.queries} labelled queries{groups}"
+
+    @property
+    def everything(self) -> bool:
+        """Whether all of the labelled queries may be accepted."""
+        return self.threshold is not None and self.accepted == self.queries
+
     def promises(self, confidence: float) -> bool:
-        """Whether a confidence is one for which the promise is given."""
-        return self.threshold is not None and confidence >= self.threshold
+        """Whether an answer of this confidence is certified: at the threshold, and at the target.
+
+        A threshold below the target says that queries *together* are right often enough; it is no
+        property of an answer that is itself expected to be wrong.
+        """
+        return self.threshold is not None and confidence >= max(self.threshold, self.target)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `Certificate(**d)` gives an equal one back."""
@@ -124,18 +168,23 @@ def certify(
     groups: Sequence[Hashable] | NDArray[Any] | None = None,
     target: float = 0.7,
     level: float = 0.95,
+    about: str = ABOUT,
 ) -> Certificate:
     """Return the lowest threshold on p (n,) above which y (n,) is right at least `target` often.
 
     Learn-then-Test (Angelopoulos et al. 2021) by a sequence with several starts: "of the k most
     confident no more than `target` are right" is tested for rising k, until it cannot be refuted
     (see `last_refuted`). So a promise that is false is made with probability at most 1 - `level`,
-    whatever p and however many tests. Equal p are accepted together.
+    whatever p and however many tests. Equal p are accepted together. Half of that probability goes
+    to one start where the tests would pass most surely were p true, the rest to starts at sizes
+    that are fixed beforehand.
 
-    Where every row is by itself the test is the exact binomial tail. Where groups (n,) have several
-    rows, which depend on each other, it is the tail of as many rows as they are worth
-    (`effective_rows`): an approximation, which `make promise` measures; no method sees a kind of
-    group that is large, wrong, and too rare to be among these.
+    Where every row is by itself the test is the exact binomial tail, and the promise is of new
+    rows. Where groups (n,) have several rows the promise is of the rows of new groups: whole groups
+    need to be exchangeable, their rows may hang together in any way (`group_tails`). No method sees
+    a kind of group that is large, wrong, and too rare to be among these.
+
+    `about` names the questions that the promise is about; it is told and not used.
 
     p must come from maps that were not fitted on these rows. Out-of-fold p will do in practice,
     though no proof is known: a fold that is luckier than the rest is judged by maps fitted on the
@@ -151,27 +200,54 @@ def certify(
     order = np.argsort(-values, kind="stable")
     number, n = codes(groups, len(values))[order], len(values)
     labels, values = labels[order], values[order]
-    ends = np.append(np.flatnonzero(np.diff(values)), n - 1)  # of runs of equal p
-    effective = size = np.arange(1, n + 1, dtype=np.float64)
-    if number.max() + 1 < n:
-        effective, size = effective_rows(labels, number, target, level)
-    last = last_refuted(tails(labels, effective, target), ends, size, target, level)
+    many = int(number.max()) + 1
+    last = _last(labels, values, number, target, level)
+    in_groups = many if many < n else None
     if last < 0:
-        worth = float(effective[-1]) / n
-        needed = _needed(labels, values, worth, target, level)
-        return Certificate(None, target, level, n, 0, 0, needed)
+        needed = (
+            _needed(labels, values, target, level)
+            if in_groups is None
+            else _needed_in_groups(labels, number, target, level)
+        )
+        return Certificate(None, target, level, n, 0, 0, needed, about, in_groups)
     hits = int(labels[: last + 1].sum())
-    return Certificate(float(values[last]), target, level, n, last + 1, hits, None)
+    return Certificate(
+        float(values[last]), target, level, n, last + 1, hits, None, about, in_groups
+    )
 
 
-def _needed(
-    labels: Floats, values: Floats, worth: float, target: float, level: float
-) -> int | None:
+def _last(labels: Floats, values: Floats, number: Counts, target: float, level: float) -> int:
+    """Return the last row, in the order of falling values (n,), up to which the target is met.
+
+    -1 for none.
+    """
+    n = len(labels)
+    ends = np.append(np.flatnonzero(np.diff(values)), n - 1)  # of runs of equal values
+    if number.max() + 1 == n:
+        size, tail = np.arange(1.0, n + 1), tails(labels, target)
+        sizes = test_sizes(target, level, n)
+    else:
+        tail, worth = group_tails(labels, number, target)
+        size = np.maximum.accumulate(worth)
+        sizes = group_sizes(float(size[-1]))
+    foreseen = foreseen_place(values, target, 1 - level)
+    starts, chances = starts_of(size, ends, sizes, foreseen, 1 - level)
+    return last_refuted(tail, ends, starts, chances)
+
+
+def _needed_in_groups(labels: Floats, number: Counts, target: float, level: float) -> int | None:
+    """Return how many queries, of more groups like these, a promise would take, or None."""
+    times = times_needed(labels, number, target, (1 - level) * FORESEEN)
+    if times is None or times > MOST:
+        return None
+    return max(len(labels) + 1, int(np.ceil(times * len(labels))))
+
+
+def _needed(labels: Floats, values: Floats, target: float, level: float) -> int | None:
     """Return how many queries a promise would take with probability `POWER`, or None.
 
-    Certificates of drawn labels, were accuracy what a sigmoid of the confidence makes of these ones
-    and a row worth a share `worth` of an independent one; None where `MOST` times as many rows
-    would not do.
+    Certificates of drawn labels, were accuracy what a sigmoid of the confidence makes of these
+    ones; None where `MOST` times as many rows would not do.
     """
     from calibration.score_fitting import fit_platt
 
@@ -180,8 +256,7 @@ def _needed(
 
     def enough(queries: int) -> bool:
         """Whether so many queries would be certified often enough."""
-        m = max(1, int(queries * worth))
-        p = np.interp((np.arange(m) + 0.5) / m, (np.arange(n) + 0.5) / n, truth)
+        p = np.interp((np.arange(queries) + 0.5) / queries, (np.arange(n) + 0.5) / n, truth)
         return chance_of_a_start(p, target, level) >= POWER
 
     low, high = n, 2 * n
@@ -195,7 +270,7 @@ def _needed(
     return high
 
 
-def _check(hits: int, n: int, level: float) -> None:
+def _check(hits: float, n: float, level: float) -> None:
     if not 0 <= hits <= n:
         raise ValueError(f"hits must lie between 0 and n, got {hits} of {n}")
     if not 0 < level < 1:

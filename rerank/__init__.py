@@ -1,26 +1,86 @@
 """calibrated-rerank: retrieval that knows when it is right.
 
-What is named here is the public surface. The training job is `rerank.jobs.calibrate.calibrate`.
+What is named here is the public surface; everything is imported when it is first used.
+
+>>> model = rerank.load("work/model")                 # doctest: +SKIP
+>>> answer = model.search("median ignoring NaNs")     # doctest: +SKIP
+>>> answer.top.doc_id, answer.confidence              # doctest: +SKIP
 """
 
-from rerank.assessment.model import CalibratedReranker
-from rerank.config import Config, Thresholds
-from rerank.data.beir import read_labelled_set, write_labelled_set
-from rerank.data.labelled_set import LabelledSet
-from rerank.errors import InputError
-from rerank.types import Assessment, Given, Passage, Query, Ranking
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker, load
+    from rerank.batch.job import rescore
+    from rerank.config import Config, Thresholds
+    from rerank.data.feedback import Feedback
+    from rerank.data.labelled_set import LabelledSet
+    from rerank.errors import (
+        FolderError,
+        InputError,
+        MissingExtraError,
+        RerankError,
+        TrackingError,
+    )
+    from rerank.jobs.calibrate import calibrate
+    from rerank.jobs.drift import detect_drift
+    from rerank.jobs.evaluate import evaluate
+    from rerank.jobs.recalibrate import recalibrate
+    from rerank.types import Assessment, Passage, Query, RankedPassage
+
+_MODULES = {
+    "rerank.assessment.model": ("CalibratedReranker", "load"),
+    "rerank.batch.job": ("rescore",),
+    "rerank.config": ("Config", "Thresholds"),
+    "rerank.data.feedback": ("Feedback",),
+    "rerank.data.labelled_set": ("LabelledSet",),
+    "rerank.errors": (
+        *("FolderError", "InputError", "MissingExtraError", "RerankError"),
+        "TrackingError",
+    ),
+    "rerank.jobs.calibrate": ("calibrate",),
+    "rerank.jobs.drift": ("detect_drift",),
+    "rerank.jobs.evaluate": ("evaluate",),
+    "rerank.jobs.recalibrate": ("recalibrate",),
+    "rerank.types": ("Assessment", "Passage", "Query", "RankedPassage"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Assessment",
     "CalibratedReranker",
     "Config",
-    "Given",
+    "Feedback",
+    "FolderError",
     "InputError",
     "LabelledSet",
+    "MissingExtraError",
     "Passage",
     "Query",
-    "Ranking",
+    "RankedPassage",
+    "RerankError",
     "Thresholds",
-    "read_labelled_set",
-    "write_labelled_set",
+    "TrackingError",
+    "calibrate",
+    "detect_drift",
+    "evaluate",
+    "load",
+    "recalibrate",
+    "rescore",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from rerank.errors import optional
+
+    with optional():
+        return getattr(import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,94 +3,45 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, TypeVar
 
-from rerank.config import CHOICES, Config, FinetuneConfig, Gate, Thresholds
+from rerank.config import Config, FinetuneConfig, PromotionGate, options_of
+from rerank.errors import InputError, nearest
 from rerank.serving.settings import Settings
 
 Run = Callable[[argparse.Namespace], bool | int | None]
-
-OPTIONS = {
-    "encoder": "bi-encoder: minilm, a folder, or a hub id",
-    "encoder_max_length": "tokens of a passage that the bi-encoder reads",
-    "reranker": "cross-encoder: minilm-reranker, a folder, or a hub id",
-    "max_length": "tokens of query and passage that the cross-encoder reads",
-    "precision": "of the cross-encoder: bf16 uses a GPU, int8 is fastest on a CPU",
-    "dense": "search by cosine; approximate is for a million passages and more",
-    "language": "Snowball stemmer of BM25, or none",
-    "pool": "passages each first stage brings back",
-    "candidates": "fused passages that are ordered by relevance",
-    "rerank_depth": "how many of them, the likeliest, the cross-encoder reads at most",
-    "rank_by": "order of the passages; logit is the raw cross-encoder order",
-    "calibrator": "how the confidence is mapped; auto chooses by cross-validation",
-    "correct_by": "metadata of a query, such as its language: each kind of it gets a correction",
-    "sufficiency_k": "the verdict is of P(one of the first k passages is right); 2 to 10",
-    "seed": "seed of folds and draws",
-}
-BANDS = {
-    "high": "confidence from here is HIGH",
-    "medium": "confidence from here is MEDIUM and accepted",
-    "low": "confidence from here is LOW",
-    "sufficient": "sufficiency from here is SUFFICIENT",
-    "partial": "sufficiency from here is PARTIAL",
-}
-GATE = {
-    "most_smece": "the upper end of the 95 %% interval of smECE may be this at most",
-    "least_certified": "share of the queries that the certified threshold must accept",
-    "margin": "of log loss, and of the share that is right, that may be lost to the champion",
-}
-TRAINING = {
-    "base": "body to start from, or a cross-encoder to train further",
-    "encoder": "bi-encoder that mines hard negatives",
-    "hard": "wrong passages a query, from the top of the first stage",
-    "easy": "wrong passages a query, from anywhere",
-    "withheld": "share of the answerable queries that are shown without their right passage",
-    "miner": "cross-encoder, such as the last run's, that picks the hardest of those passages",
-    "temperature": "sets give examples by their size to the power of 1 over this; 0: all they have",
-    "max_length": "tokens of query and passage, while training",
-    "batch": "queries a step",
-    "steps": "training steps",
-    "learning_rate": "peak learning rate",
-    "warmup": "share of the steps in which the rate rises",
-    "dropout": "dropout while training",
-    "depth": "how many of the first stage's passages the wrong ones are drawn from",
-    "frozen_layers": "lowest layers to leave as they are in the base",
-    "lora": "rank of low-rank updates to the layers (LoRA); 0 trains them whole",
-    "loss": "what is learned from the labels",
-    "teacher": "cross-encoder whose scores are learned from as well: a name, a folder, a hub id",
-    "distil": "weight of the teacher beside the labels",
-    "validation": "queries held out to choose the best step; 0 keeps the last",
-    "check_every": "steps between two checkpoints, each validated",
-    "average": "last checkpoints whose mean is kept, if above 1",
-    "patience": "checks in a row without a better nDCG@10 before training stops",
-    "seed": "seed of draws and weights",
-}
-SERVING = {
-    "host": "address to listen on; others than 127.0.0.1 need keys in RERANK_API_KEYS",
-    "port": "port to listen on; 0 takes a free one",
-    "queue": "requests in hand at once; the next one is answered 429",
-    "batch": "waiting requests that are ranked in one call",
-    "timeout": "seconds in which a request must be answered",
-    "patience": "seconds in which a client must have sent its request",
-    "max_body": "bytes of a request",
-    "max_documents": "documents of a request",
-    "max_document": "characters of a document",
-    "max_query": "characters of a query",
-    "max_depth": "nesting of a request's JSON",
-    "max_values": "values in a request's JSON",
-    "poll": "seconds between two looks whether MODEL has changed; 0: only at SIGHUP",
-    "drift_window": "searches that the drift alarm compares at a time",
-    "drift_level": "chance of a false alarm of one window",
-}
+Kind = TypeVar("Kind")
 
 
-def parser(runs: Mapping[str, Run]) -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors name the nearest valid word."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse, and refuse what is unknown: here, where the options of the command are known."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            hint = nearest(unknown[0], re.findall(r"--[\w-]+", self.format_help()))
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return options, unknown
+
+    def error(self, message: str) -> Any:
+        """Exit with code 2, after the message."""
+        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message)
+        hint = nearest(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
+        super().error(f"{message}{hint}")
+
+
+def parser(runs: Mapping[str, Run]) -> Parser:
     """The parser of `rerank`; an option `run` holds what `runs` names for the command given."""
-    made = argparse.ArgumentParser(
-        prog="rerank", description="Retrieval that knows when it is right."
-    )
+    made = Parser(prog="rerank", description="Retrieval that knows when it is right.")
+    made.add_argument("--version", action="version", version=f"rerank {_version()}")
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     dataset = commands.add_parser("dataset", help="build a labelled set, or check one")
     kinds = dataset.add_subparsers(required=True, metavar="build|check")
@@ -104,19 +55,60 @@ def parser(runs: Mapping[str, Run]) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         described.arguments(p)
-        p.set_defaults(run=runs[described.name])
+        p.set_defaults(run=runs[described.name], resumes=described.resumes)
     return made
 
 
-def config(o: argparse.Namespace) -> Config:
-    """The configuration that the options of `calibrate` give."""
-    thresholds = Thresholds(**{name: getattr(o, name) for name in BANDS})
-    return replace(Config(), thresholds=thresholds, **{name: getattr(o, name) for name in OPTIONS})
+def _version() -> str:
+    try:
+        return version("calibrated-rerank")
+    except PackageNotFoundError:  # run from a tree that is not installed
+        return "unknown"
 
 
-def finetune_config(o: argparse.Namespace) -> FinetuneConfig:
-    """The configuration that the options of `finetune` give."""
-    return FinetuneConfig(**{name: getattr(o, name) for name in TRAINING})
+def from_options(kind: type[Kind], o: argparse.Namespace) -> Kind:
+    """The configuration that the options of a command give; the default of what it does not take.
+
+    Raises:
+        InputError: a value out of its bounds; the message names the flag.
+    """
+    values = {
+        one.name: from_options(one.default_factory, o)  # type: ignore[arg-type]
+        if one.default is MISSING
+        else getattr(o, one.name, one.default)
+        for one in fields(kind)  # type: ignore[arg-type]
+    }
+    try:
+        return kind(**values)
+    except InputError as error:
+        raise InputError(re.sub(r"`(\w+)`", lambda m: _flag(m[1]), str(error))) from None
+
+
+def options_page() -> str:
+    """docs/options.md: every option of every configuration, as its field says it."""
+    pages = [
+        "# Options",
+        "Made from the code (`rerank.arguments.options_page`), which a test compares with this "
+        "page. In Python an option is the field of the same name, with underscores.",
+    ]
+    for command, kind in CONFIGURATIONS.items():
+        pages.append(f"## `rerank {command}`: `{kind.__module__}.{kind.__name__}`")
+        rows = ["| option | default | values | meaning |", "|---|---|---|---|"]
+        rows += [
+            f"| `{_flag(one.name)}` | {_default(one.default)} | {said.values(type(one.default))} "
+            f"| {said.help} |"
+            for one, said in options_of(kind)
+        ]
+        pages.append("\n".join(rows))
+    return "\n\n".join(pages) + "\n"
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _default(value: object) -> str:
+    return "none" if value == "" else str(value)
 
 
 def _build(p: argparse.ArgumentParser) -> None:
@@ -132,14 +124,13 @@ def _build(p: argparse.ArgumentParser) -> None:
 
 def _check(p: argparse.ArgumentParser) -> None:
     p.add_argument("dataset", type=Path, help="BEIR folder")
+    _add_unjudged(p)
 
 
 def _index(p: argparse.ArgumentParser) -> None:
     p.add_argument("dataset", type=Path, help="folder with corpus.jsonl")
-    p.add_argument("--out", type=Path, required=True, help="index folder to write")
-    p.add_argument("--overwrite", action="store_true", help="replace an index that is there")
-    wanted = ("encoder", "encoder_max_length", "dense", "language")
-    _add_options(p, Config(), {name: OPTIONS[name] for name in wanted})
+    _add_out(p, "index")
+    _add_options(p, Config, "encoder", "encoder_max_length", "dense", "language")
 
 
 def _finetune(p: argparse.ArgumentParser) -> None:
@@ -150,8 +141,7 @@ def _finetune(p: argparse.ArgumentParser) -> None:
         metavar="SET[:EXAMPLES]",
         help="BEIR folders, or folders with pairs.jsonl",
     )
-    p.add_argument("--out", type=Path, required=True, help="model folder to write")
-    p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
+    _add_out(p, "model")
     p.add_argument("--split", default="train", help="split to train on (default: train)")
     p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
     p.add_argument(
@@ -163,18 +153,30 @@ def _finetune(p: argparse.ArgumentParser) -> None:
     )
     _add_group_by(p)
     _add_work(p)
-    _add_options(p, FinetuneConfig(), TRAINING)
+    _add_options(p, FinetuneConfig)
 
 
 def _calibrate(p: argparse.ArgumentParser) -> None:
     p.add_argument("dataset", type=Path, help="BEIR folder")
-    p.add_argument("--out", type=Path, required=True, help="model folder to write")
-    p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
-    p.add_argument("--max-queries", type=int, help="bound on queries to fit on, and to report on")
+    _add_out(p, "model")
+    p.add_argument(
+        "--index",
+        type=Path,
+        help="folder that `rerank index` wrote of this corpus (default: one is made in --work)",
+    )
+    p.add_argument(
+        "--max-queries", type=_positive, help="bound on queries to fit on, and to report on"
+    )
+    _add_name(p, "calibrated-rerank-SET, after the data set")
+    _add_verbose(p)
+    p.add_argument(
+        "--self-contained",
+        action="store_true",
+        help="carry the exported networks, to be deployed without torch and weights",
+    )
     _add_group_by(p)
     _add_work(p)
-    _add_options(p, Config(), OPTIONS)
-    _add_options(p, Thresholds(), BANDS)
+    _add_options(p, Config)
 
 
 def _evaluate(p: argparse.ArgumentParser) -> None:
@@ -182,19 +184,26 @@ def _evaluate(p: argparse.ArgumentParser) -> None:
     p.add_argument("dataset", type=Path, help="BEIR folder")
     p.add_argument("--split", default="test", help="split to measure on (default: test)")
     p.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_verbose(p)
     _add_group_by(p)
     _add_work(p)
 
 
+def _glossary(p: argparse.ArgumentParser) -> None:
+    """It takes no argument."""
+
+
 def _search(p: argparse.ArgumentParser) -> None:
     _add_model(p)
-    p.add_argument("questions", nargs="+", metavar="QUESTION", help="in plain words")
+    p.add_argument("queries", nargs="+", metavar="QUERY", help="in plain words")
     p.add_argument(
-        "--kind",
+        "--segment",
         metavar="NAME",
-        help="of the questions, where the model was calibrated with --correct-by",
+        help="segment of the queries, where the model was calibrated with --segment-by",
     )
-    p.add_argument("--json", action="store_true", help="print one JSON object a question")
+    p.add_argument(
+        "--json", action="store_true", help="print one JSON object a query, with all passages"
+    )
 
 
 def _rescore(p: argparse.ArgumentParser) -> None:
@@ -248,13 +257,19 @@ def _recalibrate(p: argparse.ArgumentParser) -> None:
         help='lines of {"query": TEXT, "right": true or false} or {"query": TEXT, "relevant": '
         "[IDS]}, or a BEIR folder, whose corpus the new model then searches",
     )
-    p.add_argument("--out", type=Path, required=True, help="model folder to write")
-    p.add_argument("--overwrite", action="store_true", help="replace a model that is there")
+    _add_out(p, "model")
     p.add_argument("--split", default="train", help="split of a BEIR folder (default: train)")
+    _add_unjudged(p)
     p.add_argument(
         "--max-labels", type=_positive, help="take only so many of them, drawn at random"
     )
+    _add_name(p, "that of MODEL; calibrated-rerank-SET where the labels are of another corpus")
     _add_work(p)
+
+
+def _export(p: argparse.ArgumentParser) -> None:
+    _add_model(p)
+    _add_out(p, "model")
 
 
 def _track(p: argparse.ArgumentParser) -> None:
@@ -266,7 +281,12 @@ def _promote(p: argparse.ArgumentParser) -> None:
     p.add_argument("model", type=Path, help="model folder")
     p.add_argument("dataset", type=Path, help="BEIR folder to measure on")
     p.add_argument("--split", default="test", help="split to measure on (default: test)")
-    _add_options(p, Gate(), GATE)
+    p.add_argument(
+        "--new-corpus",
+        action="store_true",
+        help="replace a champion of another corpus, with which the model is not compared",
+    )
+    _add_options(p, PromotionGate)
     _add_group_by(p)
     _add_work(p)
 
@@ -280,16 +300,11 @@ def _positive(given: str) -> int:
 def _serve(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "model",
-        help="model folder (a copy of it in TMPDIR answers) or models:/calibrated-rerank@champion",
+        help="model folder (a copy of it in TMPDIR answers), or MLflow's name for it, such as "
+        "models:/calibrated-rerank-pydata@champion",
     )
     _add_work(p)
-    _add_options(p, Settings(), SERVING)
-    p.add_argument("--log-text", action="store_true", help="let the logs hold the queries")
-
-
-def settings(o: argparse.Namespace) -> Settings:
-    """The settings that the options of `serve` give."""
-    return Settings(**{name: getattr(o, name) for name in SERVING}, log_text=o.log_text)
+    _add_options(p, Settings)
 
 
 def _source(given: str) -> tuple[Path, int | None]:
@@ -302,26 +317,64 @@ def _source(given: str) -> tuple[Path, int | None]:
     return Path(folder), int(limit) if limit else None
 
 
-def _add_options(parser: argparse.ArgumentParser, kind: object, texts: Mapping[str, str]) -> None:
-    """An option a field of a configuration, with its default."""
-    for name, text in texts.items():
-        default = getattr(kind, name)
+def _add_options(parser: argparse.ArgumentParser, kind: type, *names: str) -> None:
+    """An option a field of a configuration, with its default; only those named, if any are."""
+    for one, said in options_of(kind):
+        if names and one.name not in names:
+            continue
+        flag, value = _flag(one.name), one.default
+        if value is False:
+            parser.add_argument(flag, action="store_true", help=said.help)
+            continue
+        notes = filter(None, (said.bounds(), f"default: {_default(value)}"))
         parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=type(default),
-            default=default,
-            choices=CHOICES.get(name),
-            metavar=None if name in CHOICES else type(default).__name__.upper(),
-            help=f"{text} (default: {'none' if default == '' else default})",
+            flag,
+            type=type(value),
+            default=value,
+            metavar=f"{{{','.join(said.choices)}}}"
+            if said.choices
+            else type(value).__name__.upper(),
+            help=f"{said.help} ({'; '.join(notes)})".replace("%", "%%"),
         )
 
 
+def _add_out(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--out", type=Path, required=True, help=f"{what} folder to write")
+    parser.add_argument("--overwrite", action="store_true", help=f"replace the {what} in --out")
+
+
+def _add_verbose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--verbose", action="store_true", help="print the comparison and all measurements too"
+    )
+
+
 def _add_group_by(parser: argparse.ArgumentParser) -> None:
+    _add_unjudged(parser)
     parser.add_argument(
         "--group-by",
         metavar="KEY",
         help="metadata of a query, such as its article, whose like values stay on one side of "
-        "every split (default: its `group`, else its right passages)",
+        "every split (default: its `group`, else the documents that it is about)",
+    )
+
+
+def _add_unjudged(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--unjudged",
+        choices=("refuse", "leave-out", "unanswerable"),
+        default="refuse",
+        help="queries that no qrels name, in a set without splits/: an error, left out, or counted "
+        "as questions that nothing answers (default: refuse)",
+    )
+
+
+def _add_name(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument(
+        "--name",
+        default="",
+        help="of MLflow's experiment, and of the registered model of which this is a new version "
+        f"(default: {default})",
     )
 
 
@@ -329,7 +382,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         type=Path,
-        help="model folder, or MLflow's name for it: models:/calibrated-rerank@champion",
+        help="model folder, or MLflow's name for it: models:/calibrated-rerank-pydata@champion",
     )
     parser.add_argument(
         "--download",
@@ -349,12 +402,16 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: its name as typed, its help, one real example, and what adds its arguments."""
+    """A command: its name as typed, its help, one real example, and what adds its arguments.
+
+    `resumes`: interrupted, the same command goes on from what is done.
+    """
 
     name: str
     text: str
     example: str
     arguments: Callable[[argparse.ArgumentParser], None]
+    resumes: bool = False
 
 
 COMMANDS = (
@@ -381,30 +438,41 @@ COMMANDS = (
         "train a cross-encoder on labelled sets",
         "finetune datasets/pydata my-set:2000 --out work/reranker --steps 600",
         _finetune,
+        resumes=True,
     ),
     Command(
         "calibrate",
         "labelled set to calibrated model: index, rank, fit, measure, track; code 3: untracked",
         "calibrate datasets/pydata --out work/model",
         _calibrate,
+        resumes=True,
     ),
     Command(
         "evaluate",
         "measure a model on a split of a labelled set",
         "evaluate work/model datasets/pydata --split test",
         _evaluate,
+        resumes=True,
     ),
     Command(
         "drift",
         "compare new queries with those a model was fitted on, without labels; exit code 1: alarm",
         "drift work/model queries.jsonl",
         _drift,
+        resumes=True,
     ),
     Command(
         "recalibrate",
         "move a model's confidence by a few new labels",
         "recalibrate work/model --labels labels.jsonl --out work/moved",
         _recalibrate,
+        resumes=True,
+    ),
+    Command(
+        "export",
+        "copy a model with its networks inside, to be deployed without torch and weights",
+        "export work/model --out work/deployed",
+        _export,
     ),
     Command(
         "track",
@@ -417,24 +485,38 @@ COMMANDS = (
         "make a model the champion, if it passes the gate; exit code 1: it does not",
         "promote work/model datasets/pydata --split test",
         _promote,
+        resumes=True,
     ),
     Command(
         "search",
-        "answer questions, with a confidence each",
+        "answer queries, with a confidence each",
         'search work/model "median along an axis while ignoring NaNs"',
         _search,
     ),
     Command(
         "rescore",
-        "assess a file of queries; interrupted, the same command goes on; exit code 3: some rows "
-        "were rejected",
+        "assess a file of queries; exit code 3: some rows were rejected",
         "rescore work/model queries.jsonl --out predictions.jsonl",
         _rescore,
+        resumes=True,
+    ),
+    Command(
+        "glossary",
+        "what the words of an answer mean, and which of them to act on",
+        "glossary",
+        _glossary,
     ),
     Command(
         "serve",
-        "answer questions over HTTP, and take over new models as they come",
+        "answer queries over HTTP, and take over new models as they come",
         "serve work/model --port 8000",
         _serve,
     ),
 )
+
+CONFIGURATIONS: dict[str, type] = {
+    "calibrate": Config,
+    "finetune": FinetuneConfig,
+    "promote": PromotionGate,
+    "serve": Settings,
+}

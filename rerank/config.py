@@ -1,128 +1,187 @@
-"""Configurations: that of a calibrated model (logged, saved with it, compared at load), and that of
-a training run of its cross-encoder.
+"""Configurations, each option said once: default, help and the values that it takes.
+
+The command line, the server's settings and docs/options.md are made from these fields. It knows
+nothing of what a run does with them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any
 
 import Stemmer
 
-from rerank.errors import InputError
+from rerank.errors import InputError, nearest
 from rerank.types import Precision
-
-CHOICES = {
-    "rank_by": ("relevance", "logit", "fused"),
-    "calibrator": ("auto", "temperature", "logistic", "beta", "isotonic", "venn-abers"),
-    "precision": ("fp32", "bf16", "int8"),
-    "dense": ("exact", "approximate"),
-    "loss": ("listwise", "binary"),
-}
-LEAST = {  # the smallest value of each whole number that a run can use
-    "encoder_max_length": 16,
-    "max_length": 16,
-    "pool": 10,  # the features ask who is among a stage's first ten
-    "candidates": 1,
-    "rerank_depth": 1,
-    "rrf_k": 0,
-    "sufficiency_k": 2,
-    "folds": 2,
-    "seed": 0,
-}
-
-
-TRAINING_LEAST = {
-    "hard": 0,
-    "depth": 1,
-    "easy": 0,
-    "max_length": 16,
-    "batch": 1,
-    "steps": 1,
-    "frozen_layers": 0,
-    "lora": 0,
-    "validation": 0,
-    "check_every": 1,
-    "average": 1,
-    "patience": 1,
-    "seed": 0,
-}
-
 
 LARGEST = 2**31 - 1  # of any whole number
 
 
-def _check_least(values: object, least: Mapping[str, int]) -> None:
-    for name, smallest in least.items():
-        value = getattr(values, name)
-        if type(value) is not int or value < smallest:
-            raise InputError(f"{name} should be a whole number from {smallest} up, got {value!r}")
-        if value > LARGEST:
-            raise InputError(f"{name} should be {LARGEST} at most, got {value}")
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What is said of a field: its help, and the values that it takes, both bounds included."""
+
+    help: str
+    least: float = -math.inf
+    most: float = math.inf
+    above: float = -math.inf  # bounds that are not included
+    below: float = math.inf
+    choices: tuple[str, ...] = ()
+    registered: bool = False  # Python can register more choices; the job refuses unknown ones
+
+    def bounds(self) -> str:
+        """The bounds in words; empty where there are none."""
+        if math.isfinite(self.least) and math.isfinite(self.most):
+            return f"from {self.least:g} to {self.most:g}"
+        bounds = {
+            "at least": self.least,
+            "above": self.above,
+            "at most": self.most,
+            "below": self.below,
+        }
+        return " and ".join(f"{w} {bound:g}" for w, bound in bounds.items() if math.isfinite(bound))
+
+    def values(self, kind: type) -> str:
+        """The values that an option of this type takes, in words."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        return ", ".join(filter(None, (NOUNS[kind], self.bounds())))
+
+    def takes(self, value: Any, kind: type) -> bool:
+        """Whether it takes a value; NaN is never taken."""
+        if kind in (str, bool):
+            free = not self.choices or self.registered
+            return type(value) is kind and (free or value in self.choices)
+        if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)):
+            return False
+        return self.least <= value <= self.most and self.above < value < self.below
 
 
-def _check_choices(values: object) -> None:
-    for name, choices in CHOICES.items():
-        if hasattr(values, name) and getattr(values, name) not in choices:
-            raise InputError(f"{name} should be one of {choices}, got {getattr(values, name)!r}")
+NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+
+def option(default: Any, text: str, **values: Any) -> Any:
+    """A field of a configuration with its default, its help, and the bounds of an `Option`."""
+    return field(default=default, metadata={"option": Option(text, **values)})
+
+
+def options_of(kind: type) -> Iterator[tuple[Field[Any], Option]]:
+    """Every option of a configuration, those of a configuration within it included."""
+    for one in fields(kind):
+        if one.default is MISSING:
+            yield from options_of(one.default_factory)  # type: ignore[arg-type]
+        else:
+            yield one, one.metadata["option"]
+
+
+def check_options(values: Any) -> None:
+    """Refuse a value that its option does not take.
+
+    A field stands in backquotes in the message: the command line puts its flag there instead.
+
+    Raises:
+        InputError: which field, what it takes, and what came.
+    """
+    for one in fields(values):
+        if one.default is MISSING:
+            continue
+        said: Option = one.metadata["option"]
+        value, kind = getattr(values, one.name), type(one.default)
+        if not said.takes(value, kind):
+            raise InputError(
+                f"`{one.name}` should be {said.values(kind)}, got {value!r}"
+                f"{nearest(value, said.choices)}"
+            )
+        if kind is int and value > LARGEST:
+            raise InputError(f"`{one.name}` should be {LARGEST} at most, got {value}")
+
+
+def _share(default: float, text: str) -> Any:
+    return option(default, text, least=0, most=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """Where the bands of confidence and sufficiency begin; probabilities in [0, 1]."""
 
-    high: float = 0.9  # confidence from here is HIGH
-    medium: float = 0.7  # MEDIUM; also the advisory threshold: below it an answer is advisory only
-    low: float = 0.5  # LOW; below it VERY_LOW
-    sufficient: float = 0.7  # sufficiency from here is SUFFICIENT
-    partial: float = 0.4  # PARTIAL; below it INSUFFICIENT
+    high: float = _share(0.9, "confidence from here is HIGH")
+    medium: float = _share(0.7, "confidence from here is MEDIUM and accepted")
+    low: float = _share(0.5, "confidence from here is LOW, below it VERY_LOW")
+    sufficient: float = _share(0.7, "sufficiency from here is SUFFICIENT")
+    partial: float = _share(0.4, "sufficiency from here is PARTIAL, below it INSUFFICIENT")
 
     def __post_init__(self) -> None:
         """Refuse bands that are out of order or out of range."""
-        if not 0 <= self.low <= self.medium <= self.high <= 1:
-            raise InputError(f"expected 0 <= low <= medium <= high <= 1, got {self}")
-        if not 0 <= self.partial <= self.sufficient <= 1:
-            raise InputError(f"expected 0 <= partial <= sufficient <= 1, got {self}")
+        check_options(self)
+        for names in (("low", "medium", "high"), ("partial", "sufficient")):
+            given = [getattr(self, name) for name in names]
+            if given != sorted(given):
+                order = " <= ".join(f"`{name}`" for name in names)
+                raise InputError(f"expected {order}, got {', '.join(map(str, given))}")
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """What a ranking and its confidence depend on, besides the corpus and the labels."""
 
-    encoder: str = "minilm"  # bi-encoder: bundled name, folder or hub id
-    encoder_max_length: int = 128  # tokens of a passage that the bi-encoder reads
-    reranker: str = "minilm-reranker"  # cross-encoder: bundled name, folder or hub id
-    max_length: int = 192  # tokens of query and passage together that the cross-encoder reads
-    # of the cross-encoder; int8 is faster, and bf16 where the processor has it; with own scores
-    precision: Precision = "fp32"
-    dense: str = "exact"  # search by cosine; or "approximate", from about a million passages up
-    language: str = "english"  # Snowball stemmer of BM25, or "none"
-    pool: int = 100  # passages each first stage brings back
-    candidates: int = 50  # fused passages that are ordered by relevance
-    rerank_depth: int = 10  # how many of them, likeliest first, the cross-encoder reads at most
-    rrf_k: int = 60  # constant of reciprocal rank fusion
-    rank_by: str = "relevance"  # or "logit" (raw cross-encoder order) or "fused"
-    calibrator: str = "auto"  # or a name: how features' one logit becomes the confidence
-    correct_by: str = ""  # metadata of a query, such as its language, whose kinds are corrected for
-    sufficiency_k: int = 5  # the verdict is of P(one of the first k passages is right); 2 to 10
-    folds: int = 5  # of the grouped cross-fitting
-    seed: int = 0
+    encoder: str = option("minilm", "bi-encoder: minilm, a folder, or a hub id")
+    encoder_max_length: int = option(128, "tokens of a passage that the bi-encoder reads", least=16)
+    reranker: str = option("minilm-reranker", "cross-encoder: minilm-reranker, a folder, or hub id")
+    max_length: int = option(
+        192, "tokens of query and passage together that the cross-encoder reads", least=16
+    )
+    precision: Precision = option(
+        "fp32",
+        "of the cross-encoder; int8 is fastest on a CPU, bf16 is for GPUs and newer CPUs; each has "
+        "scores of its own",
+        choices=("fp32", "bf16", "int8"),
+    )
+    dense: str = option(
+        "exact",
+        "search by cosine; approximate is for a million passages and more",
+        choices=("exact", "approximate"),
+    )
+    language: str = option("english", "Snowball stemmer of BM25, or none")
+    pool: int = option(  # the features ask who is among a stage's first ten
+        100, "passages that each first stage brings back", least=10
+    )
+    candidates: int = option(50, "fused passages that are ordered by relevance", least=1)
+    rerank_depth: int = option(
+        10, "how many of them, the likeliest, the cross-encoder scores at most", least=1
+    )
+    rrf_k: int = option(60, "constant of reciprocal rank fusion", least=0)
+    rank_by: str = option(
+        "relevance",
+        "order of the passages; logit is the cross-encoder's own order",
+        choices=("relevance", "logit", "fused"),
+    )
+    calibrator: str = option(
+        "auto",
+        "how the confidence is mapped; auto chooses by cross-validation",
+        choices=("auto", "temperature", "logistic", "beta", "isotonic", "venn-abers"),
+        registered=True,
+    )
+    segment_by: str = option(
+        "", "metadata of a query, such as its language: each value of it gets a correction"
+    )
+    sufficiency_k: int = option(
+        5, "the verdict is of P(one of the first k passages is right)", least=2, most=10
+    )
+    folds: int = option(5, "folds of the grouped cross-fitting", least=2)
+    seed: int = option(0, "seed of folds and draws", least=0)
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""
-        _check_least(self, LEAST)
-        if self.sufficiency_k > 10:
-            raise InputError(f"sufficiency_k should be 10 at most, got {self.sufficiency_k}")
-        if self.language != "none" and self.language not in Stemmer.algorithms():
-            known = ", ".join(sorted(Stemmer.algorithms()))
-            raise InputError(f"no stemmer for {self.language!r}; expected none or one of {known}")
-        for name in ("encoder", "reranker", "correct_by"):
-            if not isinstance(getattr(self, name), str):
-                raise InputError(f"{name} should be a name, got {getattr(self, name)!r}")
-        _check_choices(self)
+        check_options(self)
+        languages = ("none", *sorted(Stemmer.algorithms()))
+        if self.language not in languages:
+            raise InputError(
+                f"`language` should be one of {', '.join(languages)}, got {self.language!r}"
+                f"{nearest(self.language, languages)}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` gives an equal configuration back."""
@@ -150,63 +209,81 @@ class Config:
 class FinetuneConfig:
     """Everything that a training run of the cross-encoder depends on, besides its data."""
 
-    base: str = "minilm"  # body to start from, or a cross-encoder to train further
-    encoder: str = "minilm"  # bi-encoder that mines hard negatives
-    hard: int = 2  # passages from the top of the first stage, not right
-    depth: int = 10  # how deep the hard ones are drawn from
-    easy: int = 1  # passages drawn from the whole corpus
-    withheld: float = 0.0  # share of the answerable queries that are shown without their answer
-    miner: str = ""  # cross-encoder that picks the hardest of the first stage's passages
-    temperature: float = 0.0  # of the mix of sets; 0: as many examples as a set has queries
-    loss: str = "listwise"  # or "binary"
-    teacher: str = ""  # cross-encoder whose scores are learned from as well
-    distil: float = 0.5  # weight of the teacher beside the labels, where there is one
-    max_length: int = 160  # tokens of query and passage together, while training
-    batch: int = 8  # queries a step
-    steps: int = 600
-    learning_rate: float = 1e-4
-    warmup: float = 0.05  # share of the steps
-    frozen_layers: int = 0  # lowest layers that stay those of the base; word embeddings always do
-    lora: int = 0  # rank of low-rank updates to the layers; 0 trains them whole
-    validation: int = 200  # queries held out to choose the best step; 0: keep the last
-    check_every: int = 100  # steps between two checkpoints, each validated
-    average: int = 1  # last checkpoints whose mean is kept; more than 1 goes without validation
-    patience: int = 5  # checks in a row without a better nDCG@10 before training stops
-    dropout: float = 0.0  # costs a third of a step on a CPU; a pass or two can do without
-    seed: int = 0
+    base: str = option("minilm", "body to start from, or a cross-encoder to train further")
+    encoder: str = option("minilm", "bi-encoder that mines hard negatives")
+    hard: int = option(2, "wrong passages a query, from the top of the first stage", least=0)
+    depth: int = option(10, "how many passages of the first stage they are drawn from", least=1)
+    easy: int = option(1, "wrong passages a query, from anywhere in the corpus", least=0)
+    withheld: float = option(
+        0.0, "share of answerable queries shown without their right passage", least=0, below=1
+    )
+    miner: str = option(
+        "", "cross-encoder, such as the last run's, that picks the hardest wrong passages"
+    )
+    temperature: float = option(
+        0.0, "sets give examples by their size to the power of 1 over this; 0: all of them", least=0
+    )
+    loss: str = option(
+        "listwise", "what is learned from the labels", choices=("listwise", "binary")
+    )
+    teacher: str = option(
+        "", "cross-encoder whose scores are learned from as well: a name, a folder, a hub id"
+    )
+    distil: float = option(
+        0.5, "weight of the teacher beside the labels, where there is one", least=0, most=1
+    )
+    max_length: int = option(160, "tokens of query and passage together, while training", least=16)
+    batch: int = option(8, "queries a step", least=1)
+    steps: int = option(600, "training steps", least=1)
+    learning_rate: float = option(1e-4, "peak learning rate", above=0, below=1)
+    warmup: float = option(0.05, "share of the steps in which the rate rises", least=0, below=1)
+    frozen_layers: int = option(
+        0, "lowest layers that stay those of the base; word embeddings always do", least=0
+    )
+    lora: int = option(
+        0, "rank of low-rank updates to the layers (LoRA); 0 trains them whole", least=0
+    )
+    validation: int = option(
+        200, "queries held out to choose the best step; 0 keeps the last", least=0
+    )
+    check_every: int = option(100, "steps between two checkpoints, each validated", least=1)
+    average: int = option(
+        1, "last checkpoints whose mean is kept; above 1 without validation and lora", least=1
+    )
+    patience: int = option(
+        5, "checks in a row without a better nDCG@10 before training stops", least=1
+    )
+    dropout: float = option(
+        0.0, "dropout while training; costs a third of a step on a CPU", least=0, below=1
+    )
+    seed: int = option(0, "seed of draws and weights", least=0)
 
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""
-        _check_least(self, TRAINING_LEAST)
-        _check_choices(self)
+        check_options(self)
         if self.hard + self.easy < 1:
-            raise InputError("expected at least one wrong passage a query: hard or easy above 0")
-        if not 0 < self.learning_rate < 1:
-            raise InputError(f"learning_rate should be between 0 and 1, got {self.learning_rate}")
-        for name in ("warmup", "dropout", "withheld"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} should be in [0, 1), got {getattr(self, name)}")
-        if not 0 <= self.distil <= 1:
-            raise InputError(f"distil should be in [0, 1], got {self.distil}")
-        if not 0 <= self.temperature < math.inf:
-            raise InputError(f"temperature should be 0 or above, got {self.temperature}")
+            raise InputError("expected a wrong passage a query: `hard` or `easy` above 0")
         if self.average > 1 and (self.validation or self.lora):
             raise InputError(
-                "the mean of several checkpoints is kept without validation, which keeps the best "
-                "one, and without lora: set validation and lora to 0"
+                "with `average` above 1 `validation` and `lora` should be 0: validation keeps the "
+                "best checkpoint alone, and low-rank updates have no mean"
             )
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class PromotionGate:
     """What a model must show to become the champion."""
 
-    most_smece: float = 0.15  # the upper end of smECE's 95 % interval; at 200 queries chance is 0.1
-    least_certified: float = 0.05  # share of the queries that its certified threshold accepts
-    margin: float = 0.05  # by which it may be worse than the present champion, at most
+    most_smece: float = _share(  # at 200 queries chance alone is 0.1
+        0.15, "the upper end of the 95 % interval of smECE may be this at most"
+    )
+    least_certified: float = _share(
+        0.05, "share of the queries that the certified threshold must accept"
+    )
+    margin: float = _share(
+        0.05, "of log loss, and of the share that is right, that may be lost to the champion"
+    )
 
     def __post_init__(self) -> None:
         """Refuse shares out of range."""
-        for name in ("most_smece", "least_certified", "margin"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} should be in [0, 1], got {getattr(self, name)}")
+        check_options(self)

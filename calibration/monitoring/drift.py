@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, as_features
+from calibration.effective import effective_rows
 from calibration.selection import codes
+from calibration.tables import aligned
 
 BINS = 20
 """Bins of equal mass a feature; ties make them fewer."""
@@ -101,8 +103,9 @@ class Sketch:
     """The features of n fitted rows, for `alarm` to compare new rows with.
 
     names: one a feature, in the order of the columns.
-    n: independent rows: groups where groups were given.
+    n: independent rows that the fitted ones are worth: fewer where groups were given.
     features: one `FeatureSketch` a name.
+    rows: how many fitted rows there were; 0 where an earlier version did not count them.
 
     Raises:
         ValueError: no name, a name twice, another number of features, or n below `LEAST_ROWS`.
@@ -111,6 +114,7 @@ class Sketch:
     names: tuple[str, ...]
     n: int
     features: tuple[FeatureSketch, ...]
+    rows: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
@@ -129,7 +133,7 @@ class Sketch:
             {"name": name, "edges": list(f.edges), "shares": list(f.shares)}
             for name, f in zip(self.names, self.features, strict=True)
         ]
-        return {"kind": "drift-sketch", "n": self.n, "features": features}
+        return {"kind": "drift-sketch", "n": self.n, "rows": self.rows, "features": features}
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Sketch:
@@ -139,7 +143,8 @@ class Sketch:
             ValueError: another kind, a missing or unknown key, or numbers that are no sketch; the
                 sentence names the feature.
         """
-        _check_keys("a drift sketch", d, ("kind", "n", "features"))
+        d = {"rows": 0, **d} if isinstance(d, Mapping) else d
+        _check_keys("a drift sketch", d, ("kind", "n", "rows", "features"))
         if d["kind"] != "drift-sketch" or not isinstance(d["features"], list):
             raise ValueError(f"expected kind 'drift-sketch' and a list of features, got {d!r:.99}")
         for feature in d["features"]:
@@ -150,7 +155,7 @@ class Sketch:
                 features.append(FeatureSketch(feature["edges"], feature["shares"]))
             except ValueError as error:
                 raise ValueError(f"feature {feature['name']!r}: {error}") from error
-        return cls(tuple(f["name"] for f in d["features"]), d["n"], tuple(features))
+        return cls(tuple(f["name"] for f in d["features"]), d["n"], tuple(features), d["rows"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +182,15 @@ class Drift:
     """What a window of m independent rows says against n fitted ones.
 
     moves: one a feature, the surest first (by p-value, then by distance, then by name).
+    fitted_rows, new_rows: how many rows are worth these n and m; 0 where that is not known.
     """
 
     level: float
     n: int
     m: int
     moves: tuple[Move, ...]
+    fitted_rows: int = 0
+    new_rows: int = 0
 
     @property
     def p_value(self) -> float:
@@ -197,7 +205,8 @@ class Drift:
     @property
     def sentence(self) -> str:
         """The decision in words."""
-        rows = f"{self.m} new rows against {self.n} fitted ones"
+        new, fitted = _worth(self.new_rows, self.m), _worth(self.fitted_rows, self.n)
+        rows = f"{new[0]} new rows{new[1]} against {fitted[0]} fitted ones{fitted[1]}"
         tail = f"(p {_p(self.p_value, '= ')}, level {self.level:g}; {rows})."
         if not self.fired:
             return f"No move of a feature can be told from chance {tail}"
@@ -211,12 +220,7 @@ class Drift:
             medians = f"{move.fitted_median:.4g}", f"{move.median:.4g}"
             cells = (f"{move.distance:.3f}", *medians, f"{100 * move.outside:.1f} %")
             rows.append((move.name, *cells, _p(move.p_value)))
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = []
-        for row in rows:
-            right = [f"{cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True)]
-            lines.append("  ".join([f"{row[0]:<{widths[0]}}", *right]))
-        return "\n".join(lines)
+        return aligned(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: the fields, with `fired`, `p_value` and `sentence`."""
@@ -227,26 +231,25 @@ class Drift:
 def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     """Return the sketch of the fitted rows X (n, d), whose columns have these d names.
 
-    Each group (n,) counts as one row, spread evenly over its rows; None: a row by itself. Values
-    are kept and compared in single precision, so that the last digits of another machine do not
-    tear a point mass apart.
+    Every row counts alike. Groups (n,) tell how many independent rows these are worth
+    (`effective.effective_rows`); None: all are. Values are kept and compared in single precision,
+    so that the last digits of another machine do not tear a point mass apart.
 
     Raises:
         ValueError: shapes, numbers that are not finite, a name twice, or fewer than `LEAST_ROWS`
-            independent rows.
+            groups, or rows without groups.
     """
     _check_names(tuple(names))
     x = _single(as_features(X, len(names)))
-    weights = _weights(groups, len(x))
-    if weights.sum() < LEAST_ROWS - 0.5:
-        raise ValueError(
-            f"a sketch needs at least {LEAST_ROWS} independent rows, got {round(weights.sum())}"
-        )
+    many = len(np.unique(codes(groups, len(x))))
+    if many < LEAST_ROWS:
+        raise ValueError(f"a sketch needs at least {LEAST_ROWS} independent rows, got {many}")
     features = []
-    for column in _columns(x, weights):
+    for column in _columns(x):
         edges = np.unique(column.quantiles(np.arange(BINS + 1) / BINS))
         features.append(FeatureSketch(tuple(edges), tuple(np.diff(column.cumulative(edges)))))
-    return Sketch(tuple(names), round(weights.sum()), tuple(features))
+    n = max(LEAST_ROWS, int(effective_rows(x, groups)))
+    return Sketch(tuple(names), n, tuple(features), len(x))
 
 
 def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups = None) -> Drift:
@@ -261,10 +264,8 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
     windows against one sketch: give each level / k. Univariate Kolmogorov-Smirnov tests with
     Bonferroni did as well as any multivariate one in Rabanser et al. 2019, "Failing loudly".
 
-    Rows of one group (m,), as rephrasings of one question, count as one row spread evenly over
-    them, and a window has as many independent rows as groups: a mean over a group varies no more
-    than one row of it, so this errs on the side of silence. Give groups to both sides or to
-    neither: large groups weigh more without them.
+    Every row counts alike, as in the sketch. Groups (m,), as the rephrasings of one question, tell
+    how many independent rows the window is worth (`effective.effective_rows`).
 
     Raises:
         ValueError: X of another width than fitted, without a row, or not finite; groups of another
@@ -275,10 +276,9 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
     x = _single(as_features(X, len(fitted.names)))
     if not len(x):
         raise ValueError("an alarm needs at least one new row, got none")
-    weights = _weights(groups, len(x))
-    n, m = fitted.n, round(weights.sum())
+    n, m = fitted.n, max(1, int(effective_rows(x, groups)))
     moves = []
-    columns = _columns(x, weights)
+    columns = _columns(x)
     for name, feature, column in zip(fitted.names, fitted.features, columns, strict=True):
         share = column.cumulative(np.array(feature.edges))
         distance = float(np.abs(share - feature.cumulative()).max())
@@ -290,7 +290,7 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
     adjusted = _holm(np.array([move.p_value for move in moves])).tolist()
     moves = [replace(move, p_value=p) for move, p in zip(moves, adjusted, strict=True)]
     moves.sort(key=lambda move: (move.p_value, -move.distance, move.name))
-    return Drift(float(level), n, m, tuple(moves))
+    return Drift(float(level), n, m, tuple(moves), fitted.rows, len(x))
 
 
 def _holm(p: Floats) -> Floats:
@@ -300,11 +300,6 @@ def _holm(p: Floats) -> Floats:
     return np.minimum(result, 1.0)
 
 
-def _weights(groups: Groups, n: int) -> Floats:
-    number = codes(groups, n)
-    return np.asarray(1 / np.bincount(number)[number], dtype=np.float64)
-
-
 def _single(x: Floats) -> Floats:
     most = float(np.finfo(np.float32).max)
     return np.clip(x, -most, most).astype(np.float32).astype(np.float64)
@@ -312,7 +307,7 @@ def _single(x: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Values (n,) of a feature, rising, and the share of the weight (n + 1,) before each."""
+    """Values (n,) of a feature, rising, and the share of the rows (n + 1,) before each."""
 
     values: Floats
     before: Floats
@@ -330,16 +325,19 @@ class _Column:
         return share
 
 
-def _columns(x: Floats, weights: Floats) -> list[_Column]:
-    order = np.argsort(x, axis=0, kind="stable")
-    total = np.cumsum(weights[order], axis=0)
-    before = np.vstack([np.zeros(x.shape[1]), total / total[-1]])
-    rising = np.take_along_axis(x, order, axis=0)
-    return [_Column(v, b) for v, b in zip(rising.T.copy(), before.T.copy(), strict=True)]
+def _columns(x: Floats) -> list[_Column]:
+    before = np.arange(len(x) + 1) / len(x)
+    return [_Column(values, before) for values in np.sort(x, axis=0).T.copy()]
 
 
 def _p(p: float, equals: str = "") -> str:
     return f"{equals}{p:.4f}" if p >= 0.0001 else "< 0.0001"
+
+
+def _worth(rows: int, independent: int) -> tuple[int, str]:
+    """A count of rows, and what they are worth where that is another number."""
+    same = not rows or rows == independent
+    return rows or independent, "" if same else f" (worth {independent} independent ones)"
 
 
 def _check_names(names: tuple[str, ...]) -> None:

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, checked, log_odds
+from calibration.effective import effective_n
 from calibration.maps import LogisticMap
 from calibration.metrics import log_loss
-from calibration.monitoring.sequential import Watch
+from calibration.monitoring.sequential import CalibrationMonitor
 from calibration.reliability import Comparison, comparison
 from calibration.selection import cross_fit
 from calibration.thresholds import Certificate, certify
@@ -32,8 +33,9 @@ class Recalibration:
     update: LogisticMap
     certificate: Certificate
     table: Comparison  # "before", and "after" by updates that had not seen the row's group
-    watch: Watch  # the old confidences against the labels, one a group
+    monitor: CalibrationMonitor  # the old confidences against the labels, one a group
     gain: float  # nats of log loss, before less after
+    effective: float  # independent labels that they are worth
     # of each label, (n,): its group, what was right, and the two confidences of the table
     groups: Sequence[Hashable] | NDArray[Any] = field(compare=False, repr=False)
     right: Floats = field(compare=False, repr=False)
@@ -45,10 +47,11 @@ class Recalibration:
         slope, intercept = self.update.coef[0], self.update.intercept
         before = self.table["before"]
         return [
-            f"{before.n} labels: {before.base_accuracy:.1%} of the top passages are right.",
+            f"{before.n} labels, worth {self.effective:.0f} independent ones: "
+            f"{before.base_accuracy:.1%} of the top passages are right.",
             f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {self.gain:+.4f} nats better, "
             "cross-fitted.",
-            self.watch.sentence,
+            self.monitor.sentence,
             self.certificate.sentence,
         ]
 
@@ -64,7 +67,8 @@ def fit_recalibration(
     """Learn from labels y (n,) of confidences p (n,) that a map gave which had not seen them.
 
     The certificate rests on the old confidences, which no label here has moved, and its threshold
-    is carried through the update, which keeps their order.
+    is carried through the update, which keeps their order. Labels of one group (n,), such as
+    rephrasings of a question, count for what they are worth (`effective.design_effect`).
 
     Raises:
         ValueError: as `calibration.arrays.checked`; fewer than two groups.
@@ -73,9 +77,9 @@ def fit_recalibration(
 
     right, before = checked(y, p)
     scores, number = log_odds(before), np.asarray(groups)
-    update = fit_update(scores, right)
+    update = fit_update(scores, right, number)
     after = cross_fit(
-        lambda X, labels, _: fit_update(X, labels),
+        fit_update,
         scores,
         right,
         number,
@@ -94,12 +98,13 @@ def fit_recalibration(
         random_state=random_state,
     )
     first = np.sort(np.unique(number, return_index=True)[1])
-    watch = Watch.start().update(right[first], before[first])
+    monitor = CalibrationMonitor.start().update(right[first], before[first])
     gain = log_loss(right, before) - log_loss(right, after)
-    return Recalibration(update, found, table, watch, gain, number, right, before, after)
+    worth = effective_n(right - before, number)
+    return Recalibration(update, found, table, monitor, gain, worth, number, right, before, after)
 
 
-def then(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:
+def compose_updates(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:
     """One update of log odds that does what two in a row do."""
     if first is None:
         return second
@@ -108,7 +113,7 @@ def then(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:
     return LogisticMap((a * c,), b * c + d, (0.0,), (1.0,))
 
 
-def carried(kind: LogisticMap, update: LogisticMap) -> LogisticMap:
+def rebase_update(kind: LogisticMap, update: LogisticMap) -> LogisticMap:
     """The update of a kind for log odds that `update` has moved before it.
 
     Both in a row do what `kind` and then `update` do.

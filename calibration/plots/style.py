@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from rerank.report.html import Picture
+from calibration.plots.picture import Picture
 
 INK, SOFT, LINE = "#1f2933", "#66727f", "#c8d0d8"
 BLUE, BAND, AMBER = "#1f5f99", "#dbe7f2", "#c9731a"

@@ -1,8 +1,7 @@
-"""Ranking to assessment, and the model folder: what production loads.
+"""A calibrated model: what production loads. Queries in, assessments out.
 
-A model folder holds `manifest.json` (configuration, feature names, fingerprints, the sha256 of
-every file), `calibrators.json`, `reliability.json` and its pictures, and `index/`. Nothing in it
-can execute. Loading needs no scikit-learn and no MLflow.
+Loading checks every hash and fingerprint of the model folder (see `model_folder`) and needs no
+scikit-learn and no MLflow.
 """
 
 from __future__ import annotations
@@ -14,52 +13,55 @@ from pathlib import Path
 from typing import Any
 
 from calibration.monitoring.drift import Sketch
-from rerank.assessment import policy
-from rerank.assessment.fitted_maps import Calibrators, both_doors, refuse_overflow
+from rerank.assessment.fitted_maps import FittedMaps, maps_from_dict, refuse_overflow
+from rerank.assessment.judge import judge
 from rerank.assessment.model_folder import (
     CALIBRATORS,
     FITTED_ON,
+    INDEX,
     SKETCH,
     ModelFolder,
-    bound_to,
     models_of,
     open_folder,
 )
-from rerank.assessment.pipeline import Pipeline, order
-from rerank.assessment.ranking_features import FEATURES, feature_matrix
+from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.policy import decide
 from rerank.config import Config
 from rerank.data.text import can_be_written
-from rerank.errors import InputError
+from rerank.errors import InputError, MissingExtraError
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
-from rerank.tracking.uris import fetch, is_uri
-from rerank.types import Assessment, Given, Passage, Query, Ranking
+from rerank.tracking.registry import fetch, is_uri
+from rerank.types import Assessment, Mode, Passage, Query
 
 
 class CalibratedReranker:
-    """A loaded model: questions in, assessments out.
+    """A loaded model, safe to use from many threads: what it answers does not depend on them.
 
-    Two doors: `search` finds the passages in the model's index, `rerank` takes those that the
-    caller brings. Each has maps of its own, fitted on what is visible there.
+    `search` finds the passages in the model's index, `rerank` takes those that the caller brings.
+    Each mode has maps of its own, fitted on what is visible there.
 
-    >>> model = CalibratedReranker.load("work/model")          # doctest: +SKIP
-    >>> found = model.search("median ignoring NaNs")           # doctest: +SKIP
-    >>> found.confidence, found.ranking.doc_ids[0]             # doctest: +SKIP
+    >>> model = rerank.load("work/model")                      # doctest: +SKIP
+    >>> answer = model.search("median ignoring NaNs")          # doctest: +SKIP
+    >>> answer.top.doc_id, answer.confidence, answer.accepted  # doctest: +SKIP
     """
 
     def __init__(
-        self,
-        folder: Path,
-        manifest: dict[str, Any],
-        calibrators: Calibrators,
-        given: Calibrators,
-        pipeline: Pipeline,
+        self, files: ModelFolder, maps: Mapping[Mode, FittedMaps], pipeline: Pipeline
     ) -> None:
-        self.folder = folder
-        self.manifest = manifest
-        self.calibrators = calibrators
-        self.given = given
+        self.files = files
+        self.maps = maps
         self.pipeline = pipeline
+
+    @property
+    def folder(self) -> Path:
+        """Where the model was loaded from."""
+        return self.files.path
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What the model folder says of itself."""
+        return self.files.manifest
 
     @classmethod
     def load(
@@ -77,12 +79,12 @@ class CalibratedReranker:
         removed with the model. A folder needs neither MLflow nor a network: a hub id of its
         configuration is looked for on this machine, unless `allow_download`.
 
-        The model is safe to use from many threads; what it answers does not depend on them.
-
         Raises:
             InputError: not a model folder, a changed file, or another encoder, reranker, tokenizer,
                 cut, precision or index than the one the model was calibrated with; the message
-                says which part differs. Or MLflow does not give the model.
+                says which part differs. Or MLflow has no such model.
+            MissingExtraError: the model is MLflow's, which is not installed.
+            TrackingError: MLflow does not answer, or refuses.
         """
         if is_uri(path_or_uri):
             place, temporary = fetch(path_or_uri, tracking_uri=tracking_uri)
@@ -102,30 +104,26 @@ class CalibratedReranker:
     def _open(
         cls, path: Path, *, cache: ScoreCache | None, allow_download: bool
     ) -> CalibratedReranker:
-        folder = open_folder(path)
-        manifest, kept = folder.manifest, folder.json(CALIBRATORS)
-        if kept.get("bound_to") != bound_to(manifest["config"], manifest["fingerprints"]):
-            raise InputError(
-                f"{path}: its calibrators were fitted with another configuration or other models "
-                "than its manifest says; calibrate again"
-            )
-        config = Config.from_dict(manifest["config"])
-        models = models_of(folder, config, download=allow_download)
-        found, given = both_doors(kept)
-        for learned in (found, given):
-            refuse_overflow(learned, path)
+        files = open_folder(path)
+        config = Config.from_dict(files.manifest["config"])
+        models = models_of(files, config, download=allow_download)
+        maps = maps_from_dict(files.json(CALIBRATORS))
+        for fitted in maps.values():
+            refuse_overflow(fitted, path)
         try:
-            index = Index(path / "index")
+            index = Index(path / INDEX)
             index.check()
             pipeline = Pipeline(index, config, cache=cache, models=models)
+        except MissingExtraError:
+            raise
         except Exception as error:  # a broken array shows in as many ways as there are formats
             raise InputError(f"{path}: its index cannot be used: {error}") from None
-        return cls(path, manifest, found, given, pipeline)
+        return cls(files, maps, pipeline)
 
     @property
-    def correct_by(self) -> str:
-        """The metadata of a query whose kinds the model corrects its confidence by; "" for none."""
-        return self.pipeline.config.correct_by
+    def segment_by(self) -> str:
+        """The metadata by which queries are divided into segments; "" for none."""
+        return self.pipeline.config.segment_by
 
     @property
     def fitted_on(self) -> frozenset[str]:
@@ -134,7 +132,7 @@ class CalibratedReranker:
         Raises:
             InputError: the folder does not hold them, or was changed since it was loaded.
         """
-        return frozenset(ModelFolder(self.folder, self.manifest).text(FITTED_ON).split())
+        return frozenset(self.files.text(FITTED_ON).split())
 
     @property
     def sketch(self) -> Sketch:
@@ -143,89 +141,84 @@ class CalibratedReranker:
         Raises:
             InputError: the folder does not hold it, or was changed since it was loaded.
         """
-        kept = ModelFolder(self.folder, self.manifest).json(SKETCH)
+        kept = self.files.json(SKETCH)
         try:
             return Sketch.from_dict(kept)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{self.folder}: {SKETCH} cannot be read: {error}") from None
 
-    def search(self, question: str, metadata: Mapping[str, Any] | None = None) -> Assessment:
-        """Rank the index for one question and say how sure to be.
+    def search(self, text: str, *, metadata: Mapping[str, Any] | None = None) -> Assessment:
+        """Rank the index for one query and say how sure to be.
 
-        Of `metadata` counts what the model corrects by, such as the question's language, if it was
-        calibrated to correct by anything.
+        Of `metadata` counts what names the query's segment, where the model has segments.
 
         Raises:
-            InputError: the question is empty.
+            InputError: the query is empty, or no text.
         """
-        return self.assess(self.rank([_query(question, metadata)]))[0]
+        return self.assess([Query(text, metadata=metadata or {})])[0]
 
     def rerank(
-        self, question: str, passages: Sequence[Passage], metadata: Mapping[str, Any] | None = None
+        self,
+        text: str,
+        passages: Sequence[Passage | str],
+        *,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Assessment:
         """Rank the passages that the caller brings, and say how sure to be of the first.
 
-        No passage at all gives confidence 0. `ranking.candidates.rows` are positions in `passages`;
-        `metadata` is that of the question, as `search` takes it.
+        A plain string is a passage whose id is its position. No passage at all gives confidence 0.
 
         Raises:
-            InputError: the question is empty.
+            InputError: the query or a passage is empty, or no text.
         """
-        return self.assess_given([Given(_query(question, metadata), tuple(passages))])[0]
+        brought = tuple(
+            Passage(str(i), "", p) if isinstance(p, str) else p for i, p in enumerate(passages)
+        )
+        return self.assess([Query(text, metadata=metadata or {}, passages=brought)])[0]
 
-    def assess_given(self, given: Sequence[Given], *, label: str | None = None) -> list[Assessment]:
-        """`rerank` of many, in their order; `label` names a progress bar."""
-        rankings = self.pipeline.rank_given(given, self.given.reading, label=label)
-        return self._assess(rankings, self.given)
+    def assess(self, queries: Sequence[Query], *, label: str | None = None) -> list[Assessment]:
+        """One assessment a query, in their order; queries of both modes may be mixed.
 
-    def rank(self, queries: Sequence[Query], *, label: str | None = None) -> list[Ranking]:
-        """What `assess` judges: a ranking a query, in their order; `label` names a progress bar."""
-        return self.pipeline.rank(queries, self.calibrators.reading, label=label)
+        `label` names a progress bar.
 
-    def assess(self, rankings: Sequence[Ranking]) -> list[Assessment]:
-        """Judge rankings as `rank` gives them; in their order."""
-        return self._assess(rankings, self.calibrators)
+        Raises:
+            InputError: a query or a passage is empty, or no text.
+        """
+        for query in queries:
+            _refuse_empty(query)
+        found: dict[int, Assessment] = {}
+        for mode, maps in self.maps.items():
+            rows = [i for i, query in enumerate(queries) if query.mode == mode]
+            if not rows:
+                continue
+            scored = self.pipeline.run([queries[i] for i in rows], maps.policy, label=label)
+            config = self.pipeline.config
+            found |= zip(rows, decide(judge(scored, maps, config), maps, config), strict=True)
+        return [found[i] for i in range(len(queries))]
 
-    def _assess(self, rankings: Sequence[Ranking], learned: Calibrators) -> list[Assessment]:
-        config, t = self.pipeline.config, self.pipeline.config.thresholds
-        ordered = [order(r, learned.relevance, rank_by=config.rank_by) for r in rankings]
-        features = feature_matrix(ordered)
-        if not ordered:
-            return []
-        confidences = learned.confidences(ordered, features, correct_by=config.correct_by)
-        sufficient = learned.sufficiencies(ordered, confidences)
-        moves = learned.confidence.contributions(features)
-        usual = learned.confidence.first.mean
-        names = list(FEATURES)
-        found = []
-        for i, ranking in enumerate(ordered):
-            confidence = float(confidences[i])
-            sufficiency = float(sufficient[i, config.sufficiency_k - 1])
-            why = policy.reasons(names, features[i], usual, moves[i])
-            found.append(
-                Assessment(
-                    ranking=ranking,
-                    confidence=confidence,
-                    sufficiency=sufficiency,
-                    sufficiency_at=tuple(sufficient[i].tolist()),
-                    level=policy.level(confidence, t),
-                    verdict=policy.verdict(sufficiency, t),
-                    accepted=policy.accepted(confidence, t),
-                    certified=learned.certificate.promises(confidence),
-                    reasons=why if len(ranking) else ("against: no passage was found",),
-                )
-            )
-        return found
+    def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:
+        """As `assess`, but a query that fails gives its exception, and the others their answer."""
+        try:
+            return list(self.assess(queries))
+        except Exception as error:
+            if len(queries) == 1:
+                return [error]
+            return [found for query in queries for found in self.assess_each([query])]
 
 
-def _query(question: str, metadata: Mapping[str, Any] | None) -> Query:
-    """The question as a query, if it is one.
+def _refuse_empty(query: Query) -> None:
+    """Refuse a query, or a passage of it, without any text.
 
     Raises:
-        InputError: it is empty, or no text.
+        InputError: saying which.
     """
-    if not question.strip():
-        raise InputError("the question is empty; expected some words")
-    if not can_be_written(question):
-        raise InputError("the question is not text: it holds bytes that are no UTF-8")
-    return Query("question", question, metadata or {})
+    texts = [("the query", query.text)]
+    texts += [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]
+    for name, text in texts:
+        if not isinstance(text, str) or not text.strip():
+            raise InputError(f"{name} is empty; expected some words")
+        if not can_be_written(text):
+            raise InputError(f"{name} is not text: it holds bytes that are no UTF-8")
+
+
+load = CalibratedReranker.load

@@ -1,4 +1,4 @@
-"""A model folder on disk: what must be in it, and what may not be, before anything of it is used.
+"""A model folder on disk: which files it has, how it is written, and what is checked before use.
 
 It knows nothing of what the numbers mean. Nothing in a folder is executed or unpickled.
 """
@@ -7,25 +7,86 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from rerank.assessment import upgrade
 from rerank.config import Config
-from rerank.errors import InputError, StoreError
+from rerank.errors import FolderError, InputError, MissingExtraError
 from rerank.inference.model_files import ModelFiles, resolve
-from rerank.storage.files import parse_json
-from rerank.storage.folder import read_verified, verify_folder
+from rerank.inference.networks import (
+    NETWORKS,
+    carried,
+    described,
+    is_network_file,
+    write_networks,
+)
+from rerank.storage.files import copy_folder, parse_json
+from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder, write_json
 
 MODEL_KIND = "a calibrated model"
 CALIBRATORS = "calibrators.json"
 MEASURED = "reliability.json"
 SKETCH = "sketch.json"  # of the features that the confidence was fitted on
 FITTED_ON = "fitted_on.txt"  # a `query_hash` a line: the queries that the maps were fitted on
+REPORT, PAGE = "report.txt", "report.html"
+INDEX = "index"
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
+OF_THE_STORE = ("format_version", "files", "digest", "kind")  # of the manifest, written anew
 FIELDS = ("config", "fingerprints", "dataset", "queries")  # of the manifest, each an object
 REQUIRED = ("encoder", "encoder_max_length", "reranker", "max_length")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContents:
+    """All that a model folder is written from."""
+
+    manifest: Mapping[str, Any]  # `FIELDS` and more: what the model was made from
+    maps: Mapping[str, Any]  # of each mode, as plain JSON
+    sketch: Mapping[str, Any]
+    measured: Mapping[str, Any]
+    report: str
+    page: str  # HTML that stands alone
+    pictures: Mapping[str, bytes]  # PNG by name, without ending
+    fitted_on: Iterable[str]  # `query_hash` of each query that the maps were fitted on
+    index: Path  # folder to copy
+    networks: tuple[ModelFiles, ModelFiles] | None = None  # encoder and reranker to carry, exported
+
+
+def write_model(path: Path, contents: ModelContents, *, overwrite: bool) -> None:
+    """Write a model folder whole or not at all.
+
+    Raises:
+        FolderError: `path` exists, is no model folder, or `overwrite` is False.
+    """
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        c = contents
+        copy_folder(c.index, folder / INDEX)
+        bound = bound_to(c.manifest["config"], c.manifest["fingerprints"])
+        write_json(folder / CALIBRATORS, {"bound_to": bound, **c.maps})
+        write_json(folder / SKETCH, c.sketch)
+        write_json(folder / MEASURED, c.measured)
+        lines = "".join(f"{name}\n" for name in sorted(set(c.fitted_on)))
+        for name, text in ((REPORT, c.report), (PAGE, c.page), (FITTED_ON, lines)):
+            (folder / name).write_text(text, encoding="utf-8")
+        for name, picture in c.pictures.items():
+            (folder / f"{name}.png").write_bytes(picture)
+        return c.manifest if c.networks is None else _with_networks(folder, c.manifest, c.networks)
+
+    write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
+
+
+def _with_networks(
+    folder: Path, manifest: Mapping[str, Any], models: Sequence[ModelFiles]
+) -> Mapping[str, Any]:
+    """Write the networks of `models` into a folder; and the manifest that says so."""
+    precision = manifest["config"]["precision"]
+    write_networks(folder, models, precision)
+    return {**manifest, NETWORKS: described(precision)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +95,7 @@ class ModelFolder:
 
     path: Path
     manifest: dict[str, Any]
+    upgrades: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # JSON files, as read now
 
     def text(self, name: str) -> str:
         """One of its files, as it was when it was hashed.
@@ -48,19 +110,45 @@ class ModelFolder:
             )
         try:
             return read_verified(self.path, name, self.manifest).decode()
-        except (StoreError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise InputError(f"{self.path}: {name} cannot be read: {error}") from None
 
     def json(self, name: str) -> dict[str, Any]:
         """One of its JSON files, which holds an object. Raises as `text`."""
+        if name in self.upgrades:
+            return self.upgrades[name]
         content = self.text(name).encode()
         try:
             found = parse_json(content, name)
-        except StoreError as error:
+        except FolderError as error:
             raise InputError(f"{self.path}: {error}") from None
         if not isinstance(found, dict):
             raise InputError(f"{self.path}: {name} holds no object; calibrate again")
         return found
+
+
+def write_self_contained(
+    old: ModelFolder, models: Sequence[ModelFiles], path: Path, *, overwrite: bool
+) -> None:
+    """Write a copy of a model folder that carries the networks of `models`, its own.
+
+    Raises:
+        FolderError: as `write_model`, or `old` was changed since it was opened.
+        InputError: a model does not export.
+    """
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        shutil.copytree(old.path, folder, dirs_exist_ok=True)
+        if verify_folder(folder)["files"] != old.manifest["files"]:
+            raise FolderError(f"{old.path} was changed since it was opened; export it again")
+        (folder / MANIFEST).unlink()
+        shutil.rmtree(folder / NETWORKS, ignore_errors=True)
+        for name, content in old.upgrades.items():
+            write_json(folder / name, content)
+        kept = {key: value for key, value in old.manifest.items() if key not in OF_THE_STORE}
+        return _with_networks(folder, kept, models)
+
+    write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
 
 
 def open_folder(path: Path) -> ModelFolder:
@@ -71,17 +159,46 @@ def open_folder(path: Path) -> ModelFolder:
     """
     try:
         manifest = verify_folder(path)
-    except (StoreError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} is not a usable model folder: {error}") from None
     if manifest.get("kind") != MODEL_KIND:
         raise InputError(f"{path} is not a model folder; expected one that `calibrate` wrote")
-    strange = [name for name in manifest["files"] if PurePosixPath(name).suffix not in DATA]
+    strange = [name for name in manifest["files"] if not _is_data(name, NETWORKS in manifest)]
     if strange:
         raise InputError(f"{path} holds {strange[0]}, and no model folder holds such a file")
     wrong = [key for key in FIELDS if not isinstance(manifest.get(key), dict)]
     if wrong:
         raise InputError(f"{path}: the manifest lacks {wrong}; calibrate again")
-    return ModelFolder(path, manifest)
+    folder = ModelFolder(path, manifest)
+    if folder.json(CALIBRATORS).get("bound_to") != bound_to(
+        manifest["config"], manifest["fingerprints"]
+    ):
+        raise InputError(
+            f"{path}: its calibrators were fitted with another configuration or other models than "
+            "its manifest says; calibrate again"
+        )
+    return folder if manifest["format_version"] >= upgrade.FORMAT else _upgraded(folder)
+
+
+def _is_data(name: str, carries_networks: bool) -> bool:
+    """Whether a file is one that a model folder may hold: plain data, or a network in its place."""
+    if PurePosixPath(name).parts[0] == NETWORKS:
+        return carries_networks and is_network_file(name)
+    return PurePosixPath(name).suffix in DATA
+
+
+def _upgraded(old: ModelFolder) -> ModelFolder:
+    """A folder that version 0.1 wrote, under the names of this version."""
+    config = upgrade.upgraded_config(old.manifest["config"])
+    bound = bound_to(config, old.manifest["fingerprints"])
+    upgrades = {CALIBRATORS: upgrade.upgraded_calibrators(old.json(CALIBRATORS), bound)}
+    for name, upgraded in (
+        (SKETCH, upgrade.upgraded_sketch),
+        (MEASURED, upgrade.upgraded_measurements),
+    ):
+        if name in old.manifest["files"]:
+            upgrades[name] = upgraded(old.json(name))
+    return ModelFolder(old.path, {**old.manifest, "config": config}, upgrades)
 
 
 def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
@@ -106,25 +223,19 @@ def bound_to(config: Mapping[str, Any], prints: Mapping[str, Any]) -> str:
 def models_of(
     folder: ModelFolder, config: Config, *, download: bool
 ) -> tuple[ModelFiles, ModelFiles]:
-    """The encoder and the reranker that a folder was calibrated with, found on this machine.
+    """The encoder and the reranker that a folder was calibrated with: its own, if it carries them.
+
+    Else they are found on this machine.
 
     Raises:
         InputError: one is not here, or differs in a part, which is named.
     """
     kept = folder.manifest["fingerprints"]
-    found = []
-    for name in (config.encoder, config.reranker):
-        try:
-            files = resolve(name, download=download)
-            inside = files.folder.resolve().is_relative_to(folder.path.resolve())
-        except (InputError, OSError, ValueError) as error:
-            raise InputError(f"{folder.path}: {error}") from None
-        if inside:
-            raise InputError(
-                f"{folder.path} names a model that lies in itself; a model folder holds none"
-            )
-        found.append(files)
-    encoder, reranker = found
+    names = (config.encoder, config.reranker)
+    if NETWORKS in folder.manifest:
+        encoder, reranker = _carried(folder, names, config)
+    else:
+        encoder, reranker = (_elsewhere(folder, name, download=download) for name in names)
     here = fingerprints(encoder, reranker, config)
     asked = [part for part in here if part in REQUIRED or part in kept]
     differing = [part for part in asked if kept.get(part) != here[part]]
@@ -136,3 +247,32 @@ def models_of(
         )
         raise InputError(f"{folder.path}: {said}; use the same, or calibrate again")
     return encoder, reranker
+
+
+def _carried(folder: ModelFolder, names: Sequence[str], config: Config) -> Sequence[ModelFiles]:
+    if folder.manifest[NETWORKS] != described(config.precision):
+        raise InputError(
+            f"{folder.path}: its networks are {folder.manifest[NETWORKS]}, expected "
+            f"{described(config.precision)}; export the model again"
+        )
+    return carried(folder.path, folder.manifest, names)
+
+
+def _elsewhere(folder: ModelFolder, name: str, *, download: bool) -> ModelFiles:
+    """A model by its name; none that lies in the folder that names it."""
+    try:
+        files = resolve(name, download=download)
+        inside = files.folder.resolve().is_relative_to(folder.path.resolve())
+    except MissingExtraError as error:
+        raise MissingExtraError(
+            f"{folder.path} carries no networks and needs the model {name!r}: {error}; or make it "
+            "self-contained with `rerank export`"
+        ) from None
+    except (InputError, OSError, ValueError) as error:
+        raise InputError(f"{folder.path}: {error}") from None
+    if inside:
+        raise InputError(
+            f"{folder.path} names the model {name!r}, which lies in itself; expected one "
+            f"elsewhere, or exported networks in {NETWORKS}/"
+        )
+    return files

@@ -1,58 +1,61 @@
-"""Query to ranking: candidates, cross-encoder, evidence; and the order that people see.
+"""Queries to scored candidates: the first stage, then the cross-encoder.
 
-Training, batch rescoring and search all go through here. It knows nothing of labels: the maps that
-turn evidence into relevance, before the cross-encoder has read and after, are handed in.
+Training, batch rescoring and search all go through here. It knows nothing of labels: the map that
+says which candidates are worth scoring is handed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.maps import CalibrationMap, LogisticMap
-from rerank.assessment.passage_features import as_read, evidence_matrix, view
+from rerank.assessment.passage_features import first_stage_features, passage_features
 from rerank.config import Config
-from rerank.errors import InputError
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.progress import progress
-from rerank.retrieval.dense import Encoder, cosines
-from rerank.retrieval.given import given_candidates
-from rerank.retrieval.index import Index
-from rerank.types import Candidates, Floats, Given, Passage, Query, Ranking
+from rerank.retrieval.dense import Encoder, Vectors, cosines
+from rerank.retrieval.passages import rank_passages
+from rerank.retrieval.retriever import Retriever
+from rerank.types import Bools, Candidates, FirstStage, Floats, Passage, Query, Ranking, Scored
 
 CHUNK = 64  # queries between two checkpoints
-LEAST_READ = 2  # passages, however unlikely the second: the lead of the first is a feature
+LEAST_SCORED = 2  # passages, however unlikely the second: the lead of the first is a feature
 
-Item = TypeVar("Item", Query, Given, Ranking)
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+Observe = Callable[[str, float], None]  # is told a stage, and the seconds that it took
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Which candidates the cross-encoder reads: a fitted choice, by the evidence before it reads.
+class ReadPolicy:
+    """Which candidates the cross-encoder scores: a fitted choice, by the first stage alone.
 
-    They are read in the order of `prior`, a relevance map, as far down as their relevance is at
-    least `floor` (in [0, 1]) times the best one's.
+    They are scored in the order of `prior`, a relevance map, as far down as their relevance is at
+    least `cutoff` (in [0, 1]) times the best one's.
     """
 
     prior: LogisticMap
-    floor: float = 0.0
+    cutoff: float = 0.0
 
 
 class Pipeline:
-    """An open index with its two models: what turns queries into rankings.
+    """A retriever with the two models: what turns queries into scored candidates.
 
     `models` are the encoder's files and the reranker's, where the caller has resolved them already.
+    `observe`, where it is set, is told the seconds of each call of a model: `encode`, `score`.
     """
 
     def __init__(
         self,
-        index: Index,
+        index: Retriever,
         config: Config,
         *,
         cache: ScoreCache | None = None,
@@ -68,197 +71,206 @@ class Pipeline:
             precision=config.precision,
             cache=cache,
         )
-        kinds = ("exact", "approximate")
-        found = (index.language, kinds[index.graph is not None])
-        if found != (config.language, config.dense):
-            raise InputError(
-                f"{index.folder}: the index is of language {found[0]} and {found[1]} dense search, "
-                f"the configuration says {config.language} and {config.dense}; build it again"
-            )
-        made_by = index.manifest["encoder"]
-        expected = (self.encoder.files.fingerprint, self.encoder.max_length)
-        if (made_by["fingerprint"], made_by["max_length"]) != expected:
-            raise InputError(
-                f"{index.folder}: the index was made by {made_by['name']} at "
-                f"{made_by['max_length']} tokens (fingerprint {made_by['fingerprint'][:12]}), the "
-                f"configuration says {self.encoder.files.name} at {self.encoder.max_length} tokens "
-                f"(fingerprint {expected[0][:12]}); build the index again"
-            )
+        index.refuse_mismatch(config, self.encoder)
+        self.observe: Observe | None = None
 
-    def rank(
-        self, queries: Sequence[Query], reading: Reading, *, label: str | None = None
-    ) -> list[Ranking]:
-        """A ranking a query, in their order, its passages in the order in which they were read.
+    def run(
+        self, queries: Sequence[Query], policy: ReadPolicy, *, label: str | None = None
+    ) -> list[Scored]:
+        """The scored candidates of each query, in their order; `label` names a progress bar."""
 
-        With `label`, a progress bar of that name.
-        """
-
-        def chunk(part: Sequence[Query]) -> list[Ranking]:
-            likely = [order(r, reading.prior) for r in self.find(part)]
-            return self.read(likely, reading.floor)
+        def chunk(part: Sequence[Query]) -> list[Scored]:
+            found = self.retrieve(part)
+            prior = [prior_relevance(c, policy.prior) for c in found]
+            return self.score(found, prior, cutoff=policy.cutoff)
 
         return _in_chunks(queries, chunk, label)
 
-    def find(self, queries: Sequence[Query], *, label: str | None = None) -> list[Ranking]:
-        """The candidates of each query in fused order, none read: every logit and relevance 0."""
-        return _in_chunks(queries, self._find_chunk, label)
+    def retrieve(self, queries: Sequence[Query], *, label: str | None = None) -> list[Candidates]:
+        """The candidates of each query: of the index, or the passages that came with the query."""
+        return _in_chunks(queries, self._retrieve, label)
 
-    def rank_given(
-        self, given: Sequence[Given], reading: Reading, *, label: str | None = None
-    ) -> list[Ranking]:
-        """`rank` over the passages that each query brings along; `rows` are their positions there.
-
-        Of logits that come with them those are used which `reading` would have asked for.
-        """
-
-        def chunk(part: Sequence[Given]) -> list[Ranking]:
-            likely = [order(r, reading.prior) for r in self.find_given(part)]
-            unread = [r for g, r in zip(part, likely, strict=True) if g.logits is None]
-            read = iter(self.read(unread, reading.floor))
-            return [
-                next(read) if g.logits is None else self._scored(r, g.logits, reading.floor)
-                for g, r in zip(part, likely, strict=True)
-            ]
-
-        return _in_chunks(given, chunk, label)
-
-    def find_given(self, given: Sequence[Given]) -> list[Ranking]:
-        """`find` among the passages that each query brings along."""
-        texts = dict.fromkeys(p.full_text for g in given for p in g.passages)
-        asked = [g.query.text for g in given]
-        vectors = self.encoder.encode([*asked, *texts])
-        place = {text: i for i, text in enumerate(texts, len(asked))}
-        found = []
-        for g, vector in zip(given, vectors, strict=False):
-            rows = np.array([place[p.full_text] for p in g.passages], dtype=np.int64)
-            found.append(self._given(g.query, g.passages, cosines(vectors[rows], vector)))
-        return found
-
-    def as_given(self, ranking: Ranking, count: int) -> Ranking:
-        """The ranking as it would be, unread, had its asker brought its first `count` passages."""
-        return self._given(
-            ranking.query, ranking.passages[:count], ranking.candidates.dense[:count]
+    def as_brought(self, candidates: Candidates, count: int) -> Candidates:
+        """The candidates as they would be, had the caller brought the first `count` of them."""
+        return self._brought(
+            candidates.query,
+            candidates.passages[:count],
+            candidates.first_stage.dense[:count],
         )
 
-    def read(
-        self, rankings: Sequence[Ranking], floor: float = 0.0, *, label: str | None = None
-    ) -> list[Ranking]:
-        """The rankings, in their own order, with the first passages of each read.
+    def score(
+        self,
+        candidates: Sequence[Candidates],
+        prior: Sequence[Floats],
+        *,
+        cutoff: float = 0.0,
+        label: str | None = None,
+    ) -> list[Scored]:
+        """The candidates, likeliest first, with the cross-encoder's scores of the first ones.
 
-        These are the first `rerank_depth`, of which those beyond the second only as far as the
-        relevance that `order` gave them is at least `floor` times the first one's.
+        `prior[i]` (n,) is the relevance of the passages of `candidates[i]` by the first stage.
+        Scored are the first `rerank_depth`, of which those beyond the second only as far as their
+        prior relevance is at least `cutoff` times the first one's. Logits that came with a query
+        are taken instead of scores of our own.
         """
-        return _in_chunks(rankings, lambda part: self._read_chunk(part, floor), label)
 
-    def _find_chunk(self, queries: Sequence[Query]) -> list[Ranking]:
-        vectors = self.encoder.encode([q.text for q in queries])
-        return [self._find(q, v) for q, v in zip(queries, vectors, strict=True)]
+        def chunk(part: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:
+            return self._score([_by_prior(c, p) for c, p in part], cutoff)
 
-    def _find(self, query: Query, vector: NDArray[np.float32]) -> Ranking:
+        return _in_chunks(list(zip(candidates, prior, strict=True)), chunk, label)
+
+    def _retrieve(self, queries: Sequence[Query]) -> list[Candidates]:
+        brought = dict.fromkeys(p.full_text for q in queries for p in q.passages or ())
+        with self._timed("encode"):
+            vectors = self.encoder.encode([*(q.text for q in queries), *brought])
+        place = {text: i for i, text in enumerate(brought, len(queries))}
+        found = []
+        for query, vector in zip(queries, vectors, strict=False):
+            if query.passages is None:
+                found.append(self._searched(query, vector))
+                continue
+            rows = np.array([place[p.full_text] for p in query.passages], dtype=np.int64)
+            near = cosines(vectors[rows], vector)
+            found.append(self._brought(query, query.passages, near))
+        return found
+
+    def _searched(self, query: Query, vector: Vectors) -> Candidates:
         c, index = self.config, self.index
-        found = index.candidates(query, vector, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
-        return self._unread(found, tuple(index.passage(row) for row in found.rows))
+        stage = index.search(query.text, vector, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
+        return self._candidates(query, tuple(index.passage(row) for row in stage.rows), stage)
 
-    def _given(self, query: Query, passages: tuple[Passage, ...], near: Floats) -> Ranking:
+    def _brought(self, query: Query, passages: Sequence[Passage], near: Floats) -> Candidates:
         index = self.index
-        found = given_candidates(
-            query,
+        stage = rank_passages(
+            query.text,
             passages,
             near,
-            weight=index.bm25.weight,
+            weight=index.weight,
             language=index.language,
             rrf_k=self.config.rrf_k,
         )
-        return self._unread(found, tuple(passages[row] for row in found.rows))
+        return self._candidates(query, tuple(passages[row] for row in stage.rows), stage)
 
-    def _unread(self, found: Candidates, passages: tuple[Passage, ...]) -> Ranking:
+    def _candidates(
+        self, query: Query, passages: tuple[Passage, ...], stage: FirstStage
+    ) -> Candidates:
         index = self.index
-        seen = view(found, passages, weight=index.bm25.weight, language=index.language)
-        n = len(found)
-        return Ranking(
-            candidates=found,
-            passages=passages,
-            logits=np.zeros(n),
-            read=np.zeros(n, dtype=np.bool_),
-            truncated=np.zeros(n, dtype=np.bool_),
-            evidence=evidence_matrix(seen),
-            relevance=np.zeros(n),
+        features = first_stage_features(
+            query.text, passages, stage, weight=index.weight, language=index.language
         )
+        return Candidates(query, passages, stage, features)
 
-    def _scored(self, ranking: Ranking, logits: Floats, floor: float) -> Ranking:
-        """The ranking with logits (n,) in the order in which its passages were given."""
-        count = _likely(ranking.relevance[: self.config.rerank_depth], floor)
-        pairs = [(ranking.query.text, p.full_text) for p in ranking.passages[:count]]
-        return _with(
-            ranking, logits[ranking.candidates.rows[:count]], self.reranker.truncates(pairs)
-        )
-
-    def _read_chunk(self, rankings: Sequence[Ranking], floor: float) -> list[Ranking]:
+    def _score(self, sorted_: Sequence[tuple[Candidates, Floats]], cutoff: float) -> list[Scored]:
         depth = self.config.rerank_depth
-        first = [r.passages[: _likely(r.relevance[:depth], floor)] for r in rankings]
+        counts = [_count(prior[:depth], cutoff) for _, prior in sorted_]
         pairs = [
-            (r.query.text, passage.full_text)
-            for r, passages in zip(rankings, first, strict=True)
-            for passage in passages
+            [(c.query.text, p.full_text) for p in c.passages[:count]]
+            for (c, _), count in zip(sorted_, counts, strict=True)
         ]
-        logits, truncated = self.reranker.score(pairs)
-        ends = np.cumsum([len(passages) for passages in first])[:-1]
-        parts = zip(rankings, np.split(logits, ends), np.split(truncated, ends), strict=True)
-        return [_with(*part) for part in parts]
+        scoring = [
+            pair
+            for (c, _), its in zip(sorted_, pairs, strict=True)
+            if c.query.logits is None
+            for pair in its
+        ]
+        with self._timed("score"):
+            logits, truncated = self.reranker.score(scoring)
+        start, found = 0, []
+        for (c, prior), its in zip(sorted_, pairs, strict=True):
+            if c.query.logits is not None:
+                known = c.query.logits[c.first_stage.rows[: len(its)]]
+                found.append(Scored(c, prior, known, self.reranker.truncates(its)))
+                continue
+            rows = slice(start, start + len(its))
+            found.append(Scored(c, prior, logits[rows], truncated[rows]))
+            start += len(its)
+        return found
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        """Tell the observer how long the block takes."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self.observe is not None:
+                self.observe(stage, time.perf_counter() - start)
 
 
-def forget(ranking: Ranking, floor: float) -> Ranking:
-    """What `Pipeline.read` with this floor would have given, of a ranking read with a lower one."""
-    depth = _likely(ranking.relevance[: ranking.read.sum()], floor)
-    return _with(ranking, ranking.logits[:depth], ranking.truncated[:depth])
+def unscored_features(candidates: Candidates) -> Floats:
+    """The passage features (n, d) before the cross-encoder: its own are the same in every row."""
+    n = len(candidates)
+    return passage_features(candidates.features, np.zeros(n), np.zeros(n, dtype=np.bool_))
 
 
-def _likely(relevance: Floats, floor: float) -> int:
-    """How many of the passages, likeliest first, are to be read."""
-    likely = int((relevance >= floor * relevance.max(initial=0.0)).sum())
-    return min(max(likely, LEAST_READ), len(relevance))
+def scored_features(scored: Scored) -> Floats:
+    """The passage features (n, d) with the cross-encoder's scores."""
+    return passage_features(scored.candidates.features, *_filled(scored))
 
 
-def _with(ranking: Ranking, logits: Floats, cut: NDArray[np.bool_]) -> Ranking:
-    """The ranking with the scores of its first passages.
+def prior_relevance(candidates: Candidates, prior: CalibrationMap) -> Floats:
+    """The relevance of the candidates (n,) by a map fitted on `unscored_features`."""
+    return prior.predict(unscored_features(candidates)) if len(candidates) else np.zeros(0)
 
-    What was not read gets the lowest logit read, and 0 where nothing was.
+
+def limit_scored(scored: Scored, cutoff: float) -> Scored:
+    """What `Pipeline.score` with this cutoff would have given, of candidates scored with less."""
+    count = _count(scored.prior[: len(scored.logits)], cutoff)
+    return Scored(scored.candidates, scored.prior, scored.logits[:count], scored.truncated[:count])
+
+
+def rank(scored: Scored, relevance: CalibrationMap, *, rank_by: str = "relevance") -> Ranking:
+    """The candidates judged by `relevance` and in the order of `rank_by`.
+
+    `relevance` is Robertson's probability ranking principle (1977); `logit` is the raw
+    cross-encoder order, `fused` the first stage's. Ties keep the fused order.
     """
-    read = np.arange(len(ranking)) < len(logits)
-    filled = np.full(len(ranking), logits.min() if len(logits) else 0.0)
-    filled[: len(logits)] = logits
-    truncated = np.zeros(len(ranking), dtype=np.bool_)
-    truncated[: len(cut)] = cut
-    rows = as_read(ranking.evidence, filled, read)
-    return replace(ranking, logits=filled, read=read, truncated=truncated, evidence=rows)
+    n = len(scored)
+    logits, mask = _filled(scored)
+    truncated = np.zeros(n, dtype=np.bool_)
+    truncated[mask] = scored.truncated
+    features = passage_features(scored.candidates.features, logits, mask)
+    judged = relevance.predict(features) if n else np.zeros(0)
+    fused = scored.candidates.first_stage.fused
+    keys = {
+        "relevance": -judged,
+        "logit": -np.where(mask, logits, -np.inf),
+        "fused": -fused,
+    }
+    by_fused = np.argsort(-fused, kind="stable")
+    order = by_fused[np.argsort(keys[rank_by][by_fused], kind="stable")]
+    return Ranking(scored.candidates, logits, mask, truncated, features, judged).take(order)
+
+
+def _filled(scored: Scored) -> tuple[Floats, Bools]:
+    """The logits (n,), the lowest one where there is none (0 without any), and which there are."""
+    n, m = len(scored), len(scored.logits)
+    logits = np.full(n, scored.logits.min() if m else 0.0)
+    logits[:m] = scored.logits
+    return logits, np.arange(n) < m
+
+
+def _by_prior(candidates: Candidates, prior: Floats) -> tuple[Candidates, Floats]:
+    """The candidates and their prior relevance, likeliest first; ties keep the fused order."""
+    by_fused = np.argsort(-candidates.first_stage.fused, kind="stable")
+    order = by_fused[np.argsort(-prior[by_fused], kind="stable")]
+    return candidates.take(order), prior[order]
+
+
+def _count(prior: Floats, cutoff: float) -> int:
+    """How many of the passages, likeliest first, are to be scored."""
+    likely = int((prior >= cutoff * prior.max(initial=0.0)).sum())
+    return min(max(likely, LEAST_SCORED), len(prior))
 
 
 def _in_chunks(
-    items: Sequence[Item], step: Callable[[Sequence[Item]], list[Ranking]], label: str | None
-) -> list[Ranking]:
+    items: Sequence[Item], step: Callable[[Sequence[Item]], list[Made]], label: str | None
+) -> list[Made]:
     """`step` over all items, a chunk at a time; with `label`, a progress bar of that name."""
-    found: list[Ranking] = []
+    found: list[Made] = []
     with progress(len(items), label, unit="query") as bar:
         for start in range(0, len(items), CHUNK):
             part = items[start : start + CHUNK]
             found += step(part)
             bar.update(len(part))
     return found
-
-
-def order(ranking: Ranking, relevance: CalibrationMap, *, rank_by: str = "relevance") -> Ranking:
-    """The ranking with its passages judged by `relevance` and in the order of `rank_by`.
-
-    `relevance` is Robertson's probability ranking principle (1977); `logit` is the raw
-    cross-encoder order, `fused` the first stage's. Ties keep the fused order.
-    """
-    if not len(ranking):
-        return ranking
-    judged = replace(ranking, relevance=relevance.predict(ranking.evidence))
-    keys = {
-        "relevance": -judged.relevance,
-        "logit": -np.where(judged.read, judged.logits, -np.inf),
-        "fused": -judged.candidates.fused,
-    }
-    by_fused = np.argsort(-judged.candidates.fused, kind="stable")
-    return judged.reorder(by_fused[np.argsort(keys[rank_by][by_fused], kind="stable")])

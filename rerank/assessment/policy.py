@@ -1,12 +1,14 @@
-"""From probabilities to decisions: level, verdict, accepted, and reasons in words."""
+"""Probabilities to decisions: level, verdict, accepted, certified, and reasons in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerank.assessment.ranking_features import meaning
-from rerank.config import Thresholds
-from rerank.types import Floats
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import Judged
+from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
+from rerank.config import Config, Thresholds
+from rerank.types import Assessment, Floats
 
 REASONS = 3  # features named with a confidence
 SLIGHT = 0.05  # a feature that moves the log-odds by less says nothing worth reading
@@ -44,3 +46,31 @@ def reasons(
         for i in order
         if abs(contributions[i]) >= SLIGHT
     )
+
+
+def decide(judged: Judged, maps: FittedMaps, config: Config) -> list[Assessment]:
+    """An assessment a ranking, by the thresholds of the configuration."""
+    if not judged.rankings:
+        return []
+    t, k = config.thresholds, config.sufficiency_k
+    moves = maps.confidence.contributions(judged.features)
+    names, usual = list(RANKING_FEATURES), maps.confidence.first.mean
+    found = []
+    for i, ranking in enumerate(judged.rankings):
+        confidence = float(judged.confidence[i])
+        sufficiency = float(judged.sufficiency[i, k - 1])
+        why = reasons(names, judged.features[i], usual, moves[i])
+        found.append(
+            Assessment(
+                ranking=ranking,
+                confidence=confidence,
+                sufficiency=sufficiency,
+                sufficiency_at=tuple(judged.sufficiency[i].tolist()),
+                level=level(confidence, t),
+                verdict=verdict(sufficiency, t),
+                accepted=accepted(confidence, t),
+                certified=accepted(confidence, t) and maps.certificate.promises(confidence),
+                reasons=why if len(ranking) else ("against: no passage was found",),
+            )
+        )
+    return found

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
 
 from calibration.arrays import log_odds
-from rerank.assessment.passage_features import EVIDENCE
+from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.data.text import remembered
 from rerank.types import Floats, Ranking
 
 TOP = 5  # passages that "the top" means below
@@ -23,55 +23,40 @@ CLOSE = 1.0  # logits within this of the best agree with it
 PEAK = 20  # passages in the first-stage peak statistics
 
 Feature = Callable[[Ranking], float]
-FEATURES: dict[str, Feature] = {}
-
-GROUPS: dict[str, tuple[str, ...]] = {  # of kindred features; a report adds one after the other
-    "logits": ("top_logit", "logit_mean"),
-    "margins": (
-        *("winner_logit_gap", "logit_margin", "logit_margin_k", "logit_spread"),
-        "logit_consensus",
-    ),
-    "first stage": (
-        *("top_cosine", "cosine_margin", "bm25_margin", "bm25_nqc", "bm25_wig"),
-        "dense_wig",
-    ),
-    "agreement": (
-        *("reranker_impact", "winner_cosine_gap", "stage_correlation", "stage_overlap"),
-        *("winner_bm25_rank", "winner_dense_rank"),
-    ),
-    "coverage": (
-        *("winner_term_coverage", "winner_idf_coverage", "winner_sentence_coverage"),
-        *("winner_title_coverage", "winner_bigram_coverage", "top_idf_coverage"),
-        *("query_length", "diversity", "truncation"),
-    ),
-    "relevance": (
-        *("top_relevance", "relevance_margin", "relevance_none", "relevance_share"),
-        "passages_read",
-    ),
+RANKING_FEATURES: dict[str, Feature] = {}
+GROUPS: dict[str, list[str]] = {  # of kindred features; a report adds one group after the other
+    name: [] for name in ("logits", "margins", "first stage", "agreement", "coverage", "relevance")
 }
 
 
-def feature(function: Feature) -> Feature:
-    """Enter a function into the table, under its own name."""
-    FEATURES[function.__name__] = function
-    return function
+def feature(group: str) -> Callable[[Feature], Feature]:
+    """Enter a function into the table, under its own name, and into a group of kindred ones."""
+
+    def enter(function: Feature) -> Feature:
+        RANKING_FEATURES[function.__name__] = function
+        GROUPS.setdefault(group, []).append(function.__name__)
+        return function
+
+    return enter
 
 
-def feature_matrix(rankings: Sequence[Ranking]) -> Floats:
-    """All features, shape (n, len(FEATURES)), columns in the table's order; finite.
+def ranking_features(rankings: Sequence[Ranking]) -> Floats:
+    """All features, shape (n, len(RANKING_FEATURES)), columns in the table's order; finite.
 
     A ranking without passages gives a row of zeros; its confidence is 0 by definition, not by map.
     """
     rows = [
-        [function(r) for function in FEATURES.values()] if len(r) else [0.0] * len(FEATURES)
+        [function(r) for function in RANKING_FEATURES.values()]
+        if len(r)
+        else [0.0] * len(RANKING_FEATURES)
         for r in rankings
     ]
-    return np.array(rows, dtype=np.float64).reshape(len(rankings), len(FEATURES))
+    return np.array(rows, dtype=np.float64).reshape(len(rankings), len(RANKING_FEATURES))
 
 
 def meaning(name: str) -> str:
     """The words before the formula in a feature's docstring."""
-    return (FEATURES[name].__doc__ or name).split(":")[0].strip().rstrip(".")
+    return (RANKING_FEATURES[name].__doc__ or name).split(":")[0].strip().rstrip(".")
 
 
 def spearman(a: Floats, b: Floats) -> float:
@@ -92,38 +77,38 @@ def _second(values: Floats, lowest: float) -> float:
     return float(values[1]) if len(values) > 1 else lowest
 
 
-def _evidence(r: Ranking, name: str) -> Floats:
-    return r.evidence[:, list(EVIDENCE).index(name)]
+def _column(r: Ranking, name: str) -> Floats:
+    return r.features[:, list(PASSAGE_FEATURES).index(name)]
 
 
-def _read_logits(r: Ranking) -> Floats:
-    """Logits that the cross-encoder gave, highest first; at least one."""
-    return np.sort(r.logits[r.read] if r.read.any() else r.logits[:1])[::-1]
+def _logits(r: Ranking) -> Floats:
+    """The logits that the cross-encoder gave, highest first; at least one."""
+    return np.sort(r.logits[r.scored] if r.scored.any() else r.logits[:1])[::-1]
 
 
 # --- relevance --------------------------------------------------------------------------------
 
 
-@feature
+@feature("relevance")
 def top_relevance(r: Ranking) -> float:
     """Relevance of the best passage: log-odds of max relevance."""
     return float(log_odds(r.relevance).max())
 
 
-@feature
+@feature("relevance")
 def relevance_margin(r: Ranking) -> float:
     """Lead in relevance over the second: difference of log-odds (to 1e-6 if there is none)."""
     ordered = np.sort(log_odds(r.relevance))[::-1]
     return float(ordered[0]) - _second(ordered, float(log_odds(np.zeros(1))[0]))
 
 
-@feature
+@feature("relevance")
 def relevance_none(r: Ranking) -> float:
     """Doubt that anything is right: mean over the first 10 of log(1 - relevance)."""
     return float(np.log1p(-np.minimum(r.relevance[:10], 1 - 1e-6)).mean())
 
 
-@feature
+@feature("relevance")
 def relevance_share(r: Ranking) -> float:
     """Share of the best passage in all relevance: max / sum."""
     return float(r.relevance.max() / max(float(r.relevance.sum()), 1e-12))
@@ -132,192 +117,192 @@ def relevance_share(r: Ranking) -> float:
 # --- the cross-encoder ------------------------------------------------------------------------
 
 
-@feature
+@feature("logits")
 def top_logit(r: Ranking) -> float:
     """Best cross-encoder score: max logit."""
-    return float(_read_logits(r)[0])
+    return float(_logits(r)[0])
 
 
-@feature
+@feature("margins")
 def winner_logit_gap(r: Ranking) -> float:
     """How far the top passage is from the best score: its logit - max logit."""
-    return float(r.logits[0] - _read_logits(r)[0])
+    return float(r.logits[0] - _logits(r)[0])
 
 
-@feature
+@feature("margins")
 def logit_margin(r: Ranking) -> float:
     """Lead in score over the second: logit 1 - logit 2; 0 with one passage."""
-    logits = _read_logits(r)
+    logits = _logits(r)
     return float(logits[0]) - _second(logits, float(logits[0]))
 
 
-@feature
+@feature("margins")
 def logit_margin_k(r: Ranking) -> float:
     """Lead in score over the rest of the top: logit 1 - mean of logits 2..5."""
-    logits = _read_logits(r)
+    logits = _logits(r)
     return float(logits[0] - logits[1:TOP].mean()) if len(logits) > 1 else 0.0
 
 
-@feature
+@feature("logits")
 def logit_mean(r: Ranking) -> float:
     """Mean score of the top: mean of the 5 highest logits."""
-    return float(_read_logits(r)[:TOP].mean())
+    return float(_logits(r)[:TOP].mean())
 
 
-@feature
+@feature("margins")
 def logit_spread(r: Ranking) -> float:
     """Spread of the scores: standard deviation of the logits."""
-    return float(_read_logits(r).std())
+    return float(_logits(r).std())
 
 
-@feature
+@feature("margins")
 def logit_consensus(r: Ranking) -> float:
     """Passages that score close to the best: share of logits within 1 of the maximum."""
-    logits = _read_logits(r)
+    logits = _logits(r)
     return float((logits >= logits[0] - CLOSE).mean())
 
 
-@feature
-def passages_read(r: Ranking) -> float:
-    """Passages likely enough to be read: how many the cross-encoder read."""
-    return float(r.read.sum())
+@feature("relevance")
+def passages_scored(r: Ranking) -> float:
+    """Passages likely enough to be read: how many the cross-encoder scored."""
+    return float(r.scored.sum())
 
 
-@feature
+@feature("agreement")
 def reranker_impact(r: Ranking) -> float:
-    """Agreement of fused and reranked order: Spearman of fused score and logit, of those read."""
-    return spearman(r.candidates.fused[r.read], r.logits[r.read])
+    """Agreement of fused and reranked order: Spearman of fused score and logit, of those scored."""
+    return spearman(r.first_stage.fused[r.scored], r.logits[r.scored])
 
 
 # --- the first stage --------------------------------------------------------------------------
 
 
-@feature
+@feature("first stage")
 def top_cosine(r: Ranking) -> float:
     """Best similarity: max cosine."""
-    return float(r.candidates.dense.max())
+    return float(r.first_stage.dense.max())
 
 
-@feature
+@feature("first stage")
 def cosine_margin(r: Ranking) -> float:
     """Lead in similarity over the second: cosine 1 - cosine 2; 0 with one passage."""
-    ordered = np.sort(r.candidates.dense)[::-1]
+    ordered = np.sort(r.first_stage.dense)[::-1]
     return float(ordered[0]) - _second(ordered, float(ordered[0]))
 
 
-@feature
+@feature("agreement")
 def winner_cosine_gap(r: Ranking) -> float:
     """How far the top passage is from the most similar: its cosine - max cosine."""
-    return float(r.candidates.dense[0] - r.candidates.dense.max())
+    return float(r.first_stage.dense[0] - r.first_stage.dense.max())
 
 
-@feature
+@feature("first stage")
 def bm25_margin(r: Ranking) -> float:
     """Lead in BM25 over the second: (score 1 - score 2) / score 1; 0 with no score above 0."""
-    ordered = np.sort(np.maximum(r.candidates.bm25, 0.0))[::-1]
+    ordered = np.sort(np.maximum(r.first_stage.bm25, 0.0))[::-1]
     return (
         (float(ordered[0]) - _second(ordered, 0.0)) / float(ordered[0]) if ordered[0] > 0 else 0.0
     )
 
 
-@feature
+@feature("agreement")
 def stage_correlation(r: Ranking) -> float:
     """Agreement of BM25 and dense: Spearman of their scores over the candidates."""
-    return spearman(r.candidates.bm25, r.candidates.dense)
+    return spearman(r.first_stage.bm25, r.first_stage.dense)
 
 
-@feature
+@feature("agreement")
 def stage_overlap(r: Ranking) -> float:
     """Passages both stages rank high: share of the first 10 of one in the first 10 of the other."""
-    both = (r.candidates.bm25_rank <= 10) & (r.candidates.dense_rank <= 10)
+    both = (r.first_stage.bm25_rank <= 10) & (r.first_stage.dense_rank <= 10)
     return float(both.sum()) / 10.0
 
 
-@feature
+@feature("agreement")
 def winner_bm25_rank(r: Ranking) -> float:
     """Log rank of the top passage in BM25: log(rank)."""
-    return float(np.log(r.candidates.bm25_rank[0]))
+    return float(np.log(r.first_stage.bm25_rank[0]))
 
 
-@feature
+@feature("agreement")
 def winner_dense_rank(r: Ranking) -> float:
     """Log rank of the top passage by similarity: log(rank)."""
-    return float(np.log(r.candidates.dense_rank[0]))
+    return float(np.log(r.first_stage.dense_rank[0]))
 
 
-@feature
+@feature("first stage")
 def bm25_nqc(r: Ranking) -> float:
     """Peakedness of BM25: NQC (Shtok et al. 2012), deviation / mean of the top 20 scores.
 
     Shtok divides by the score of the corpus as one document, which a bag of passages lacks.
     """
-    peak = np.sort(np.maximum(r.candidates.bm25, 0.0))[::-1][:PEAK]
+    peak = np.sort(np.maximum(r.first_stage.bm25, 0.0))[::-1][:PEAK]
     return float(peak.std() / peak.mean()) if peak[0] > 0 else 0.0
 
 
-@feature
+@feature("first stage")
 def bm25_wig(r: Ranking) -> float:
     """Gain of BM25's top: WIG (Zhou & Croft 2007), (mean of top 5 - mean) / sqrt(words).
 
     The mean of the candidates stands for the score of the corpus.
     """
-    scores = np.sort(r.candidates.bm25)[::-1]
+    scores = np.sort(r.first_stage.bm25)[::-1]
     return float((scores[:TOP].mean() - scores.mean()) / np.sqrt(_length(r.query.text)))
 
 
-@feature
+@feature("first stage")
 def dense_wig(r: Ranking) -> float:
     """Gain of the similarities' top: mean of the top 5 - mean of all."""
-    scores = np.sort(r.candidates.dense)[::-1]
+    scores = np.sort(r.first_stage.dense)[::-1]
     return float(scores[:TOP].mean() - scores.mean())
 
 
 # --- words ------------------------------------------------------------------------------------
 
 
-@feature
+@feature("coverage")
 def winner_term_coverage(r: Ranking) -> float:
     """Query words in the top passage: share of them found."""
-    return float(_evidence(r, "term_coverage")[0])
+    return float(_column(r, "term_coverage")[0])
 
 
-@feature
+@feature("coverage")
 def winner_idf_coverage(r: Ranking) -> float:
     """Query words in the top passage, rare ones counting more: share of the idf found."""
-    return float(_evidence(r, "idf_coverage")[0])
+    return float(_column(r, "idf_coverage")[0])
 
 
-@feature
+@feature("coverage")
 def winner_sentence_coverage(r: Ranking) -> float:
     """Query words in one sentence of the top passage: share of the idf found in the best one."""
-    return float(_evidence(r, "sentence_coverage")[0])
+    return float(_column(r, "sentence_coverage")[0])
 
 
-@feature
+@feature("coverage")
 def winner_title_coverage(r: Ranking) -> float:
     """Query words in the top passage's title: share of the idf found."""
-    return float(_evidence(r, "title_coverage")[0])
+    return float(_column(r, "title_coverage")[0])
 
 
-@feature
+@feature("coverage")
 def winner_bigram_coverage(r: Ranking) -> float:
     """Neighbouring query words side by side in the top passage: share found."""
-    return float(_evidence(r, "bigram_coverage")[0])
+    return float(_column(r, "bigram_coverage")[0])
 
 
-@feature
+@feature("coverage")
 def top_idf_coverage(r: Ranking) -> float:
     """Query words anywhere in the top: highest share of the idf in one of the first 5."""
-    return float(_evidence(r, "idf_coverage")[:TOP].max())
+    return float(_column(r, "idf_coverage")[:TOP].max())
 
 
-@feature
+@feature("coverage")
 def query_length(r: Ranking) -> float:
     """Log of the length of the query: log(number of words)."""
     return float(np.log(_length(r.query.text)))
 
 
-@feature
+@feature("coverage")
 def diversity(r: Ranking) -> float:
     """Difference among the top passages: mean Jaccard distance of word sets, first 5."""
     sets = [_word_set(p.text) for p in r.passages[:TOP]]
@@ -325,16 +310,16 @@ def diversity(r: Ranking) -> float:
     return float(np.mean(distances)) if distances else 0.0
 
 
-@feature
+@feature("coverage")
 def truncation(r: Ranking) -> float:
-    """Pairs that the cross-encoder saw cut: share of those read."""
-    return float(r.truncated[r.read].mean()) if r.read.any() else 0.0
+    """Pairs that the cross-encoder saw cut: share of those scored."""
+    return float(r.truncated[r.scored].mean()) if r.scored.any() else 0.0
 
 
 def _length(text: str) -> int:
     return max(1, len(re.findall(r"\w+", text)))
 
 
-@lru_cache(maxsize=8192)
+@remembered(2**22)
 def _word_set(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text.lower()))

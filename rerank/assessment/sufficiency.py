@@ -7,14 +7,11 @@ the passage's relevance, the confidence and k. Sufficiency at k is 1 - (1 - h_1)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
-from rerank.data.labelled_set import LabelledSet
-from rerank.data.labels import passage_labels
+from rerank.data.labels import Labelled, passage_labels
 from rerank.types import Floats, Ranking
 
 DEPTH = 10  # the largest k
@@ -33,9 +30,7 @@ def hazard_inputs(ranking: Ranking, confidence: float) -> Floats:
     )
 
 
-def fit_hazard(
-    rankings: Sequence[Ranking], confidences: Floats, labelled: LabelledSet
-) -> LogisticMap:
+def fit_hazard(labelled: Labelled[Ranking], confidences: Floats) -> LogisticMap:
     """The map of the hazards, fitted on every passage above which all are wrong.
 
     `confidences` (n,) and the rankings' relevance should be of maps that had not seen the query.
@@ -45,11 +40,12 @@ def fit_hazard(
 
     inputs: list[Floats] = []
     right: list[int] = []
-    for ranking, confidence in zip(rankings, confidences.tolist(), strict=True):
-        labels = passage_labels(ranking, labelled)[:DEPTH].tolist()
-        first = labels.index(1) if 1 in labels else len(labels)
+    rows = zip(labelled.items, confidences.tolist(), passage_labels(labelled), strict=True)
+    for ranking, confidence, labels in rows:
+        first_ten = labels[:DEPTH].tolist()
+        first = first_ten.index(1) if 1 in first_ten else len(first_ten)
         inputs.append(hazard_inputs(ranking, confidence)[:first])
-        right += labels[1 : first + 1]
+        right += first_ten[1 : first + 1]
     if not right:
         return LogisticMap((0.0,) * len(INPUTS), 0.0, (0.0,) * len(INPUTS), (1.0,) * len(INPUTS))
     return fit_logistic(np.concatenate(inputs), right)

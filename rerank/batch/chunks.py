@@ -26,14 +26,14 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Neighbouring rows of the input, as they lie there; `Source.rows` decodes them."""
+    """Neighbouring rows of the input, as they lie there; `RowSource.rows` decodes them, once."""
 
     start: Position
     end: Position
     raw: Any
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """An open input."""
 
     total: int  # lines, or rows of a Parquet; blank lines count
@@ -47,5 +47,5 @@ class Source(Protocol):
     def at(self, start: Position) -> Chunk:
         """The chunk that starts there, which `starts` has named; cheapest in their order."""
 
-    def rows(self, chunk: Chunk) -> list[Row]:
-        """The rows of a chunk: what is to be scored, and what cannot be."""
+    def rows(self, chunk: Chunk) -> Iterator[Row]:
+        """The rows of the latest chunk, once, one at a time: what is to be scored, what cannot."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -11,10 +12,10 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch.chunks import Position
 from rerank.batch.journal import Convert, Journal, open_journal
 from rerank.batch.recovery import REJECTED, State
-from rerank.batch.rows import Rejected
+from rerank.batch.rows import RejectedRow
 from rerank.batch.score import Scored, score
 from rerank.batch.source import Input, is_parquet, open_input
-from rerank.errors import InputError
+from rerank.errors import InputError, optional
 from rerank.progress import progress
 from rerank.storage.folder import MANIFEST, sha256_file
 
@@ -54,9 +55,8 @@ def rescore(
     are then, to the byte, those of a run that was left alone. `restart` throws away what was begun
     with another model, input or version, which is an error otherwise.
 
-    Memory does not grow with the input. Beside the model's own: the rows of one chunk (at most 64;
-    of JSONL at most 16 MiB as text, of Parquet with one page of each column) and what scoring them
-    takes; for a Parquet output, one row group of 32 MiB.
+    Memory does not grow with the input, nor with the length of its rows: beside the model's own at
+    most 512 MiB, for the longest rows that are taken (see `rows`).
 
     `engine` is `local`, or `ray` for a pool of `actors` (see `on_ray`).
 
@@ -67,8 +67,8 @@ def rescore(
     """
     queries, out = Path(queries), Path(out)
     side = out.with_name(f"{out.name}.rejected.jsonl")
-    convert = _converter(out)
-    with open_input(queries, correct_by=model.correct_by) as given:
+    scoring, convert = _scoring(engine, actors), _converter(out)
+    with open_input(queries, segment_by=model.segment_by) as given:
         _check_places(model.folder, queries, out, side)
         if strict:
             _check_rows(given)
@@ -82,13 +82,7 @@ def rescore(
             try:
                 if journal.state.stage == "scoring":
                     start = Position(journal.state.line, journal.state.byte)
-                    if engine == "ray":
-                        from rerank.batch.on_ray import on_ray
-
-                        results = on_ray(model, given, start, actors=actors)
-                    else:
-                        results = _here(model, given, start)
-                    _keep(results, given, journal, strict=strict)
+                    _keep(scoring(model, given, start), given, journal, strict=strict)
                 journal.install(out, side, convert)
             except OSError as error:
                 raise OSError(
@@ -96,6 +90,19 @@ def rescore(
                     f"in {journal.folder}: the same command goes on from there"
                 ) from error
             return Summary(journal.state.answered, journal.state.refused, side, resumed)
+
+
+def _scoring(
+    engine: str, actors: int | None
+) -> Callable[[CalibratedReranker, Input, Position], Iterator[tuple[Position, Scored]]]:
+    """What scores the chunks of an input from a position on."""
+    if engine != "ray":
+        return _here
+    with optional():
+        import ray  # noqa: F401  # which brings pyarrow, too
+
+        from rerank.batch.on_ray import on_ray
+    return partial(on_ray, actors=actors)
 
 
 def _here(
@@ -147,7 +154,7 @@ def _check_rows(given: Input) -> None:
     """Refuse the first row that cannot be read, before hours of scoring."""
     for chunk in given.source.chunks(Position()):
         for row in given.source.rows(chunk):
-            if isinstance(row, Rejected):
+            if isinstance(row, RejectedRow):
                 raise InputError(f"{given.path}:{row.line}: {row.reason}")
 
 
@@ -155,10 +162,10 @@ def _converter(out: Path) -> Convert | None:
     """What makes the output of the lines that the journal kept, where it is not those lines."""
     if not is_parquet(out):
         return None
-
-    def convert(lines: Path, made: Path) -> None:
+    with optional():  # before the hours that scoring may take
         from rerank.batch.parquet import write_parquet
 
+    def convert(lines: Path, made: Path) -> None:
         with lines.open("rb") as file:
             write_parquet(file, made)
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from rerank.batch.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Position
-from rerank.batch.rows import LONGEST_ROW, Rejected, Row, parse
+from rerank.batch.rows import RejectedRow, Row, parse
+from rerank.data.records import LONGEST_RECORD
 
 BOM = b"\xef\xbb\xbf"
 
@@ -25,10 +26,10 @@ class JsonlSource:
     In memory: the lines of one chunk, 8 MiB and one line, which is at most 8 MiB.
     """
 
-    def __init__(self, file: IO[bytes], total: int, correct_by: str = "") -> None:
+    def __init__(self, file: IO[bytes], total: int, segment_by: str = "") -> None:
         self.total = total
         self._file = file
-        self._correct_by = correct_by
+        self._correct_by = segment_by
 
     def chunks(self, start: Position) -> Iterator[Chunk]:
         """Chunks of at most 64 lines, blank ones counted, and 8 MiB, passed by one line at most."""
@@ -58,34 +59,34 @@ class JsonlSource:
 
     def _line(self) -> tuple[bytes | None, int]:
         """The next line, None where it is too long, and the bytes it takes; 0 at the end."""
-        data = self._file.readline(LONGEST_ROW + 1)
+        data = self._file.readline(LONGEST_RECORD + 1)
         length = len(data)
-        if length <= LONGEST_ROW or data.endswith(b"\n"):
+        if length <= LONGEST_RECORD or data.endswith(b"\n"):
             return data, length
-        while part := self._file.readline(LONGEST_ROW):
+        while part := self._file.readline(LONGEST_RECORD):
             length += len(part)
             if part.endswith(b"\n"):
                 break
         return None, length
 
-    def rows(self, chunk: Chunk) -> list[Row]:
-        """The chunk's lines, decoded."""
-        return [decode(line, self._correct_by) for line in chunk.raw]
+    def rows(self, chunk: Chunk) -> Iterator[Row]:
+        """The chunk's lines, decoded one at a time."""
+        return (decode(line, self._correct_by) for line in chunk.raw)
 
 
-def decode(line: Line, correct_by: str = "") -> Row:
+def decode(line: Line, segment_by: str = "") -> Row:
     """A line as what it asks for, or as why it cannot be read; never an exception."""
     if line.data is None:
-        return Rejected(line.number, f"the line has more than {LONGEST_ROW} bytes")
+        return RejectedRow(line.number, f"the line has more than {LONGEST_RECORD} bytes")
     data = line.data.removeprefix(BOM) if line.number == 1 else line.data
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        return Rejected(line.number, f"not UTF-8 (byte {error.start + 1} of the line)")
+        return RejectedRow(line.number, f"not UTF-8 (byte {error.start + 1} of the line)")
     try:
         row = json.loads(text)
     except RecursionError:
-        return Rejected(line.number, "not JSON that can be read: it is nested too deep")
+        return RejectedRow(line.number, "not JSON that can be read: it is nested too deep")
     except ValueError as error:
-        return Rejected(line.number, f"not JSON ({error})")
-    return parse(line.number, row, correct_by=correct_by)
+        return RejectedRow(line.number, f"not JSON ({error})")
+    return parse(line.number, row, segment_by=segment_by)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Assessor(PythonModel):  # type: ignore[misc]  # MLflow has no types
-    """Questions in a data frame to assessments in another; see `rerank.batch.table`."""
+    """Queries in a data frame to predictions in another; see `rerank.batch.table`."""
 
     model: CalibratedReranker
 
@@ -30,7 +30,7 @@ class Assessor(PythonModel):  # type: ignore[misc]  # MLflow has no types
     def predict(
         self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> pd.DataFrame:
-        """A row a question, in their order."""
+        """A row a query, in their order."""
         from rerank.batch.table import assess_table
 
         return assess_table(self.model, model_input)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain, pairwise
 from math import ceil
 from pathlib import Path
@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.chunks import Position
+from rerank.batch.ray_guard import guarded
 from rerank.batch.score import Scored, score
 from rerank.batch.source import Identity, Input, open_input
 from rerank.errors import InputError
@@ -103,7 +104,7 @@ class _Actor:
     def __init__(self, model: Path, queries: Path, identity: Identity, *, threads: int) -> None:
         os.environ[CORES] = str(threads)
         self._model = CalibratedReranker.load(model)
-        self._open = open_input(queries, identity, correct_by=self._model.correct_by)
+        self._open = open_input(queries, identity, segment_by=self._model.segment_by)
         self._given = self._open.__enter__()
 
     def __call__(self, places: pa.Table) -> pa.Table:
@@ -168,30 +169,37 @@ def _plain(error: Exception) -> Exception:
 
 @contextmanager
 def _ray(actors: int | None) -> Iterator[Any]:
-    """Ray, connected; shut down afterwards, but for one that was up before."""
+    """Ray, connected; shut down afterwards, but for one that was up before.
+
+    Where it is started here, it listens on the loopback address alone, and does not outlive us.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-        import ray.data
-    except ImportError:
-        raise InputError("--engine ray needs Ray: pip install 'calibrated-rerank[ray]'") from None
-    ours = not ray.is_initialized()
-    if ours:
-        address = os.environ.get("RAY_ADDRESS")
-        room = {"num_cpus": max(cores(), actors or 1), "include_dashboard": False}
-        ray.init(
-            address=address or "local",
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **({} if address else room),
-        )
+    address = os.environ.get("RAY_ADDRESS")
+    if not address:  # read at Ray's import; despite its name it holds on Linux too
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    import ray
+    import ray.data
+
+    with ExitStack() as stack:
+        if not ray.is_initialized():
+            given: dict[str, Any] = {"address": address}
+            if not address:
+                given = {"address": "local", "_temp_dir": stack.enter_context(guarded())}
+                given |= {"num_cpus": max(cores(), actors or 1), "include_dashboard": False}
+            stack.callback(ray.shutdown)
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **given)
+        with _quiet(ray):
+            yield ray
+
+
+@contextmanager
+def _quiet(ray: Any) -> Iterator[None]:
+    """Ray Data without its bars, and with its results in order."""
     logging.getLogger("ray.data").setLevel(logging.ERROR)  # it would announce every step
     context = ray.data.DataContext.get_current()
     before = context.enable_progress_bars, context.execution_options.preserve_order
     context.enable_progress_bars, context.execution_options.preserve_order = False, True
     try:
-        yield ray
+        yield
     finally:
         context.enable_progress_bars, context.execution_options.preserve_order = before
-        if ours:
-            ray.shutdown()

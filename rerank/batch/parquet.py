@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
@@ -10,13 +11,17 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rerank.batch.chunks import BUFFER, CHUNK_ROWS, Chunk, Position
-from rerank.batch.rows import COLUMNS, LONGEST_ROW, Rejected, Row, parse
+from rerank.batch.rows import RejectedRow, Row, parse
+from rerank.data.records import FIELDS, LONGEST_RECORD, QUERY
 from rerank.errors import InputError
 
-MOST_ROW_BYTES = 4 * LONGEST_ROW  # as Arrow holds a row: four bytes a character at most
+MOST_ROW_BYTES = 4 * LONGEST_RECORD  # of a row's values: four bytes a character at most
+MOST_UNPACKED = 2**26  # bytes that a row group may unpack to, however small the file
+MOST_RATIO = 100  # times the file's bytes that a larger one may unpack to
 GROUP_ROWS = 16_384  # rows of a row group that we write, at most
 GROUP_BYTES = 2**25  # likewise its bytes in memory, but for the last 64 rows
 SCHEMA = pa.schema(
@@ -51,27 +56,36 @@ SCHEMA = pa.schema(
 class ParquetSource:
     """An open Parquet file, of which only the columns that we know are read.
 
-    In memory: 64 rows and a page of each column, whatever the size of the row groups.
+    In memory: one row, and of each column a page and its dictionary, whatever the size of the row
+    groups. Texts stay numbers of a dictionary's entries until it is known how long a row is.
 
     Raises:
-        InputError: no Parquet, or `_id` or `text` is missing or there twice.
+        InputError: no Parquet, or `_id` or `query` is missing or there twice; a row group
+            unpacks to many times the file's size.
     """
 
-    def __init__(self, file: IO[bytes], path: Path, correct_by: str = "") -> None:
+    def __init__(self, file: IO[bytes], path: Path, segment_by: str = "") -> None:
         self._path = path
-        self._correct_by = correct_by
+        self._correct_by = segment_by
         try:
+            schema = pq.ParquetFile(file).schema
+            leaves = [schema.column(i) for i in range(len(schema))]
             self._file = pq.ParquetFile(
-                file, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True
+                file,
+                buffer_size=BUFFER,
+                pre_buffer=False,
+                page_checksum_verification=True,
+                read_dictionary=[c.path for c in leaves if c.physical_type == "BYTE_ARRAY"],
             )
             names = self._file.schema_arrow.names
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"{path}: not a readable Parquet file ({_brief(error)})") from None
-        wrong = [c for c in COLUMNS if names.count(c) > 1]
-        if wrong or not {"_id", "text"} <= set(names):
-            raise InputError(f"{path}: expected columns _id and text, once each; got {names[:20]}")
-        self._columns = [c for c in COLUMNS if c in names and (c != "metadata" or correct_by)]
+        wrong = [c for c in FIELDS if names.count(c) > 1]
+        if wrong or "_id" not in names or not set(QUERY) & set(names):
+            raise InputError(f"{path}: expected columns _id and query, once each; got {names[:20]}")
+        self._columns = [c for c in FIELDS if c in names and (c != "metadata" or segment_by)]
         meta = self._file.metadata
+        _check_sizes(path, meta, os.fstat(file.fileno()).st_size)
         self._groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
         self.total: int = sum(self._groups)
         self._ahead = self.chunks(Position())
@@ -91,19 +105,14 @@ class ParquetSource:
 
     def _chunks(self, group: int, first: int, start: int) -> Iterator[Chunk]:
         """The chunks of a row group, whose first row is `first`, from the row `start` on."""
-        row, end, held = first, first, list[pa.RecordBatch]()
-        for batch in self._batches(group):
-            taken = 0
-            while taken < batch.num_rows:  # batches may be cut anywhere, chunks are not
-                held.append(batch.slice(taken, CHUNK_ROWS - (end - row)))
-                taken += held[-1].num_rows
-                end += held[-1].num_rows
-                if end - row == CHUNK_ROWS or end == first + self._groups[group]:
-                    if row >= start:
-                        yield Chunk(Position(row), Position(end), held)
-                    row, held = end, []
-        if row != first + self._groups[group]:
-            raise InputError(f"{self._path}: row group {group + 1} ends before its last row")
+        rows, last = self._rows(group), first + self._groups[group]
+        for row in range(first, last, CHUNK_ROWS):
+            end = min(row + CHUNK_ROWS, last)
+            part = islice(rows, end - row)
+            if row >= start:
+                yield Chunk(Position(row), Position(end), part)
+            for _ in part:  # what was not asked for is passed over
+                pass
 
     def starts(self, start: Position) -> Iterator[Position]:
         """Where the chunks start, by the lengths of the row groups."""
@@ -126,51 +135,92 @@ class ParquetSource:
         ends = list(accumulate(self._groups))
         return bisect_right(ends, start.line) == bisect_right(ends, self._next.line)
 
-    def _batches(self, group: int) -> Iterator[pa.RecordBatch]:
+    def _rows(self, group: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a row group, a batch each."""
+        count = 0
         try:
-            yield from self._file.iter_batches(
-                CHUNK_ROWS, row_groups=[group], columns=self._columns, use_threads=False
-            )
+            for batch in self._file.iter_batches(
+                1, row_groups=[group], columns=self._columns, use_threads=False
+            ):
+                yield batch
+                count += 1
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(
                 f"{self._path}: row group {group + 1} cannot be read ({_brief(error)})"
             ) from None
+        if count != self._groups[group]:
+            raise InputError(f"{self._path}: row group {group + 1} ends before its last row")
 
-    def rows(self, chunk: Chunk) -> list[Row]:
+    def rows(self, chunk: Chunk) -> Iterator[Row]:
         """The chunk's rows, decoded; a value that Python cannot hold rejects its own row only."""
-        found: list[Row] = []
-        for batch in chunk.raw:
-            first = chunk.start.line + len(found) + 1
-            if batch.nbytes > LONGEST_ROW:  # not all at once: each text twice would be too much
-                found += [self._one(batch, i, first + i) for i in range(batch.num_rows)]
-                continue
-            try:
-                found += [self._parse(first + i, v) for i, v in enumerate(batch.to_pylist())]
-            except Exception:  # a value of any type can fail in its own way
-                found += [self._one(batch, i, first + i) for i in range(batch.num_rows)]
-        return found
+        return (
+            self._one(batch, line) for line, batch in enumerate(chunk.raw, chunk.start.line + 1)
+        )
 
     def _parse(self, line: int, row: object) -> Row:
-        return parse(line, row, correct_by=self._correct_by)
+        return parse(line, row, segment_by=self._correct_by)
 
-    def _one(self, batch: pa.RecordBatch, i: int, line: int) -> Row:
-        size = batch.slice(i, 1).nbytes
+    def _one(self, batch: pa.RecordBatch, line: int) -> Row:
+        try:
+            size = sum(_size(column) for column in batch.columns)
+        except (pa.ArrowException, IndexError) as error:
+            raise InputError(f"{self._path}: row {line} is damaged ({_brief(error)})") from None
         if size > MOST_ROW_BYTES:
-            return Rejected(line, f"the row has {size} bytes, at most {MOST_ROW_BYTES} are taken")
-        row = _values(batch, i, line)
-        return row if isinstance(row, Rejected) else self._parse(line, row)
+            return RejectedRow(
+                line, f"the row has {size} bytes, at most {MOST_ROW_BYTES} are taken"
+            )
+        row = _values(batch, line)
+        return row if isinstance(row, RejectedRow) else self._parse(line, row)
 
 
-def _values(batch: pa.RecordBatch, i: int, line: int) -> dict[str, Any] | Rejected:
-    """A row's values one by one, so that one which cannot be read is told by its name."""
+TEXTS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+
+
+def _size(column: pa.Array) -> int:
+    """Bytes of a column's values with every text written out, which is not done."""
+    kind = column.type
+    if pa.types.is_dictionary(kind) and any(test(kind.value_type) for test in TEXTS):
+        lengths = pc.binary_length(column.dictionary).take(column.indices)
+        return int(pc.sum(lengths).as_py() or 0) + int(column.indices.nbytes)
+    if pa.types.is_struct(kind):
+        return sum(map(_size, column.flatten()))
+    if pa.types.is_map(kind):
+        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        return sum(_size(part[first:last]) for part in (column.keys, column.items))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _size(column.flatten())
+    return int(column.nbytes)
+
+
+def _check_sizes(path: Path, meta: Any, held: int) -> None:
+    """Refuse what would fill the memory before a row of it can be looked at.
+
+    Only sizes of whole row groups are asked for: pyarrow ends the process where those of a column
+    are damaged.
+
+    Raises:
+        InputError: a row group unpacks to more than 64 MiB and a hundred times the file's `held`
+            bytes.
+    """
+    for number in range(meta.num_row_groups):
+        size, most = meta.row_group(number).total_byte_size, max(MOST_UNPACKED, MOST_RATIO * held)
+        if size > most:
+            raise InputError(
+                f"{path}: row group {number + 1} unpacks to {size} bytes, of a file of {held} at "
+                f"most {most} are read"
+            )
+
+
+def _values(batch: pa.RecordBatch, line: int) -> dict[str, Any] | RejectedRow:
+    """The values of a row one by one, so that one which cannot be read is told by its name."""
     found: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            found[name] = column[i].as_py()
-        except Exception as error:
+            found[name] = column[0].as_py()
+        except Exception as error:  # a value of any type can fail in its own way
             query_id = found.get("_id")
             named = query_id if isinstance(query_id, str) else None
-            return Rejected(line, f"{name!r} cannot be read ({_brief(error)})", named)
+            return RejectedRow(line, f"{name!r} cannot be read ({_brief(error)})", named)
     return found
 
 

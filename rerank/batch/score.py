@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch.rows import Asked, Item, Rejected, Row
-from rerank.types import Assessment, Given, Passage, Query
+from rerank.batch.rows import QueryRow, RejectedRow, Row
+from rerank.types import Assessment, Mode, Passage, Query
 
 PART_LENGTH = 2**21  # characters that are scored together, at most, but for a single longer row
 LEAST_LENGTH = 2**9  # what a text counts, however short: its vector takes memory too
-PROBE = Query("probe", "does the model work")
-PROBES: dict[bool, Item] = {
-    False: PROBE,
-    True: Given(PROBE, (Passage("0", "", "The model works."),)),
+PROBES: dict[Mode, Query] = {
+    "search": Query("does the model work"),
+    "rerank": Query("does the model work", passages=(Passage("0", "", "The model works."),)),
 }
 
 
@@ -30,29 +29,39 @@ class Scored:
     refused: int
 
 
-def score(model: CalibratedReranker, rows: Sequence[Row]) -> Scored:
+def score(model: CalibratedReranker, rows: Iterable[Row]) -> Scored:
     """The lines of a chunk. A row that the model fails on is a rejected row.
+
+    Of the rows, those are in memory that are scored together.
 
     Raises:
         OSError, MemoryError: the machine fails.
         Exception: what the model raises, where it fails on a plain question too.
     """
-    found: dict[int, str | Rejected] = {r.line: r for r in rows if isinstance(r, Rejected)}
-    for part in _parts([row for row in rows if isinstance(row, Asked)]):
+    found: dict[int, str | RejectedRow] = {}
+
+    def asked() -> Iterator[QueryRow]:
+        for row in rows:
+            if isinstance(row, QueryRow):
+                yield row
+            else:
+                found[row.line] = row
+
+    for part in _parts(asked()):
         found |= {r.line: s for r, s in zip(part, _answers(model, part), strict=True)}
-    whole = [found[row.line] for row in rows]
+    whole = [found[line] for line in sorted(found)]
     answers = [line for line in whole if isinstance(line, str)]
-    refusals = [_to_line(row.to_dict()) for row in whole if isinstance(row, Rejected)]
+    refusals = [_to_line(row.to_dict()) for row in whole if isinstance(row, RejectedRow)]
     return Scored(
         "".join(answers).encode(), "".join(refusals).encode(), len(answers), len(refusals)
     )
 
 
-def _parts(asked: Sequence[Asked]) -> Iterator[list[Asked]]:
-    part: list[Asked] = []
+def _parts(asked: Iterable[QueryRow]) -> Iterator[list[QueryRow]]:
+    part: list[QueryRow] = []
     held = 0
     for row in asked:
-        length = _length(row.item)
+        length = _length(row.query)
         if part and held + length > PART_LENGTH:
             yield part
             part, held = [], 0
@@ -62,39 +71,28 @@ def _parts(asked: Sequence[Asked]) -> Iterator[list[Asked]]:
         yield part
 
 
-def _length(item: Item) -> int:
+def _length(query: Query) -> int:
     """Characters that the models have before them: the query, and again with each passage."""
-    if isinstance(item, Query):
-        return max(len(item.text), LEAST_LENGTH)
-    asked = len(item.query.text)
-    return sum(max(asked + len(p.full_text), LEAST_LENGTH) for p in item.passages) + LEAST_LENGTH
+    whole = max(len(query.text), LEAST_LENGTH)
+    for passage in query.passages or ():
+        whole += max(len(query.text) + len(passage.full_text), LEAST_LENGTH)
+    return whole
 
 
-def _answers(model: CalibratedReranker, part: Sequence[Asked]) -> list[str | Rejected]:
-    try:
-        return [*_lines(model, [row.item for row in part])]
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
-        if len(part) > 1:  # one of them it is; each alone
-            return [_answers(model, [row])[0] for row in part]
-        item = part[0].item
-        _lines(model, [PROBES[isinstance(item, Given)]])
-        query = item.query if isinstance(item, Given) else item
-        reason = f"cannot be scored ({type(error).__name__}: {str(error)[:200]})"
-        return [Rejected(part[0].line, reason, query.query_id)]
-
-
-def _lines(model: CalibratedReranker, items: Sequence[Item]) -> list[str]:
-    """A line an item, in their order; both kinds may be among them."""
-    asked = [item for item in items if isinstance(item, Query)]
-    given = [item for item in items if isinstance(item, Given)]
-    of_asked = iter(model.assess(model.rank(asked)) if asked else ())
-    of_given = iter(model.assess_given(given) if given else ())
-    found: list[Assessment] = [
-        next(of_given if isinstance(item, Given) else of_asked) for item in items
+def _answers(model: CalibratedReranker, part: Sequence[QueryRow]) -> list[str | RejectedRow]:
+    return [
+        _to_line(found.to_dict()) if isinstance(found, Assessment) else _rejected(model, row, found)
+        for row, found in zip(part, model.assess_each([row.query for row in part]), strict=True)
     ]
-    return [_to_line(assessment.to_dict()) for assessment in found]
+
+
+def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> RejectedRow:
+    """The row as a rejected one, if it is the row that fails and not the machine or the model."""
+    if isinstance(error, (OSError, MemoryError)):
+        raise error
+    model.assess([PROBES[row.query.mode]])
+    reason = f"cannot be scored ({type(error).__name__}: {str(error)[:200]})"
+    return RejectedRow(row.line, reason, row.query.query_id)
 
 
 def _to_line(value: dict[str, Any]) -> str:

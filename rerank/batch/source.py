@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from rerank.batch.chunks import BUFFER, Source
-from rerank.errors import InputError
+from rerank.batch.chunks import BUFFER, RowSource
+from rerank.errors import InputError, optional
 
 PARQUET = (".parquet", ".pq")
 JSONL = (".jsonl", ".ndjson", ".json", "")
@@ -51,11 +51,11 @@ def is_parquet(path: Path) -> bool:
 
 @contextmanager
 def open_input(
-    path: Path, known: Identity | None = None, *, correct_by: str = ""
+    path: Path, known: Identity | None = None, *, segment_by: str = ""
 ) -> Iterator[Input]:
     """An input to read, closed at the end; `known` saves the reading that identifies it.
 
-    `correct_by` names what of the rows' metadata is read.
+    `segment_by` names what of the rows' metadata is read.
 
     Raises:
         InputError: no regular file, no readable Parquet, or one without `_id` and `text`; it holds
@@ -65,17 +65,18 @@ def open_input(
     with _open(path) as file:
         if known is not None:
             known.check(path, os.fstat(file.fileno()))
-        source: Source
+        source: RowSource
         if parquet:
-            from rerank.batch.parquet import ParquetSource
+            with optional():
+                from rerank.batch.parquet import ParquetSource
 
-            source = ParquetSource(file, path, correct_by)
+            source = ParquetSource(file, path, segment_by)
             identity = known or _identify(file)
         else:
             from rerank.batch.jsonl import JsonlSource
 
             identity = known or _identify(file)
-            source = JsonlSource(file, identity.lines, correct_by)
+            source = JsonlSource(file, identity.lines, segment_by)
         if not source.total:
             raise InputError(f"{path}: holds no query")
         yield Input(path, file, source, identity)
@@ -87,7 +88,7 @@ class Input:
 
     path: Path
     file: IO[bytes]
-    source: Source
+    source: RowSource
     identity: Identity
 
     def check(self) -> None:

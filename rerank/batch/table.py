@@ -1,14 +1,18 @@
-"""Questions and assessments as flat tables: what MLflow's ways of running a model pass around."""
+"""Queries and predictions as tables: what MLflow's ways of running a model pass around.
+
+A row in is a query as `rerank.data.records` has it, a row out a prediction as `rescore` writes it,
+of its first passages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rerank.assessment.pipeline import CHUNK
-from rerank.data.text import can_be_written
-from rerank.errors import InputError
-from rerank.types import Assessment, Query
+from rerank.data.records import QUERY, read_query
+from rerank.errors import InputError, optional
+from rerank.types import Query
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,94 +20,119 @@ if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
 
 TOP = 10  # passages of a row, best first
+SHOWN = 10  # bad rows that are named
 
 INPUT_EXAMPLE: dict[str, list[Any]] = {
     "query_id": ["1", None],  # an id may be missing: then it is the row's number
-    "text": ["median along an axis while ignoring NaNs", "sort an array"],
+    "query": ["median along an axis while ignoring NaNs", "sort an array"],
 }
 OUTPUT_EXAMPLE: dict[str, list[Any]] = {
     "query_id": ["1"],
     "confidence": [0.86],
     "sufficiency": [0.93],
+    "sufficiency_at": [[0.86, 0.9, 0.91, 0.92, 0.93, 0.93, 0.94, 0.94, 0.95, 0.95]],
     "level": ["MEDIUM"],
     "verdict": ["SUFFICIENT"],
     "accepted": [True],
     "certified": [False],
-    "doc_ids": [["numpy.nanmedian", "numpy.median"]],
-    "relevance": [[0.43, 0.01]],
+    "reasons": [["the first passage is far ahead of the second"]],
+    "ranking": [
+        [
+            {
+                "doc_id": "numpy.nanmedian",
+                "logit": 4.2,
+                "relevance": 0.86,
+                "bm25": 21.3,
+                "dense": 0.71,
+            },
+            {  # not scored by the cross-encoder
+                "doc_id": "numpy.median",
+                "logit": None,
+                "relevance": 0.01,
+                "bm25": 17.9,
+                "dense": 0.64,
+            },
+        ]
+    ],
 }
-
-
-NUMBERS = ("confidence", "sufficiency", "accepted", "certified")
+SCALARS = ("confidence", "sufficiency", "accepted", "certified")
 
 
 def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     """A data frame of these columns, text as Python's own strings."""
-    import pandas as pd
+    with optional():
+        import pandas as pd
 
     made = pd.DataFrame(columns)
-    return made.astype({name: object for name in made if name not in NUMBERS})
+    return made.astype({name: object for name in made if name not in SCALARS})
 
 
 def assess_table(
-    model: CalibratedReranker, questions: Mapping[str, Sequence[Any]] | pd.DataFrame
+    model: CalibratedReranker, table: Mapping[str, Sequence[Any]] | pd.DataFrame
 ) -> pd.DataFrame:
-    """A row a question, in their order, with the columns of `OUTPUT_EXAMPLE`.
+    """A row a query, in their order, with the columns of `OUTPUT_EXAMPLE`.
 
-    `questions` has a column `text`, and may have `query_id` and what the model corrects by
-    (`--correct-by`); others are not looked at.
+    `table` has a column `query` (an older one, `text`, is read too), and may have `query_id` and
+    the metadata that names the model's segments; others are not looked at.
 
     Raises:
-        InputError: no column `text`, or rows whose text is empty or no text, which are named.
+        InputError: no column `query`, or rows that cannot be used, which are named.
     """
-    queries = list(_queries(questions, model.correct_by))
+    queries = _queries(table, model.segment_by)
     rows: list[dict[str, Any]] = []
     for start in range(0, len(queries), CHUNK):
-        rows += map(_row, model.assess(model.rank(queries[start : start + CHUNK])))
+        part = model.assess(queries[start : start + CHUNK])
+        rows += [found.to_dict(top=TOP) for found in part]
     return frame({name: [row[name] for row in rows] for name in OUTPUT_EXAMPLE}).astype(
-        {name: type(OUTPUT_EXAMPLE[name][0]) for name in NUMBERS}
+        {name: type(OUTPUT_EXAMPLE[name][0]) for name in SCALARS}
     )
 
 
-def input_example(correct_by: str) -> dict[str, list[Any]]:
-    """Questions as a model takes them that corrects by this metadata, or by none where it is ""."""
-    column: dict[str, list[Any]] = {correct_by: ["some kind", None]} if correct_by else {}
+def input_example(segment_by: str) -> dict[str, list[Any]]:
+    """Queries for a model whose segments are named by this metadata, "" where it has none."""
+    column: dict[str, list[Any]] = {segment_by: ["some segment", None]} if segment_by else {}
     return {**column, **INPUT_EXAMPLE}
 
 
-def _queries(
-    questions: Mapping[str, Sequence[Any]] | pd.DataFrame, correct_by: str
-) -> Iterator[Query]:
-    if "text" not in questions:
-        raise InputError(f"expected a column 'text', got {sorted(map(str, questions))}")
-    texts = list(questions["text"])
-    ids, kinds = (
-        list(questions[key]) if key in questions else [None] * len(texts)
-        for key in ("query_id", correct_by)
+def _queries(table: Mapping[str, Sequence[Any]] | pd.DataFrame, segment_by: str) -> list[Query]:
+    name = next((name for name in QUERY if name in table), None)
+    if name is None:
+        raise InputError(f"expected a column {QUERY[0]!r}, got {sorted(map(str, table))}")
+    texts = _values(table, name)
+    none = [None] * len(texts)
+    ids, segments = (
+        _values(table, key) if key in table else none for key in ("query_id", segment_by)
     )
-    bad = [row for row, text in enumerate(texts) if not _is_text(text)]
+    found, bad = [], []
+    for row, (query_id, text, segment) in enumerate(zip(ids, texts, segments, strict=True)):
+        record = {
+            "_id": str(row) if query_id is None else query_id,
+            name: text,
+            "metadata": {segment_by: segment},
+        }
+        try:
+            found.append(read_query(record, segment_by=segment_by, passages=False))
+        except InputError as error:
+            bad.append(f"row {row}: {error}")
     if bad:
-        shown = ", ".join(map(str, bad[:10])) + (" and others" if len(bad) > 10 else "")
-        raise InputError(f"rows {shown}: 'text' is empty or no text; expected some words")
-    for row, (given, text, kind) in enumerate(zip(ids, texts, kinds, strict=True)):
-        missing = given is None or isinstance(given, float)  # NaN, as pandas has what is missing
-        yield Query(str(row) if missing else str(given), text, {correct_by: kind})
+        more = [f"and {len(bad) - SHOWN} others"] if len(bad) > SHOWN else []
+        raise InputError("; ".join([*bad[:SHOWN], *more]))
+    return found
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and can_be_written(value)
+def _values(table: Mapping[str, Sequence[Any]] | pd.DataFrame, name: str) -> list[Any]:
+    """A column as Python's own values: None where pandas has NaN, whole numbers as such.
+
+    A column of whole numbers in which one is missing comes as floats.
+    """
+    column: Any = table[name]
+    values = column.tolist() if hasattr(column, "tolist") else list(column)
+    return [_plain(value) for value in values]
 
 
-def _row(found: Assessment) -> dict[str, Any]:
-    ranking = found.ranking
-    return {
-        "query_id": ranking.query.query_id,
-        "confidence": found.confidence,
-        "sufficiency": found.sufficiency,
-        "level": found.level,
-        "verdict": found.verdict,
-        "accepted": found.accepted,
-        "certified": found.certified,
-        "doc_ids": list(ranking.doc_ids[:TOP]),
-        "relevance": ranking.relevance[:TOP].tolist(),
-    }
+def _plain(value: Any) -> Any:
+    import pandas as pd
+
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return None
+    return int(value) if isinstance(value, float) and value.is_integer() else value

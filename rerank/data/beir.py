@@ -2,144 +2,62 @@
 
 A folder holds `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` and, optionally,
 `splits/<split>.txt`: every query id of a split, so that a query without qrels (unanswerable)
-still counts.
+still counts. Without these files such queries are an error unless the caller says what they are.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from rerank.data.labelled_set import LabelledSet, passage_row, query_row, to_json
-from rerank.data.text import as_text, can_be_written, kind
+from rerank.data.lines import Problems, lines, read_records, records
+from rerank.data.records import passage_row, query_row, read_passage, read_query
+from rerank.data.text import to_json
 from rerank.errors import InputError
-from rerank.storage.files import regular
 from rerank.types import Passage, Query
 
+UNJUDGED = ("refuse", "leave-out", "unanswerable")  # what a query that no qrels name may be
 QRELS_HEADER = ("query-id", "corpus-id", "score")
-SHOWN_PROBLEMS = 20
-LONGEST_PROBLEM = 300  # characters
 
 
-@dataclass(slots=True)
-class _Problems:
-    """Counts every bad line, and keeps the first ones, to be told in one error."""
-
-    found: list[str] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, where: str, what: str) -> None:
-        self.count += 1
-        if len(self.found) < SHOWN_PROBLEMS:
-            told = what if len(what) <= LONGEST_PROBLEM else what[: LONGEST_PROBLEM - 1] + "…"
-            self.found.append(f"{where}: {told}")
-
-    def stop(self, what: str) -> None:
-        """Raise one error that lists the problems, if there are any."""
-        if not self.found:
-            return
-        shown = "\n  ".join(self.found)
-        more = self.count - SHOWN_PROBLEMS
-        rest = f"\n  ... and {more} more" if more > 0 else ""
-        lines = "1 bad line; mend it" if self.count == 1 else f"{self.count} bad lines; mend them"
-        raise InputError(f"{what}: {lines}:\n  {shown}{rest}")
-
-
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """(file and number, line) of each line that is not blank, or an `InputError`."""
-    try:
-        with (
-            regular(path) as handle,
-            open(handle, encoding="utf-8-sig", newline="\n", closefd=False) as file,
-        ):
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield f"{path}:{number}", line.rstrip("\r\n")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
-
-
-def _read_rows(
-    path: Path, make: Callable[[dict[str, Any]], tuple[str, Any]], problems: _Problems
+def _by_id(
+    path: Path, make: Callable[[Mapping[str, Any]], Passage | Query], problems: Problems
 ) -> dict[str, Any]:
-    """Objects by id from a JSONL file; what is wrong with a line goes to `problems`."""
+    """Passages or queries by id from a JSONL file; what is wrong with a line goes to `problems`."""
     rows: dict[str, Any] = {}
-    for where, line in _lines(path):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            problems.add(where, f"not JSON ({error})")
-            continue
-        if not isinstance(row, dict):
-            problems.add(where, f"expected a JSON object, got {kind(row)}")
-            continue
-        try:
-            key, value = make(row)
-        except InputError as error:
-            problems.add(where, str(error))
-            continue
+    for where, row in records(path, make, problems):
+        key = row.doc_id if isinstance(row, Passage) else row.query_id
         if key in rows:
             problems.add(where, f"id {key!r} stands twice")
-        rows[key] = value
+        rows[key] = row
     return rows
 
 
-def _string(row: Mapping[str, Any], key: str, *, empty: bool = False) -> str:
-    if not empty and key not in row:
-        raise InputError(f"{key!r} is missing")
-    return as_text(key, row.get(key, ""), empty=empty)
+def _query(row: Mapping[str, Any]) -> Query:
+    return read_query(row, passages=False)
 
 
-def _id(row: Mapping[str, Any]) -> str:
-    key = _string(row, "_id")
-    if key != key.strip() or any(c in key for c in "\t\n\r"):
-        raise InputError(f"'_id' {key!r} holds a tab, a line end or outer spaces")
-    return key
+def read_queries(path: Path) -> list[Query]:
+    """Queries in file order, from a JSONL file of `_id`, `query` (or `text`) and maybe `metadata`.
 
-
-def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    value = row.get("metadata") or {}
-    if not isinstance(value, dict):
-        raise InputError(f"'metadata' should be an object, got {kind(value)}")
-    if not can_be_written(to_json(value)):
-        raise InputError("'metadata' holds a lone surrogate, which is not text")
-    return value
-
-
-def _passage(row: dict[str, Any]) -> tuple[str, Passage]:
-    key = _id(row)
-    title = _string(row, "title", empty=True)
-    return key, Passage(key, title, _string(row, "text"), _metadata(row))
-
-
-def _query(row: dict[str, Any]) -> tuple[str, Query]:
-    key = _id(row)
-    return key, Query(key, _string(row, "text"), _metadata(row))
-
-
-def read_queries(path: Path) -> dict[str, Query]:
-    """Queries by id, in file order, from a JSONL file of `_id`, `text` and optional `metadata`.
+    An id may stand twice, as in a file of what was asked in a night.
 
     Raises:
         InputError: listing every bad line with file and line number.
     """
-    return _read_file(path, _query, "query")
+    return read_records(path, _query, "query")
 
 
 def _read_qrels(
-    path: Path, corpus: Mapping[str, Any], queries: Mapping[str, Any], problems: _Problems
+    path: Path, corpus: Mapping[str, Any], queries: Mapping[str, Any], problems: Problems
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     """Positive grades by query; and every judged query id, in file order, with its first place."""
     qrels: dict[str, dict[str, float]] = {}
     places: dict[str, str] = {}
     judged: dict[str, set[str]] = {}
-    for where, line in _lines(path):
+    for where, line in lines(path):
         cells = tuple(c.strip() for c in line.split("\t"))
         if cells == QRELS_HEADER and not places:
             continue
@@ -166,10 +84,10 @@ def _read_qrels(
     return qrels, places
 
 
-def _read_split(path: Path, queries: Mapping[str, Any], problems: _Problems) -> dict[str, str]:
+def _read_split(path: Path, queries: Mapping[str, Any], problems: Problems) -> dict[str, str]:
     """The query ids, in file order, each with its place."""
     places: dict[str, str] = {}
-    for where, line in _lines(path):
+    for where, line in lines(path):
         query_id = line.strip()
         if query_id not in queries:
             problems.add(where, f"query id {query_id!r} is not in queries.jsonl")
@@ -185,34 +103,41 @@ def read_corpus(path: Path) -> dict[str, Passage]:
     Raises:
         InputError: listing every bad line with file and line number.
     """
-    return _read_file(path, _passage, "passage")
-
-
-def _read_file(
-    path: Path, make: Callable[[dict[str, Any]], tuple[str, Any]], what: str
-) -> dict[str, Any]:
-    """The objects of a JSONL file that stands alone: none is an error, as any bad line is."""
-    problems = _Problems()
-    rows = _read_rows(path, make, problems)
+    problems = Problems()
+    corpus = _by_id(path, read_passage, problems)
     problems.stop(str(path))
-    if not rows:
-        raise InputError(f"{path}: holds no {what}")
-    return rows
+    if not corpus:
+        raise InputError(f"{path}: holds no passage")
+    return corpus
 
 
-def read_labelled_set(folder: Path) -> LabelledSet:
-    """Read and check a labelled set.
+class LabelledFiles(NamedTuple):
+    """What the files of a labelled set hold, checked; see `rerank.data.labelled_set`."""
+
+    corpus: Mapping[str, Passage]
+    queries: Mapping[str, Query]
+    qrels: Mapping[str, Mapping[str, float]]
+    splits: Mapping[str, tuple[str, ...]]
+
+
+def read_files(folder: Path, *, unjudged: str = "refuse") -> LabelledFiles:
+    """Read and check the files of a labelled set.
+
+    Without `splits/`, a query that no qrels name may be one that nothing answers, or one that
+    nobody has judged. `unjudged` says which: "unanswerable" counts it in the only split there is,
+    "leave-out" leaves it in no split, and "refuse" is an error.
 
     Raises:
-        InputError: a missing file, broken JSON, an id that exists nowhere, duplicate ids, empty
+        InputError: queries without a label that `unjudged` refuses, or for which there are several
+            splits; a missing file, broken JSON, an id that exists nowhere, duplicate ids, empty
             text, a grade that is no number, a query in two splits: all bad lines in one error,
             with file and line number.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected a BEIR folder with corpus.jsonl")
-    problems = _Problems()
-    corpus = _read_rows(folder / "corpus.jsonl", _passage, problems)
-    queries = _read_rows(folder / "queries.jsonl", _query, problems)
+    problems = Problems()
+    corpus = _by_id(folder / "corpus.jsonl", read_passage, problems)
+    queries = _by_id(folder / "queries.jsonl", _query, problems)
     names = {p.stem for p in folder.glob("qrels/*.tsv")} | {
         p.stem for p in folder.glob("splits/*.txt")
     }
@@ -236,13 +161,43 @@ def read_labelled_set(folder: Path) -> LabelledSet:
         qrels |= found
         splits[split] = tuple(listed)
     problems.stop(str(folder))
+    rest = [query_id for query_id in queries if query_id not in home]
+    if rest and not any(folder.glob("splits/*.txt")):
+        splits |= _unjudged(folder, rest, splits, unjudged)
     if not corpus or not home:
         raise InputError(f"{folder}: needs at least one passage and one query in a split")
-    return LabelledSet(corpus, queries, qrels, splits, folder.resolve().name)
+    return LabelledFiles(corpus, queries, qrels, splits)
 
 
-def write_labelled_set(labelled: LabelledSet, folder: Path) -> None:
-    """Write the BEIR layout; reading it back gives an equal set. Splits that lie there go."""
+def _unjudged(
+    folder: Path, ids: Sequence[str], splits: Mapping[str, tuple[str, ...]], what: str
+) -> dict[str, tuple[str, ...]]:
+    """The split with the queries that no qrels name, if they count; nothing if they are left out.
+
+    Raises:
+        InputError: they are refused, or there are several splits to choose from.
+    """
+    many = f"{len(ids)} queries stand in no qrels, such as {ids[0]!r:.80}"
+    if what not in UNJUDGED:
+        raise InputError(f"unjudged should be one of {UNJUDGED}, got {what!r}")
+    if what == "refuse":
+        raise InputError(
+            f"{folder}: {many}. Does nothing answer them, or has nobody judged them? Say so: list "
+            "those that nothing answers in splits/<split>.txt with the others, or give --unjudged "
+            "unanswerable or --unjudged leave-out"
+        )
+    if what == "leave-out":
+        return {}
+    if len(splits) > 1:
+        raise InputError(
+            f"{folder}: {many}, and there are {len(splits)} splits: list them in splits/<split>.txt"
+        )
+    ((split, known),) = splits.items()
+    return {split: (*known, *ids)}
+
+
+def write_files(labelled: LabelledFiles, folder: Path) -> None:
+    """Write the BEIR layout; reading it back gives equal values. Splits that lie there go."""
     for part in (folder / "qrels", folder / "splits"):
         part.mkdir(parents=True, exist_ok=True)
         for old in (*part.glob("*.tsv"), *part.glob("*.txt")):

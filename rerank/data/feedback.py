@@ -7,19 +7,19 @@ the same and more, and has a corpus of its own.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rerank.data.beir import LONGEST_PROBLEM, SHOWN_PROBLEMS
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labels
+from rerank.data.lines import read_records
+from rerank.data.records import LONGEST_QUERY, read_id, read_text
+from rerank.data.text import kind
 from rerank.errors import InputError
-from rerank.storage.files import regular
 from rerank.types import Passage, Query, Ranking
 
 
@@ -32,7 +32,7 @@ class Feedback:
     right: bool | None
     relevant: frozenset[str]
 
-    def says(self, ranking: Ranking) -> bool:
+    def is_hit(self, ranking: Ranking) -> bool:
         """Whether the top passage of the ranking is right."""
         if self.right is not None:
             return self.right
@@ -45,17 +45,15 @@ def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
     Raises:
         InputError: no such split.
     """
-    queries, groups = labelled.asked(split)
-    return [
-        Feedback(query, group, None, frozenset(labelled.relevant(query.query_id)))
-        for query, group in zip(queries, groups, strict=True)
-    ]
+    queries = labelled.select(labelled.split(split))
+    rows = zip(queries.items, queries.groups.tolist(), queries.grades, strict=True)
+    return [Feedback(query, group, None, frozenset(grades)) for query, group, grades in rows]
 
 
-def says(feedback: Sequence[Feedback], rankings: Sequence[Ranking]) -> Labels:
+def hit_labels(feedback: Sequence[Feedback], rankings: Sequence[Ranking]) -> Labels:
     """1 where the top passage is right, shape (n,)."""
-    said = [f.says(r) for f, r in zip(feedback, rankings, strict=True)]
-    return np.array(said, dtype=np.int64)
+    rows = zip(feedback, rankings, strict=True)
+    return np.array([f.is_hit(r) for f, r in rows], dtype=np.int64)
 
 
 def read_feedback(path: Path) -> list[Feedback]:
@@ -64,47 +62,20 @@ def read_feedback(path: Path) -> list[Feedback]:
     Raises:
         InputError: no such file, no line, or bad lines (all are listed).
     """
-    found: list[Feedback] = []
-    wrong: list[str] = []
-    bad = 0
-    try:
-        with regular(path) as handle, open(handle, encoding="utf-8", closefd=False) as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    continue
-                try:
-                    found.append(_feedback(json.loads(line), number))
-                except (ValueError, RecursionError) as error:
-                    bad += 1
-                    if len(wrong) < SHOWN_PROBLEMS:
-                        wrong.append(f"{path}:{number}: {str(error)[:LONGEST_PROBLEM]}")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as text ({error})") from None
-    if bad:
-        shown = "\n".join(wrong)
-        raise InputError(f"{bad} lines are not labels:\n{shown}")
-    if not found:
-        raise InputError(f"{path} holds no label; expected a JSON object a line")
-    return found
+    return read_records(path, _feedback, "label")
 
 
-def _feedback(value: Any, number: int) -> Feedback:
-    expected = 'expected {"query": TEXT, "right": true or false} or {..., "relevant": [IDS]}'
-    if not isinstance(value, dict) or not isinstance(value.get("query"), str):
-        raise ValueError(f"{expected}, got {str(value)[:80]}")
-    text, right, relevant = value["query"], value.get("right"), value.get("relevant")
-    if not text.strip():
-        raise ValueError("the query is empty")
+def _feedback(row: Mapping[str, Any]) -> Feedback:
+    text = read_text(row, "query", most=LONGEST_QUERY)
+    right, relevant = row.get("right"), row.get("relevant")
     if (right is None) == (relevant is None):
-        raise ValueError(f"{expected}: one of the two, got {sorted(value)}")
+        raise InputError(f"expected one of 'right' and 'relevant', got {sorted(row)}")
     if right is not None and not isinstance(right, bool):
-        raise ValueError(f"right should be true or false, got {right!r}")
-    if relevant is not None and not (
-        isinstance(relevant, list) and all(isinstance(i, str) for i in relevant)
-    ):
-        raise ValueError(f"relevant should be a list of passage ids, got {str(relevant)[:80]}")
-    group = " ".join(text.lower().split())
-    return Feedback(Query(f"line-{number}", text), group, right, frozenset(relevant or ()))
+        raise InputError(f"'right' should be true or false, got {right!r:.80}")
+    if relevant is not None and not isinstance(relevant, list):
+        raise InputError(f"'relevant' should be a list of passage ids, got {kind(relevant)}")
+    ids = [read_id({"relevant": i}, "relevant") for i in relevant or ()]
+    return Feedback(Query(text), " ".join(text.lower().split()), right, frozenset(ids))
 
 
 def refuse_unknown(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:

@@ -6,17 +6,35 @@ It knows nothing of files or of retrieval.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from rerank.data.text import query_hash
-from rerank.errors import InputError
+import numpy as np
+
+from rerank.data.beir import LabelledFiles, read_files, write_files
+from rerank.data.labels import Labelled
+from rerank.data.records import passage_row, query_row
+from rerank.data.text import query_hash, to_json
+from rerank.errors import InputError, nearest
 from rerank.types import Passage, Query
 
 ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
 JUDGED_WRONG = "judged_wrong"  # metadata of a query: ids of passages that a person calls wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What keeps queries together: a group a query id, in `of`; missing ids stay by themselves.
+
+    name: what a group is, in a word. about: the questions that a certificate by such groups
+    promises something of.
+    """
+
+    name: str
+    about: str
+    of: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +50,24 @@ class LabelledSet:
     qrels: Mapping[str, Mapping[str, float]]
     splits: Mapping[str, tuple[str, ...]]
     name: str = "labelled set"
+    grouping: Grouping | None = (
+        None  # larger groups than `question_group`; see `rerank.data.grouping`
+    )
+
+    @classmethod
+    def read(cls, folder: str | Path, *, unjudged: str = "refuse") -> LabelledSet:
+        """The labelled set in a BEIR folder: see `rerank.data.beir`, `unjudged` too.
+
+        Raises:
+            InputError: a file that is missing, or bad lines, which are listed.
+        """
+        folder = Path(folder)
+        return cls(*read_files(folder, unjudged=unjudged), name=folder.resolve().name)
+
+    def write(self, folder: str | Path) -> None:
+        """Write the set as a BEIR folder; `read` gives an equal one back."""
+        files = LabelledFiles(self.corpus, self.queries, self.qrels, self.splits)
+        write_files(files, Path(folder))
 
     def relevant(self, query_id: str) -> frozenset[str]:
         """Ids of the right passages; empty for an unanswerable query."""
@@ -40,10 +76,18 @@ class LabelledSet:
     def group(self, query_id: str) -> str:
         """The label that keeps queries together in folds, in resampling and in drawn splits.
 
+        That of the `grouping`, else `question_group`.
+        """
+        given = None if self.grouping is None else self.grouping.of.get(query_id)
+        return given or self.question_group(query_id)
+
+    def question_group(self, query_id: str) -> str:
+        """The label that keeps what is asked of the same passages together.
+
         `metadata.group` where present; else the set of right passages, so that two queries with
         the same answers stay together; else the passage that an unanswerable query was asked
         about, as if it answered; else the words of the query. Splits that are given are kept as
-        they are, but for what `questions` marks.
+        they are, but for what `duplicate_keys` marks.
         """
         given = self._given_group(query_id)
         if given is not None:
@@ -61,7 +105,7 @@ class LabelledSet:
         }
         return replace(self, queries={**self.queries, **grouped})
 
-    def questions(self, query_id: str) -> frozenset[str]:
+    def duplicate_keys(self, query_id: str) -> frozenset[str]:
         """What marks a query as asked twice, whatever its labels: its words and its given group."""
         given = self._given_group(query_id)
         return frozenset({self._words(query_id), *([] if given is None else [given])})
@@ -73,16 +117,28 @@ class LabelledSet:
     def _words(self, query_id: str) -> str:
         return f"query:{query_hash(self.queries[query_id].text)}"
 
-    def asked(self, split: str) -> tuple[list[Query], list[str]]:
-        """The queries of a split and the group of each, in the split's order.
+    def select(self, ids: Sequence[str]) -> Labelled[Query]:
+        """The queries of these ids with their labels, in this order."""
+        return Labelled(
+            [self.queries[i] for i in ids],
+            np.array([self.group(i) for i in ids], dtype=np.str_),
+            [self.qrels.get(i, {}) for i in ids],
+        )
+
+    def split(self, name: str) -> tuple[str, ...]:
+        """The query ids of a split, in its order.
 
         Raises:
-            InputError: no such split.
+            InputError: no such split, or an empty one.
         """
-        if split not in self.splits:
-            raise InputError(f"{self.name} has no split {split!r}; it has {list(self.splits)}")
-        ids = self.splits[split]
-        return [self.queries[i] for i in ids], [self.group(i) for i in ids]
+        if name not in self.splits:
+            raise InputError(
+                f"{self.name} has no split {name!r}; it has {list(self.splits)}"
+                f"{nearest(name, self.splits)}"
+            )
+        if not self.splits[name]:
+            raise InputError(f"{self.name}: its split {name!r} is empty")
+        return self.splits[name]
 
     def described(self) -> dict[str, Any]:
         """Name, digest and counts: what a model folder says of the set it was made from."""
@@ -90,11 +146,11 @@ class LabelledSet:
 
     def digest(self) -> str:
         """sha256 over all content in a fixed order: the same set, the same digest."""
-        return _sha256([*_corpus_lines(self), *_label_lines(self)])
+        return _sha256([*_corpus_lines(self.corpus.values()), *_label_lines(self)])
 
     def corpus_digest(self) -> str:
-        """sha256 over the passages alone: the same corpus, the same index."""
-        return _sha256(_corpus_lines(self))
+        """sha256 over the passages alone: see `corpus_digest`."""
+        return corpus_digest(self.corpus.values())
 
     def counts(self) -> dict[str, int]:
         """Passages, queries, and per split the queries and how many have a right passage."""
@@ -113,8 +169,13 @@ def _sha256(lines: Iterable[str]) -> str:
     return state.hexdigest()
 
 
-def _corpus_lines(labelled: LabelledSet) -> Iterator[str]:
-    for passage in sorted(labelled.corpus.values(), key=lambda p: p.doc_id):
+def corpus_digest(passages: Iterable[Passage]) -> str:
+    """sha256 over passages, in whatever order they come: the same corpus, the same index."""
+    return _sha256(_corpus_lines(passages))
+
+
+def _corpus_lines(passages: Iterable[Passage]) -> Iterator[str]:
+    for passage in sorted(passages, key=lambda p: p.doc_id):
         yield to_json(passage_row(passage))
 
 
@@ -124,20 +185,3 @@ def _label_lines(labelled: LabelledSet) -> Iterator[str]:
     for split in sorted(labelled.splits):
         for query_id in sorted(labelled.splits[split]):
             yield to_json([split, query_id, sorted(labelled.qrels.get(query_id, {}).items())])
-
-
-def to_json(value: Any) -> str:
-    """One line of JSON, keys in order: the same value, the same line."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-def passage_row(passage: Passage) -> dict[str, Any]:
-    """The passage as a line of `corpus.jsonl` holds it."""
-    row = {"_id": passage.doc_id, "title": passage.title, "text": passage.text}
-    return row | ({"metadata": dict(passage.metadata)} if passage.metadata else {})
-
-
-def query_row(query: Query) -> dict[str, Any]:
-    """The query as a line of `queries.jsonl` holds it."""
-    row: dict[str, Any] = {"_id": query.query_id, "text": query.text}
-    return row | ({"metadata": dict(query.metadata)} if query.metadata else {})

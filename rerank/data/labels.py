@@ -1,37 +1,63 @@
-"""What the labels say of rankings: arrays to fit on and to measure with."""
+"""Labels, joined once with what is ranked: arrays to fit on and to measure with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.data.labelled_set import LabelledSet
-from rerank.types import Ranking
+from rerank.types import Candidates, Query, Ranking, Scored
 
 Labels = NDArray[np.int64]
+Grades = Mapping[str, float]  # passage id -> grade above 0; empty where nothing answers the query
+
+Item = TypeVar("Item", Query, Candidates, Scored, Ranking)
 
 
-def hits(rankings: Sequence[Ranking], labelled: LabelledSet, *, k: int = 1) -> Labels:
-    """1 where one of the first k passages is right, shape (n,)."""
-    return np.array(
-        [int(bool(labelled.relevant(r.query.query_id) & set(r.doc_ids[:k]))) for r in rankings],
-        dtype=np.int64,
-    )
+@dataclass(frozen=True, slots=True)
+class Labelled(Generic[Item]):
+    """Labelled queries, or what a stage made of them: one item, group and grades a query."""
+
+    items: Sequence[Item]
+    groups: NDArray[np.str_]  # (n,) queries of one group stay together in folds and resamples
+    grades: Sequence[Grades]
+
+    def __len__(self) -> int:
+        """Count of queries."""
+        return len(self.items)
+
+    def where(self, kept: NDArray[np.bool_]) -> Labelled[Item]:
+        """The queries at which `kept` (n,) is True."""
+        rows = np.flatnonzero(kept).tolist()
+        return replace(
+            self,
+            items=[self.items[i] for i in rows],
+            groups=self.groups[rows],
+            grades=[self.grades[i] for i in rows],
+        )
 
 
-def passage_labels(ranking: Ranking, labelled: LabelledSet) -> Labels:
-    """1 where a passage of the ranking is right, shape (n,)."""
-    right = labelled.relevant(ranking.query.query_id)
-    return np.array([d in right for d in ranking.doc_ids], dtype=np.int64)
+def hits(labelled: Labelled[Ranking], *, depth: int = 1) -> NDArray[np.int64]:
+    """1 where one of the first k passages is right, for k = 1 to `depth`, shape (n, depth)."""
+    table = np.zeros((len(labelled), depth), dtype=np.int64)
+    for row, (ranking, grades) in enumerate(zip(labelled.items, labelled.grades, strict=True)):
+        for k, doc_id in enumerate(ranking.doc_ids[:depth]):
+            if doc_id in grades:
+                table[row, k:] = 1
+                break
+    return table
 
 
-def groups_of(rankings: Sequence[Ranking], labelled: LabelledSet) -> NDArray[np.str_]:
-    """The group of each query, shape (n,)."""
-    return np.array([labelled.group(r.query.query_id) for r in rankings])
+def passage_labels(labelled: Labelled[Any]) -> list[Labels]:
+    """1 where a passage is right, one array a query, in the order of its passages."""
+    return [
+        np.array([p.doc_id in grades for p in _passages(item)], dtype=np.int64)
+        for item, grades in zip(labelled.items, labelled.grades, strict=True)
+    ]
 
 
-def grades_of(rankings: Sequence[Ranking], labelled: LabelledSet) -> list[Mapping[str, float]]:
-    """The positive grades by passage id of each query; empty where nothing answers it."""
-    return [labelled.qrels.get(r.query.query_id, {}) for r in rankings]
+def _passages(item: Candidates | Scored | Ranking) -> Sequence[Any]:
+    return item.candidates.passages if isinstance(item, Scored) else item.passages

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rerank.data.beir import read_labelled_set
 from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet
 from rerank.data.text import as_text, query_hash
 from rerank.errors import InputError
@@ -23,15 +22,15 @@ FILES = ("pairs.jsonl", "pairs.jsonl.gz")
 SPLIT = "train"  # the only one: pairs are there to be trained on
 
 
-def read_training_set(folder: Path) -> LabelledSet:
+def read_training_set(folder: Path, *, unjudged: str = "refuse") -> LabelledSet:
     """A folder of pairs, or else a labelled set in the BEIR layout.
 
     Raises:
-        InputError: as `read_pairs` and `read_labelled_set`.
+        InputError: as `read_pairs` and `LabelledSet.read`.
     """
     if any((folder / name).is_file() for name in FILES):
         return read_pairs(folder)
-    return read_labelled_set(folder)
+    return LabelledSet.read(folder, unjudged=unjudged)
 
 
 def read_pairs(folder: Path) -> LabelledSet:

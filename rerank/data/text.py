@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import unicodedata
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import wraps
 from itertools import chain, islice
+from threading import Lock
+from typing import Any, TypeVar
 
 import regex
 import Stemmer
@@ -12,7 +18,41 @@ import Stemmer
 from rerank.errors import InputError
 
 WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
+LEAST = 512  # characters that texts count in a memory, however short they are
+Made = TypeVar("Made")
 SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\uff01\uff1f\n]")  # with CJK's full-width stops
+
+
+def remembered(most: int) -> Callable[[Callable[..., Made]], Callable[..., Made]]:
+    """Remember what a function of texts gives, of the latest texts of together `most` characters.
+
+    As `lru_cache`, which counts calls and so is not bounded where texts are long. Safe to call
+    from many threads.
+    """
+
+    def decorate(function: Callable[..., Made]) -> Callable[..., Made]:
+        found: OrderedDict[tuple[str, ...], tuple[Made, int]] = OrderedDict()
+        held, lock = 0, Lock()
+
+        @wraps(function)
+        def remembering(*texts: str) -> Made:
+            nonlocal held
+            with lock:
+                if texts in found:
+                    found.move_to_end(texts)
+                    return found[texts][0]
+            made, length = function(*texts), max(LEAST, sum(map(len, texts)))
+            with lock:
+                if texts not in found and length <= most:
+                    found[texts] = made, length
+                    held += length
+                while held > most:
+                    held -= found.popitem(last=False)[1][1]
+            return made
+
+        return remembering
+
+    return decorate
 
 
 def words(text: str, *, language: str = "english") -> list[str]:
@@ -40,6 +80,11 @@ def _normal(text: str) -> str:
 
 def _stems(found: list[str], language: str) -> list[str]:
     return found if language == "none" else list(Stemmer.Stemmer(language).stemWords(found))
+
+
+def to_json(value: Any) -> str:
+    """One line of JSON, keys in order: the same value, the same line."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def query_hash(text: str) -> str:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration import metrics
+from calibration.effective import design_effect
 from calibration.selection import codes, enough_rows, row_losses
-from rerank.assessment.ranking_features import FEATURES, GROUPS
+from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.data.labels import Labels
 from rerank.evaluation.ranking_metrics import paired_bootstrap
 from rerank.types import Floats
@@ -32,7 +33,7 @@ class Examples:
 
     features: Floats
     right: Labels
-    groups: tuple[str, ...]
+    groups: Sequence[str] | NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Budgets:
 
 def steps() -> dict[str, list[int]]:
     """The columns of each step: those of a group of features, and of all groups before it."""
-    place = {name: i for i, name in enumerate(FEATURES)}
+    place = {name: i for i, name in enumerate(RANKING_FEATURES)}
     found: dict[str, list[int]] = {}
     taken: list[int] = []
     for group, names in GROUPS.items():
@@ -157,9 +158,10 @@ def by_labels(
     number, rng = codes(fitted_on.groups, len(y)), np.random.default_rng(random_state)
     drawn = [_by_group(number, rng) for _ in range(SUBSETS)]
     labels = tuple(size for size in BUDGETS if size < len(y))
+    worth = 1 / design_effect(y - y.mean(), number)
     found = []
     for size in labels:
-        stage = then if enough_rows(then, size) else "logistic"
+        stage = then if enough_rows(then, size * worth) else "logistic"
         for order in drawn:
             rows = order[:size]
             learned, _, _ = fit_two_stage(

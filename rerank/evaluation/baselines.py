@@ -31,15 +31,15 @@ def predict(heuristic: Heuristic, rankings: Sequence[Ranking]) -> Floats:
 
 
 def sufficiency_score(r: Ranking) -> float:
-    """Best similarity, plus 0.03 a similar result, plus 0.05 (at most 0.15) a "hot" one."""
-    similar = np.flatnonzero(r.candidates.dense[:RESULTS] >= SIMILAR)
+    """Hand-set: best similarity + 0.03 a similar result + 0.05 (at most 0.15) a "hot" one."""
+    similar = np.flatnonzero(r.first_stage.dense[:RESULTS] >= SIMILAR)
     hot = sum(_number(r.passages[i].metadata.get("temperature")) > HOT for i in similar)
-    best = float(r.candidates.dense[:RESULTS].max())
+    best = float(r.first_stage.dense[:RESULTS].max())
     return _unit(best + 0.03 * len(similar) + min(0.15, 0.05 * hot))
 
 
 def seven_metric_score(r: Ranking) -> float:
-    """A weighted sum of seven signals: top, gap, consensus, agreement, spread, graph, diversity.
+    """Hand-set: 0.30 top score + 0.20 gap + five smaller signals, each clipped to [0, 1].
 
     0.30 top score + 0.20 gap to the second + 0.15 share of scores above 0.75 + 0.15 BM25-dense
     rank correlation + 0.10 (1 - 2 x deviation) + 0.05 `graph_support` metadata of the best + 0.05
@@ -59,8 +59,8 @@ def seven_metric_score(r: Ranking) -> float:
 
 
 def coverage_score(r: Ranking) -> float:
-    """0.6 mean similarity + 0.4 share of the query's entities found; the mean alone without any."""
-    mean = float(r.candidates.dense[:RESULTS].mean())
+    """Hand-set: 0.6 mean similarity + 0.4 share of the query's names found; else the mean alone."""
+    mean = float(r.first_stage.dense[:RESULTS].mean())
     wanted = entities(r.query.text)
     if not wanted:
         return _unit(mean)
@@ -69,32 +69,31 @@ def coverage_score(r: Ranking) -> float:
 
 
 def best_logit(r: Ranking) -> float:
-    """The best logit that was read; 0 for a ranking without passages."""
-    logits = r.logits[r.read] if r.read.any() else r.logits
-    return float(logits.max()) if len(r) else 0.0
+    """The best logit of those scored; 0 for a ranking without passages."""
+    return float(r.logits[r.scored].max()) if r.scored.any() else 0.0
 
 
 def top_logit_sigmoid(r: Ranking) -> float:
-    """The sigmoid of the best logit: what cross-encoders return as their "score"."""
+    """The sigmoid of the best logit: what cross-encoders return as their score."""
     return float(sigmoid(np.array([best_logit(r)]))[0])
 
 
 def _similarities(r: Ranking) -> Floats:
-    return np.sort(r.candidates.dense)[::-1][:RESULTS]
+    return np.sort(r.first_stage.dense)[::-1][:RESULTS]
 
 
 def mteb_max(r: Ranking) -> float:
-    """The best similarity."""
+    """The best similarity (MTEB's abstention task, Gisserot-Boukhlef et al. 2024)."""
     return _unit(float(_similarities(r)[0]))
 
 
 def mteb_std(r: Ranking) -> float:
-    """The standard deviation of the ten best similarities."""
+    """The standard deviation of the ten best similarities (likewise)."""
     return _unit(float(_similarities(r).std()))
 
 
 def mteb_diff1(r: Ranking) -> float:
-    """The lead of the best similarity over the second; 0 if alone."""
+    """The lead of the best similarity over the second, 0 if alone (likewise)."""
     best = _similarities(r)
     return _unit(float(best[0] - best[1])) if len(best) > 1 else 0.0
 
@@ -108,6 +107,11 @@ HEURISTICS: dict[str, Heuristic] = {
     "MTEB std": mteb_std,
     "MTEB diff1": mteb_diff1,
 }
+
+
+def sources() -> dict[str, str]:
+    """What each baseline is and who proposed it: the first line of its docstring."""
+    return {name: (rule.__doc__ or "").partition("\n")[0] for name, rule in HEURISTICS.items()}
 
 
 def entities(text: str) -> list[str]:

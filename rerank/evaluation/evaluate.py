@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 from calibration import metrics
+from calibration.arrays import plain
 from calibration.reliability import Comparison, comparison
-from rerank.assessment.fitted_maps import Calibrators
-from rerank.assessment.pipeline import forget, order
-from rerank.assessment.ranking_features import feature_matrix
+from calibration.tables import aligned
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import judge
+from rerank.assessment.pipeline import limit_scored, rank
 from rerank.assessment.sufficiency import DEPTH
 from rerank.config import Config
-from rerank.data.labelled_set import LabelledSet
-from rerank.data.labels import Labels, grades_of, groups_of, hits, passage_labels
+from rerank.data.labels import Labelled, Labels, hits, passage_labels
 from rerank.evaluation.baselines import HEURISTICS, Heuristic, predict
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
-from rerank.storage.files import plain
-from rerank.types import Floats, Ranking
+from rerank.types import Floats, Ranking, Scored
 
 OURS = "calibrated"  # this model's own confidence among the ways of being confident
 SUFFICIENCY = "sufficiency: one of the first {}"
@@ -33,15 +33,20 @@ SHARES = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_
 class Evaluation:
     """Labelled rankings seen every way: confidences compared, and orders compared."""
 
-    query_ids: tuple[str, ...]
-    groups: tuple[str, ...]  # of the queries
-    features: Floats  # (n, len(FEATURES))
+    labelled: Labelled[Ranking]  # the rankings, with their labels
+    features: Floats  # (n, len(RANKING_FEATURES))
     table: Comparison
     confidences: dict[str, Floats]  # name of the way -> (n,)
     right: Labels  # (n,) 1 where the top passage is right
     events: dict[str, dict[str, float]]  # sufficiency at each k, relevance -> `SHARES`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
-    passages_read: float  # by the cross-encoder, a query
+    passages_scored: float  # by the cross-encoder, in the mean of the queries
+    notes: tuple[str, ...] = ()  # what flatters the figures
+
+    @property
+    def query_ids(self) -> tuple[str, ...]:
+        """Ids of the queries, (n,)."""
+        return tuple(r.query.query_id for r in self.labelled.items)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; what cannot be told is None."""
@@ -49,7 +54,7 @@ class Evaluation:
             "confidence": self.table.to_dict(),
             "events": plain(self.events),
             "orders": plain(self.orders),
-            "passages_read": self.passages_read,
+            "passages_scored": self.passages_scored,
         }
 
     def events_cells(self) -> list[tuple[str, ...]]:
@@ -62,12 +67,21 @@ class Evaluation:
     def events_table(self) -> str:
         """`events_cells` in columns; of sufficiency, `TOLD` alone."""
         untold = {SUFFICIENCY.format(k) for k in range(2, DEPTH + 1) if k not in TOLD}
-        rows = [row for row in self.events_cells() if row[0] not in untold]
-        return "\n".join(f"{row[0]:<36}" + "".join(f"{c:>13}" for c in row[1:]) for row in rows)
+        return aligned([row for row in self.events_cells() if row[0] not in untold])
 
     def orders_cells(self) -> list[tuple[str, ...]]:
-        """The orders, each against the fused first stage with its interval: a head, then rows."""
-        head = ("order", "hit@1", "MRR@10", "nDCG@10", "nDCG@10 less fused [95 %]")
+        """The orders, each against the fused first stage with its interval: a head, then rows.
+
+        The head says of how many queries: a query that nothing answers has no ideal order.
+        """
+        n, answerable = len(self.right), sum(map(bool, self.labelled.grades))
+        head = (
+            "order",
+            f"hit@1 of all {n}",
+            f"MRR@10 of {answerable} answerable",
+            f"nDCG@10 of {answerable}",
+            "nDCG@10 less fused [95 %]",
+        )
         rows: list[tuple[str, ...]] = [head]
         for name, v in self.orders.items():
             gain, low, high = (_shown(v[key], "+") for key in ("gain", "gain_low", "gain_high"))
@@ -78,8 +92,11 @@ class Evaluation:
 
     def orders_table(self) -> str:
         """`orders_cells` in columns."""
-        rows = self.orders_cells()
-        return "\n".join(f"{a:<12}{b:>8}{c:>9}{d:>10}   {e}".rstrip() for a, b, c, d, e in rows)
+        return aligned(self.orders_cells())
+
+    def tables(self) -> tuple[str, str, str]:
+        """All of it as text: the orders, the ways of being confident, the other events."""
+        return self.orders_table(), self.table.table(), self.events_table()
 
 
 def _shown(value: float, sign: str = "") -> str:
@@ -87,68 +104,59 @@ def _shown(value: float, sign: str = "") -> str:
     return "-" if math.isnan(value) else f"{value:{sign}.3f}"
 
 
-def evaluate(
-    whole: Sequence[Ranking],
-    labelled: LabelledSet,
-    calibrators: Calibrators,
+def measure(
+    scored: Labelled[Scored],
+    maps: FittedMaps,
     config: Config,
     *,
     baselines: Mapping[str, Heuristic] = HEURISTICS,
+    notes: Sequence[str] = (),
 ) -> Evaluation:
-    """Every way of being confident on the same labelled rankings, and every order of them.
+    """Every way of being confident in the same labelled queries, and every order of them.
 
-    `whole` are read with no floor. What comes from this model is measured on as much of them as it
-    reads; what does not, the formulas and the order by logit, is given all.
+    `scored` had no cutoff. What comes from this model is measured on as much of it as the model
+    scores; what does not, the formulas and the order by logit, is given all.
     """
-    read = [forget(r, calibrators.reading.floor) for r in whole]
+    seen = [limit_scored(s, maps.policy.cutoff) for s in scored.items]
     orders = {
-        name: [order(r, calibrators.relevance, rank_by=name) for r in given]
-        for name, given in (("fused", whole), ("logit", whole), ("relevance", read))
+        name: [rank(s, maps.relevance, rank_by=name).doc_ids for s in items]
+        for name, items in (("fused", scored.items), ("logit", scored.items), ("relevance", seen))
     }
-    ordered = orders["relevance"]
-    if config.rank_by != "relevance":
-        ordered = [order(r, calibrators.relevance, rank_by=config.rank_by) for r in read]
-    alike = [_in_order_of(one, w) for one, w in zip(ordered, whole, strict=True)]
-    features = feature_matrix(ordered)
+    judged = judge(seen, maps, config)
+    labelled = Labelled(judged.rankings, scored.groups, scored.grades)
+    hit, right = hits(labelled, depth=DEPTH), np.concatenate(passage_labels(labelled))
+    alike = [_in_order_of(r, s, maps) for r, s in zip(judged.rankings, scored.items, strict=True)]
     confidences = {name: predict(rule, alike) for name, rule in baselines.items()}
-    confidences[OURS] = calibrators.confidences(ordered, features, correct_by=config.correct_by)
-    right = hits(ordered, labelled)
-    sufficient = calibrators.sufficiencies(ordered, confidences[OURS])
-    table = comparison(
-        confidences,
-        right,
-        groups=groups_of(ordered, labelled).tolist(),
-        threshold=config.thresholds.medium,
-        random_state=config.seed,
-    )
+    confidences[OURS] = judged.confidence
     events = {
-        SUFFICIENCY.format(k): _event(hits(ordered, labelled, k=k), sufficient[:, k - 1])
+        SUFFICIENCY.format(k): _event(hit[:, k - 1], judged.sufficiency[:, k - 1])
         for k in range(2, DEPTH + 1)
     }
-    events["relevance: each passage"] = _event(
-        np.concatenate([passage_labels(r, labelled) for r in ordered]),
-        np.concatenate([r.relevance for r in ordered]),
-    )
-    passages_read = float(np.mean([r.read.sum() for r in read])) if read else 0.0
-    ids = tuple(r.query.query_id for r in whole)
-    groups = tuple(labelled.group(i) for i in ids)
+    relevance = np.concatenate([r.relevance for r in judged.rankings])
     return Evaluation(
-        ids,
-        groups,
-        features,
-        table,
+        labelled,
+        judged.features,
+        comparison(
+            confidences,
+            hit[:, 0],
+            groups=scored.groups.tolist(),
+            threshold=config.thresholds.medium,
+            random_state=config.seed,
+        ),
         confidences,
-        right,
-        events,
+        hit[:, 0],
+        {**events, "relevance: each passage": _event(right, relevance)},
         _orders(orders, labelled),
-        passages_read,
+        float(np.mean([len(s.logits) for s in seen])) if seen else 0.0,
+        tuple(notes),
     )
 
 
-def _in_order_of(ordered: Ranking, other: Ranking) -> Ranking:
-    """`other`, which holds the same passages, in the order of `ordered`."""
-    place = {row: i for i, row in enumerate(other.candidates.rows.tolist())}
-    return other.reorder(np.array([place[row] for row in ordered.candidates.rows], dtype=np.int64))
+def _in_order_of(ranking: Ranking, scored: Scored, maps: FittedMaps) -> Ranking:
+    """`scored`, which holds the same passages, in the order of `ranking`."""
+    whole = rank(scored, maps.relevance)
+    place = {row: i for i, row in enumerate(whole.first_stage.rows.tolist())}
+    return whole.take(np.array([place[row] for row in ranking.first_stage.rows], dtype=np.int64))
 
 
 def _event(y: Labels, p: Floats) -> dict[str, float]:
@@ -166,13 +174,13 @@ def _event(y: Labels, p: Floats) -> dict[str, float]:
     }
 
 
-def _orders(orders: dict[str, list[Ranking]], labelled: LabelledSet) -> dict[str, dict[str, float]]:
+def _orders(
+    orders: Mapping[str, Sequence[Sequence[str]]], labelled: Labelled[Ranking]
+) -> dict[str, dict[str, float]]:
     """The quality of each order of the same queries, and its gain on the one called `fused`."""
-    qrels = grades_of(orders["fused"], labelled)
-    groups = [g for g, q in zip(groups_of(orders["fused"], labelled), qrels, strict=True) if q]
-    measured = {
-        name: order_quality([r.doc_ids for r in ranked], qrels) for name, ranked in orders.items()
-    }
+    answerable = np.array([bool(grades) for grades in labelled.grades], dtype=np.bool_)
+    groups = labelled.groups[answerable].tolist()
+    measured = {name: order_quality(runs, labelled.grades) for name, runs in orders.items()}
     found = {}
     for name, quality in measured.items():
         gain, low, high = paired_bootstrap(quality.ndcg10, measured["fused"].ndcg10, groups)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rerank.data.labelled_set import LabelledSet
+from rerank.data.grouping import enough, groupings
+from rerank.data.labelled_set import Grouping, LabelledSet
+from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.errors import InputError
+from rerank.types import Query
 
 REPORT_SHARE = 0.3  # of the groups, where a set has no split to report on
 TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was
@@ -22,12 +25,14 @@ LEAST_QUERIES = 30  # to fit on; below it no map is worth having
 class Plan:
     """Which queries a run fits on and which it reports on; no question is in both."""
 
-    fit: tuple[str, ...]
-    report: tuple[str, ...]
+    fit: Labelled[Query]
+    report: Labelled[Query]
     report_split: str
     seen_by_reranker: int  # left out: the cross-encoder was trained on them or on their split
     asked_twice: int  # left out of fitting: a reported query is the same question
     beside_training: bool  # a split used here is what is left of one that was trained on
+    same_group: int  # reported queries whose group has queries that are fitted on
+    grouping: Grouping  # what keeps queries together
 
     def counts(self) -> dict[str, int | str | bool]:
         """The plan in numbers."""
@@ -38,13 +43,14 @@ class Plan:
             "left_out_seen_by_reranker": self.seen_by_reranker,
             "left_out_asked_twice": self.asked_twice,
             "beside_training": self.beside_training,
+            "reported_of_fitted_groups": self.same_group,
         }
 
 
 def plan(
     labelled: LabelledSet, *, trained_on: frozenset[str], max_queries: int | None, seed: int
 ) -> Plan:
-    """Decide who is fitted on and who is reported on.
+    """Decide which queries are fitted on and which are reported on.
 
     Reported on: `test`, else `dev`, else a held-out part of the groups. Fitted on: the other
     splits, less the questions that a reported query asks too, in the same words or by its given
@@ -52,11 +58,36 @@ def plan(
     ask about the same passages; where nothing else is left, only the questions trained on are, and
     the plan says so: a cross-encoder reads what is like its training better than it reads new
     passages, so that a confidence fitted there promises too much. `max_queries` bounds each of the
-    two, drawn by group.
+    two, drawn by what is asked of the same passages, so that large groups stay as many.
+
+    Groups are the largest of `rerank.data.grouping.groupings` of which the fitted queries still
+    have ten; where the labels name groups, those are taken.
 
     Raises:
         InputError: too few queries, or groups of them, are left to fit or to report on.
     """
+    every = [i for ids in labelled.splits.values() for i in ids]
+    *larger, smallest = groupings(labelled, every)
+    for grouping in larger:
+        try:
+            planned = _plan(labelled, grouping, trained_on, max_queries, seed)
+        except InputError:
+            continue
+        ids = [query.query_id for query in planned.fit.items]
+        if enough([grouping.of[i] for i in ids if i in grouping.of], len(ids)):
+            return planned
+    return _plan(labelled, smallest, trained_on, max_queries, seed)
+
+
+def _plan(
+    labelled: LabelledSet,
+    grouping: Grouping,
+    trained_on: frozenset[str],
+    max_queries: int | None,
+    seed: int,
+) -> Plan:
+    """The plan of `plan` with queries grouped so."""
+    labelled = replace(labelled, grouping=grouping)
     if max_queries is not None and max_queries < LEAST_QUERIES:
         raise InputError(f"at most {max_queries} queries: expected at least {LEAST_QUERIES}")
     fresh = {split: unseen(labelled, ids, trained_on) for split, ids in labelled.splits.items()}
@@ -80,8 +111,8 @@ def plan(
         held = set(groups[: max(1, round(REPORT_SHARE * len(groups)))])
         report = [i for i in rest if labelled.group(i) in held]
         others_left = [i for i in rest if labelled.group(i) not in held]
-    reported = frozenset[str]().union(*map(labelled.questions, report))
-    fit = [i for i in others_left if labelled.questions(i).isdisjoint(reported)]
+    reported = frozenset[str]().union(*map(labelled.duplicate_keys, report))
+    fit = [i for i in others_left if labelled.duplicate_keys(i).isdisjoint(reported)]
     whole = sum(len(ids) for ids in labelled.splits.values())
     asked_twice = len(others_left) - len(fit)
     seen = whole - len(rest) - (len(report) if named else 0)
@@ -97,7 +128,17 @@ def plan(
         raise InputError(f"{labelled.name}: all queries to fit on are one group; expected several")
     used = {*clean, *([named] if named else [])}
     beside_training = not used <= untouched
-    return Plan(tuple(fit), tuple(report), named or "held out", seen, asked_twice, beside_training)
+    fitted = {labelled.group(i) for i in fit}
+    return Plan(
+        labelled.select(fit),
+        labelled.select(report),
+        named or "held out",
+        seen,
+        asked_twice,
+        beside_training,
+        sum(labelled.group(i) in fitted for i in report),
+        grouping,
+    )
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:
@@ -106,8 +147,8 @@ def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]
     Not their right passages decide: leaving those out would leave unanswerable queries over.
     """
     read = [i for i, query in labelled.queries.items() if query_hash(query.text) in trained_on]
-    known = frozenset[str]().union(*map(labelled.questions, read))
-    return [i for i in ids if labelled.questions(i).isdisjoint(known)]
+    known = frozenset[str]().union(*map(labelled.duplicate_keys, read))
+    return [i for i in ids if labelled.duplicate_keys(i).isdisjoint(known)]
 
 
 def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int) -> list[str]:
@@ -116,7 +157,7 @@ def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int
         return ids
     by_group: dict[str, list[str]] = {}
     for i in ids:
-        by_group.setdefault(labelled.group(i), []).append(i)
+        by_group.setdefault(labelled.question_group(i), []).append(i)
     groups = sorted(by_group)
     random.Random(seed).shuffle(groups)
     drawn = set([i for g in groups for i in by_group[g]][:limit])

@@ -1,72 +1,81 @@
-"""The queries of a plan as rankings: found by the index, and as their askers might bring them.
+"""The queries of a plan as scored candidates, for each mode: what is fitted and measured on.
 
-What is fitted on and what is measured are read with no floor; a ranking to fit on is in the order
-of a prior that has not seen its query's group.
+They are scored with no cutoff; what is fitted on is in the order of a prior that has not seen the
+query's group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import cycle
 
-from rerank.assessment.pipeline import Pipeline, Reading, order
-from rerank.data.labelled_set import LabelledSet
-from rerank.fitting.fit import choose_floor, cross_ordered, fit_relevance
+from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_relevance
+from rerank.data.labels import Labelled
+from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
-from rerank.types import Ranking
+from rerank.types import Candidates, Scored
 
-LENGTHS = (5, 10, 20, 50)  # passages that askers bring, in turn
+LENGTHS = (5, 10, 20, 50)  # passages that callers bring, in turn
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """Rankings to fit on, rankings to report on, and how the model is to read."""
+class PlannedRankings:
+    """Scored candidates to fit on and to report on, and which of them the model is to score."""
 
-    to_fit: list[Ranking]
-    to_report: list[Ranking]
-    reading: Reading
+    fit: Labelled[Scored]
+    report: Labelled[Scored]
+    policy: ReadPolicy
 
 
-def rank_planned(pipeline: Pipeline, labelled: LabelledSet, planned: Plan) -> Ranked:
-    """The plan's queries, whose passages the index finds."""
-    config = pipeline.config
-    to_fit = pipeline.find(
-        [labelled.queries[i] for i in planned.fit], label="finding candidates to fit on"
+def search_rankings(pipeline: Pipeline, planned: Plan) -> PlannedRankings:
+    """The plan's queries, asked of the index."""
+    fit, report = (
+        Labelled(pipeline.retrieve(part.items, label=label), part.groups, part.grades)
+        for part, label in (
+            (planned.fit, "finding candidates to fit on"),
+            (planned.report, "finding candidates to report on"),
+        )
     )
-    prior = fit_relevance(to_fit, labelled)
-    likely = cross_ordered(to_fit, labelled, config, rank_by="relevance")
-    to_fit = pipeline.read(likely, label="reranking queries to fit on")
-    reading = Reading(prior, choose_floor(to_fit, labelled, config))
-    to_report = pipeline.rank(
-        [labelled.queries[i] for i in planned.report],
-        replace(reading, floor=0.0),
-        label="reranking queries to report on",
-    )
-    return Ranked(to_fit, to_report, reading)
+    return _score(pipeline, fit, report)
 
 
-def rank_as_given(pipeline: Pipeline, labelled: LabelledSet, found: Ranked) -> Ranked:
-    """The same queries, as if their askers had brought the likeliest 5, 10, 20 or 50 passages.
+def rerank_rankings(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRankings:
+    """The same queries, as if their callers had brought the likeliest 5, 10, 20 or 50 passages.
 
-    Most of these were read where the index found them, and with a score cache are not read again.
-    The floor is the same.
+    Most of these were scored as candidates of the index, and with a score cache are not scored
+    again. The cutoff is the same.
     """
-    to_fit, to_report = (as_given(pipeline, ranked) for ranked in (found.to_fit, found.to_report))
-    prior = fit_relevance(to_fit, labelled)
-    likely = cross_ordered(to_fit, labelled, pipeline.config, rank_by="relevance")
-    return Ranked(
-        pipeline.read(likely, label="reranking given passages to fit on"),
-        pipeline.read(
-            [order(r, prior) for r in to_report], label="reranking given passages to report on"
-        ),
-        Reading(prior, found.reading.floor),
+    fit, report = (
+        Labelled(as_brought(pipeline, part.items), part.groups, part.grades)
+        for part in (searched.fit, searched.report)
     )
+    return _score(pipeline, fit, report, searched.policy.cutoff)
 
 
-def as_given(pipeline: Pipeline, rankings: Sequence[Ranking]) -> list[Ranking]:
-    """The first `LENGTHS` passages of the rankings, in turn, as if their askers had brought them.
+def as_brought(pipeline: Pipeline, scored: Sequence[Scored]) -> list[Candidates]:
+    """The first `LENGTHS` candidates, in turn, as if the callers had brought them."""
+    return [
+        pipeline.as_brought(s.candidates, n) for s, n in zip(scored, cycle(LENGTHS), strict=False)
+    ]
 
-    They are unread and in fused order.
-    """
-    return [pipeline.as_given(r, n) for r, n in zip(rankings, cycle(LENGTHS), strict=False)]
+
+def _score(
+    pipeline: Pipeline,
+    fit: Labelled[Candidates],
+    report: Labelled[Candidates],
+    cutoff: float | None = None,
+) -> PlannedRankings:
+    """The candidates, scored; without a `cutoff`, one is chosen on those to fit on."""
+    prior, own = fit_prior(fit, pipeline.config)
+    of_report = [prior_relevance(c, prior) for c in report.items]
+    to_fit, to_report = (
+        Labelled(pipeline.score(part.items, relevance, label=label), part.groups, part.grades)
+        for part, relevance, label in (
+            (fit, own, "scoring candidates to fit on"),
+            (report, of_report, "scoring candidates to report on"),
+        )
+    )
+    if cutoff is None:
+        cutoff = choose_cutoff(to_fit, pipeline.config)
+    return PlannedRankings(to_fit, to_report, ReadPolicy(prior, cutoff))

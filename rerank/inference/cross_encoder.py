@@ -12,8 +12,8 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.errors import InputError
-from rerank.inference.engine import Tokenizer, Tokens, open_cross_encoder
+from rerank.errors import InputError, optional
+from rerank.inference.engine import Tokenizer, Tokens, open_cross_encoder, open_tokenizer
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.score_cache import Score, ScoreCache
 from rerank.types import Floats, Precision
@@ -88,14 +88,15 @@ class CrossEncoder:
     def _open(self) -> tuple[Tokenizer, Rows]:
         with self._loading:
             if self._loaded is None:
-                tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
+                tokenizer = open_tokenizer(self.files, max_length=self.max_length)
                 self._loaded = tokenizer, self._engine()
             return self._loaded
 
     def _engine(self) -> Rows:
         if self.precision != "bf16":
             return open_cross_encoder(self.files, self.precision)
-        from rerank.inference.varlen import open_unpadded  # and torch
+        with optional():
+            from rerank.inference.varlen import open_unpadded  # and torch
 
         return open_unpadded(self.files)
 

@@ -1,9 +1,10 @@
 """Running a transformer: token ids in, one row of numbers a sequence out.
 
 A model is exported once from its torch weights to ONNX, checked against torch, and kept in the
-cache; after that neither torch nor transformers is imported. Each sequence goes through alone and
-unpadded, one worker thread a core: on a CPU that is faster than padded batches, and a score
-cannot depend on its neighbours. A model that does not export runs in torch, in the same way.
+cache, bound to its weights and hashed whenever it is read; after that neither torch nor
+transformers is imported. Each sequence goes through alone and unpadded, one worker thread a core:
+on a CPU that is faster than padded batches, and a score cannot depend on its neighbours. A model
+that does not export runs in torch, in the same way.
 For bf16 and for GPUs see `unpadded`.
 """
 
@@ -12,11 +13,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,15 +26,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.errors import InputError
+from rerank.errors import FolderError, InputError, MissingExtraError, optional
 from rerank.inference.model_files import ModelFiles, cache_folder
+from rerank.inference.onnx_safety import refuse_unsafe
 from rerank.progress import progress
 from rerank.storage.files import sync
+from rerank.storage.folder import read_manifest, read_verified, write_folder
 
 logger = logging.getLogger(__name__)
 
 EXPORT_FORMAT = 2  # raised when exported files of an older version must not be used
+GRAPH = "graph.onnx"  # of an export's folder
+TOKENIZER_JSON = "tokenizer.json"  # of a model's folder
 TOLERANCE = 1e-4  # largest deviation from torch that an export may show
+TOGETHER = 2**18  # characters tokenised at once: each takes some hundred bytes until it is cut
 SAMPLE_LENGTH = 32  # tokens
 CORES = "RERANK_CORES"  # of the environment: for several processes that share a machine
 SLOWER = ["SkipLayerNormFusion"]  # of the runtime's fusions: 1.7 times as long as its two parts
@@ -45,6 +52,7 @@ SAMPLES = [  # pairs that an export is traced on and compared on
 
 Row = NDArray[np.float32]
 Graphs = Literal["fp32", "int8"]  # the precisions that are exported
+Kind = Literal["cross_encoder", "bi_encoder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +65,19 @@ class Tokens:
 
 
 class Tokenizer:
-    """The fast tokenizer of a model folder, cutting at `max_length` tokens."""
+    """The fast tokenizer of a model folder, cutting at `max_length` tokens.
 
-    def __init__(self, folder: Path, *, max_length: int) -> None:
+    `content` is that of its `tokenizer.json`, where the caller has read it already.
+    """
+
+    def __init__(self, folder: Path, *, max_length: int, content: bytes | None = None) -> None:
         most = positions(folder)
         if max_length > most:
             raise InputError(f"{folder.name} reads at most {most} tokens, got {max_length}")
         try:
-            self._fast = _fast_tokenizer(folder)
+            self._fast = _fast_tokenizer(folder, content)
+        except MissingExtraError:
+            raise
         except Exception as error:  # the libraries raise bare exceptions
             raise InputError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
         self._fast.no_padding()
@@ -74,16 +87,53 @@ class Tokenizer:
         """Tokens of texts, or of pairs, whose longer side is cut first."""
         return [
             Tokens(tuple(e.ids), tuple(e.type_ids), bool(e.overflowing))
-            for e in self._fast.encode_batch(list(texts))
+            for part in _parts(texts)
+            for e in self._fast.encode_batch(part)
         ]
 
 
-def _fast_tokenizer(folder: Path) -> Any:
-    if (folder / "tokenizer.json").is_file():
-        from tokenizers import Tokenizer as Fast
+def _parts(texts: Sequence[Any]) -> Iterator[list[Any]]:
+    """Neighbours of together at most `TOGETHER` characters; a longer one goes alone."""
+    part: list[Any] = []
+    held = 0
+    for text in texts:
+        length = len(text) if isinstance(text, str) else sum(map(len, text))
+        if part and held + length > TOGETHER:
+            yield part
+            part, held = [], 0
+        part.append(text)
+        held += length
+    if part:
+        yield part
 
-        return Fast.from_file(str(folder / "tokenizer.json"))
-    from transformers import AutoTokenizer
+
+def open_tokenizer(files: ModelFiles, *, max_length: int) -> Tokenizer:
+    """The tokenizer of a model, as it was hashed.
+
+    Raises:
+        InputError: it cannot be loaded, or the model reads fewer tokens.
+    """
+    content = None if files.entries is None else files.read(TOKENIZER_JSON)
+    return Tokenizer(files.folder, max_length=max_length, content=content)
+
+
+def tokenizer_json(files: ModelFiles) -> bytes:
+    """A model's tokenizer as one file, `tokenizer.json`, which gives the same tokens."""
+    if files.entries is not None:
+        return files.read(TOKENIZER_JSON)
+    made: str = _fast_tokenizer(files.folder).to_str()
+    return made.encode()
+
+
+def _fast_tokenizer(folder: Path, content: bytes | None = None) -> Any:
+    from tokenizers import Tokenizer as Fast
+
+    if content is not None:
+        return Fast.from_buffer(content)
+    if (folder / TOKENIZER_JSON).is_file():
+        return Fast.from_file(str(folder / TOKENIZER_JSON))
+    with optional():
+        from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(str(folder), local_files_only=True).backend_tokenizer
 
@@ -142,23 +192,54 @@ def open_bi_encoder(files: ModelFiles) -> Engine:
     return _open(files, "bi_encoder", "fp32")
 
 
-def _open(
-    files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"], precision: Graphs
-) -> Engine:
-    whole = cache_folder() / f"{kind}-{files.fingerprint[:32]}-{EXPORT_FORMAT}.onnx"
-    path = whole if precision == "fp32" else whole.with_suffix(".int8.onnx")
-    run = _kept(path)
+def exported_graph(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> bytes:
+    """The ONNX graph of a model: plain operators, and all of its numbers within.
+
+    Raises:
+        InputError: the model does not export, or its graph is not such a one.
+    """
+    if files.entries is not None:
+        graph = files.read(GRAPH)
+    else:
+        _open(files, kind, precision)
+        home, _ = _place(files, kind, precision)
+        try:
+            manifest = read_manifest(home)
+            graph = read_verified(home, GRAPH, manifest, most=manifest["files"][GRAPH]["size"])
+        except (FolderError, OSError) as error:
+            raise InputError(f"{files.name} does not export to ONNX ({error})") from None
+    refuse_unsafe(graph, f"{files.folder / GRAPH}")
+    return graph
+
+
+def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
+    if files.entries is not None:
+        graph = exported_graph(files, kind, precision)
+        try:
+            return Engine(_onnx_runner(graph))
+        except Exception as error:  # of the runtime, which has many
+            raise InputError(f"{files.folder / GRAPH} does not run here: {error}") from error
+    home, bound = _place(files, kind, precision)
+    run = _kept(home, bound)
     if run is not None:
         return Engine(run)
-    if precision == "fp32" or _kept(whole) is None:
+    whole, bound_whole = _place(files, kind, "fp32")
+    if precision == "fp32" or _kept(whole, bound_whole) is None:
         with progress(2, f"exporting {files.name}, once", unit="step") as bar:
-            from rerank.inference import export
+            with optional():
+                from rerank.inference import export
 
             samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
             module = export.load(files, kind)
             bar.update()
+
+            def write(path: Path) -> None:
+                _export(module, samples, path)
+
             try:
-                _export(module, samples, whole)
+                run = _keep(whole, bound_whole, write)
+            except OSError:
+                raise
             except Exception as error:  # exporters fail in many ways; torch is slower but right
                 if precision != "fp32":
                     raise InputError(
@@ -167,20 +248,62 @@ def _open(
                 logger.warning("%s runs in torch: it does not export (%s)", files.name, error)
                 return Engine(_torch_runner(module), workers=1)
             bar.update()
-    if precision == "int8":
-        _quantize(whole, path)
-    return Engine(_onnx_runner(path))
+    if precision == "fp32":
+        assert run is not None
+        return Engine(run)
+    return Engine(_keep(home, bound, lambda path: _quantize(whole / GRAPH, path)))
 
 
-def _kept(path: Path) -> Callable[[Tokens], Row] | None:
-    """The graph of an earlier export; None where there is none, or a broken one."""
-    if not path.exists():
+def _place(files: ModelFiles, kind: Kind, precision: Graphs) -> tuple[Path, Mapping[str, Any]]:
+    """The folder in the cache for an exported network, and what its manifest binds it to."""
+    ending = "" if precision == "fp32" else f"-{precision}"
+    home = cache_folder() / f"{kind}-{files.fingerprint[:32]}{ending}"
+    bound = {"network": kind, "weights": files.fingerprint, "exporter": EXPORT_FORMAT}
+    return home, {**bound, "precision": precision}
+
+
+def _kept(home: Path, bound: Mapping[str, Any]) -> Callable[[Tokens], Row] | None:
+    """The graph of an earlier export, hashed as it is read.
+
+    None where there is none, or where it is changed, broken, or not what it must be `bound` to.
+    """
+    if not home.exists():
         return None
     try:
-        return _onnx_runner(path)
+        manifest = read_manifest(home)
+        wrong = [key for key, value in bound.items() if manifest.get(key) != value]
+        if wrong:
+            raise FolderError(f"it is of another {wrong[0]}")
+        size = manifest["files"][GRAPH]["size"]
+        return _onnx_runner(read_verified(home, GRAPH, manifest, most=size))
     except Exception as error:  # of the runtime, which has many
-        logger.warning("%s is made again: it does not load (%s)", path, error)
+        logger.warning("%s is made again: %s", home, error)
         return None
+
+
+def _keep(
+    home: Path, bound: Mapping[str, Any], write: Callable[[Path], None]
+) -> Callable[[Tokens], Row]:
+    """Have a graph written into the folder `home`, in place of what lies there; and open it.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        write(folder / GRAPH)
+        return bound
+
+    shutil.rmtree(home, ignore_errors=True)  # what was not fit to be used
+    try:
+        with suppress(FolderError):  # another process has made it meanwhile
+            write_folder(home, fill)
+    except OSError as error:
+        raise OSError(f"{home.parent}: no exported network can be kept there: {error}") from error
+    run = _kept(home, bound)
+    if run is None:
+        raise OSError(f"{home} is changed while it is written; try again")
+    return run
 
 
 def _quantize(whole: Path, path: Path) -> None:
@@ -189,8 +312,10 @@ def _quantize(whole: Path, path: Path) -> None:
     Activations are scaled as they come (dynamic quantization, Jacob et al. 2018). The reduced range
     of 7 bits keeps the sums of processors without VNNI from saturating.
     """
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-    from onnxruntime.quantization.preprocess import quant_pre_process
+    onnx_runtime()
+    with optional():
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+        from onnxruntime.quantization.preprocess import quant_pre_process
 
     with _written(path) as part:
         quant_pre_process(str(whole), str(part), skip_symbolic_shape=True)
@@ -219,13 +344,26 @@ def _written(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _onnx_runner(path: Path) -> Callable[[Tokens], Row]:
+def onnx_runtime() -> Any:
+    """The module `onnxruntime`, imported so that it neither calls home nor writes into the home.
+
+    What the user says of its telemetry in the environment counts more.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
+    return onnxruntime
+
+
+def _onnx_runner(graph: Path | bytes) -> Callable[[Tokens], Row]:
+    onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(
-        str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER
+        graph if isinstance(graph, bytes) else str(graph),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=SLOWER,
     )
     names = {entry.name for entry in session.get_inputs()}
 
@@ -264,6 +402,8 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
         try:
             _export_checked(form, module, samples, path)
             return
+        except OSError:
+            raise
         except Exception as error:
             logger.info("exporting the whole model, not %s: %s", type(form).__name__, error)
     _export_checked(whole, module, samples, path)

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import onnx  # noqa: F401  # torch writes by it, and gives up in other words where it is missing
 import torch
 
-from rerank.errors import InputError
+from rerank.errors import InputError, RerankError, optional
 from rerank.inference.model_files import ModelFiles
 
 FIRST_TOKEN_FAMILIES = ("bert", "roberta", "xlm-roberta")  # whose layers have the parts used below
@@ -98,8 +99,9 @@ def load(files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"]) -> Row
         InputError: the model cannot be loaded as such a one.
     """
     try:
-        return (cross_encoder if kind == "cross_encoder" else bi_encoder)(files.folder)
-    except InputError:
+        with optional():
+            return (cross_encoder if kind == "cross_encoder" else bi_encoder)(files.folder)
+    except RerankError:
         raise
     except Exception as error:  # a broken file shows in as many ways as there are libraries
         raise InputError(f"{files.name} cannot be loaded as a {kind}: {error}") from error

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import logging
 import shutil
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from rerank.errors import InputError
-from rerank.storage.folder import sha256_file, write_file
+from rerank.errors import FolderError, InputError, optional
+from rerank.storage.files import files_below
+from rerank.storage.folder import MANIFEST, read_manifest, sha256_file, write_file, write_folder
+
+logger = logging.getLogger(__name__)
 
 EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 BASE_EMBEDDINGS = "embeddings.word_embeddings.weight"
@@ -27,6 +31,7 @@ TRAINING = "finetune.json"  # likewise: the sets, the configuration, and the sam
 HASH = "weights_sha256"  # in the manifest
 WRITTEN = ("licence", "command")  # likewise, by hand: whose the weights are, what makes them anew
 COPIED = ("config.json", TRAINED_ON)
+MODEL = "model"  # what is unpacked, beside the manifest of its hashes
 FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
@@ -45,7 +50,8 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
         InputError: the word embeddings are not those of `base`, which is all that is kept of them;
             or `out` as `refuse_to_pack_into`.
     """
-    from safetensors.numpy import load_file, save
+    with optional():
+        from safetensors.numpy import load_file, save
 
     earlier = refuse_to_pack_into(out)
     tensors = load_file(folder / "model.safetensors")
@@ -90,23 +96,66 @@ def refuse_to_pack_into(out: Path) -> dict[str, object]:
     return found
 
 
-def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
-    """The folder under `cache` with the ordinary fp32 model; made once, atomically.
+def unpack(
+    packed: Path, *, base: Path, cache: Path, sha256: Callable[[Path], str] = sha256_file
+) -> Path:
+    """The folder under `cache` with the ordinary fp32 model; made once, and again where it changed.
+
+    `sha256` hashes its files; the caller's may remember what it has hashed.
 
     Raises:
         InputError: the packed weights are not those of the manifest.
+        OSError: `cache` cannot be written.
     """
-    from safetensors.numpy import load_file, save_file
-
     manifest = json.loads((packed / "manifest.json").read_text(encoding="utf-8"))
-    expected = manifest[HASH]
     content = "".join(sha256_file(packed / name) for name in ("manifest.json", *COPIED))
     home = cache / f"{packed.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    if home.is_dir():
-        return home
+
+    def fill(part: Path) -> dict[str, Any]:
+        _unpack(packed, manifest, base, part / MODEL)
+        return {}
+
+    if home.exists():
+        changed = _changed(home, sha256)
+        if not changed:
+            return home / MODEL
+        logger.warning("%s is unpacked again: %s", home, changed)
+        shutil.rmtree(home, ignore_errors=True)
+    try:
+        write_folder(home, fill)
+    except FolderError:
+        if _changed(home, sha256):  # else another process unpacked it meanwhile
+            raise
+    except OSError as error:
+        raise OSError(f"{cache}: no model can be unpacked there: {error}") from error
+    return home / MODEL
+
+
+def _changed(home: Path, sha256: Callable[[Path], str]) -> str:
+    """What of an unpacked folder is not as it was written; empty where all is."""
+    try:
+        written = read_manifest(home)["files"]
+        found = files_below(home)
+        del found[MANIFEST]
+        names = written.keys() | found.keys()
+        changed = [
+            name
+            for name in sorted(names)
+            if name not in found or sha256(found[name]) != written.get(name, {}).get("sha256")
+        ]
+    except (FolderError, OSError, KeyError) as error:
+        return str(error)
+    return f"{changed[0]} is changed" if changed else ""
+
+
+def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) -> None:
+    """Write the model into `folder`, which is made."""
+    with optional():
+        from safetensors.numpy import load_file, save
+
     got = sha256_file(packed / "weights.safetensors")
-    if got != expected:
-        raise InputError(f"{packed}: weights have sha256 {got}, the manifest says {expected}")
+    if got != manifest[HASH]:
+        raise InputError(f"{packed}: weights have sha256 {got}, the manifest says {manifest[HASH]}")
     kept = load_file(packed / "weights.safetensors")
     tensors = {EMBEDDINGS: load_file(base / "model.safetensors")[BASE_EMBEDDINGS]}
     for name, tensor in kept.items():
@@ -114,23 +163,14 @@ def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
             continue
         scale = kept.get(name + SCALE)
         tensors[name] = tensor if scale is None else tensor.astype(np.float32) * scale
-    cache.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=cache))
-    try:
-        save_file(tensors, part / "model.safetensors", metadata={"format": "pt"})
-        for name in COPIED:
-            shutil.copyfile(packed / name, part / name)
-        (part / TRAINING).write_text(json.dumps(manifest["training"]), encoding="utf-8")
-        for name in FROM_BASE:
-            if (base / name).exists():
-                shutil.copyfile(base / name, part / name)
-        os.replace(part, home)
-    except OSError:
-        if not home.is_dir():  # another process unpacked it meanwhile
-            raise
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-    return home
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+    for name in COPIED:
+        shutil.copyfile(packed / name, folder / name)
+    (folder / TRAINING).write_text(json.dumps(manifest["training"]), encoding="utf-8")
+    for name in FROM_BASE:
+        if (base / name).exists():
+            shutil.copyfile(base / name, folder / name)
 
 
 def pack_finetuned(folder: Path, packed: Path, *, base: Path) -> None:

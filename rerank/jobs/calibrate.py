@@ -7,167 +7,192 @@ logits flatter themselves.
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.assessment.fitted_maps import learned_dict
+from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
 from rerank.assessment.model_folder import (
-    CALIBRATORS,
-    FITTED_ON,
-    MEASURED,
     MODEL_KIND,
-    SKETCH,
+    REPORT,
+    ModelContents,
     fingerprints,
+    write_model,
 )
-from rerank.assessment.passage_features import EVIDENCE
-from rerank.assessment.pipeline import forget
-from rerank.assessment.ranking_features import FEATURES
+from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.sufficiency import INPUTS
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
-from rerank.errors import InputError
+from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import HEURISTICS
-from rerank.evaluation.evaluate import evaluate
-from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.plan import plan
-from rerank.fitting.rankings import Ranked, rank_as_given, rank_planned
+from rerank.evaluation.evaluate import measure
+from rerank.fitting.fit import fit
+from rerank.fitting.label_checks import refuse_one_outcome, refuse_one_passage
+from rerank.fitting.plan import Plan, plan
+from rerank.fitting.rankings import rerank_rankings, search_rankings
 from rerank.inference.model_files import lasting_name, resolve, trained_on
-from rerank.jobs.track import track_model
+from rerank.inference.networks import NETWORKS, ROLES, described, exported
+from rerank.jobs.pipelines import open_pipeline
+from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
 from rerank.report.report import make_report, report_text
 from rerank.retrieval.index import LAYOUT
-from rerank.storage.folder import is_made_from, refuse_to_replace, write_folder, write_json
-from rerank.workspace import open_pipeline
+from rerank.storage.folder import is_made_from, refuse_to_replace
+from rerank.storage.locks import reserved
+from rerank.tracking.registry import name_of
+from rerank.types import Mode
+from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     from rerank.tracking.runs import TrackedRun
 
-REPORT = "report.txt"
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where the model is, what was measured, and MLflow's run of it."""
+    """Where the model is, what was measured, and MLflow's run of it: None without MLflow."""
 
     folder: Path
     report: str  # the text that the model folder keeps as report.txt
-    run: TrackedRun
+    run: TrackedRun | None
     made: bool  # by this call; else it was there already
+    notes: tuple[str, ...] = ()  # what was not done, and what to do
 
 
 def calibrate(
     labelled: LabelledSet,
-    out: Path,
-    config: Config,
+    out: str | Path,
+    config: Config | None = None,
     *,
-    work: Path,
+    work: str | Path = "work",
     max_queries: int | None = None,
     overwrite: bool = False,
+    index: Path | None = None,
+    name: str = "",
+    self_contained: bool = False,
 ) -> Outcome:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
     Indexes and cross-encoder scores are kept under `work`: the same call, after an interruption,
     goes on from them. Where `out` already is the model of this very data, configuration and
-    weights, it is not made again, but sent to MLflow if no run of it is known.
+    weights, it is not made again, but sent to MLflow if no run of it is known. `index` is a folder
+    that `rerank index` wrote of this very corpus. With `self_contained` the folder carries its
+    networks, exported: it then runs without the weights.
+
+    `name` is that of MLflow's experiment, and of the registered model, of which this is a new
+    version; by default it is made from the name of the set. Without MLflow the model is not
+    tracked, and `notes` of the result say so.
 
     Raises:
-        InputError: too few queries, or a model that does not exist.
-        NotTrackedError: the model is written, and MLflow did not take its record; `track_model`
+        InputError: an unknown calibrator, too few queries, one passage, labels that are all right
+            or all wrong, a model that does not exist, an index of something else, or a name that
+            MLflow cannot hold.
+        TrackingError: the model is written, and MLflow did not take its record; `track_model`
             sends it later.
-        StoreError: `out` exists, is another model, and `overwrite` is False.
+        FolderError: `out` exists, is another model, and `overwrite` is False; or another job
+            writes it now, or nothing can be written there.
     """
+    out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
+    _refuse_unknown_calibrator(config.calibrator)
     config = replace(
         config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
     )
     encoder, reranker = resolve(config.encoder), resolve(config.reranker)
     made_from: dict[str, Any] = {
+        "name": name_of(name, labelled.name),
         "config": config.to_dict(),
         "fingerprints": fingerprints(encoder, reranker, config),
         "dataset": labelled.described(),
         "max_queries": max_queries,
         "inputs": {
-            "evidence": list(EVIDENCE),
-            "features": list(FEATURES),
+            "passage_features": list(PASSAGE_FEATURES),
+            "ranking_features": list(RANKING_FEATURES),
             "hazard": list(INPUTS),
             "index": LAYOUT,
         },
     }
-    if not overwrite and is_made_from(out, made_from):
-        run = track_model(out, work=work)
-        return Outcome(out, (out / REPORT).read_text(encoding="utf-8"), run, made=False)
-    refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    planned = plan(
-        labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
-    )
-    if config.correct_by and not any(
-        labelled.queries[i].named(config.correct_by) for i in planned.fit
-    ):
-        raise InputError(
-            f"none of the queries has the metadata {config.correct_by!r} that --correct-by names"
+    networks = {}
+    if self_contained:
+        for role, files in zip(ROLES, (encoder, reranker), strict=True):
+            exported(files, role, config.precision)  # if it cannot be, better known now
+        networks = {NETWORKS: described(config.precision)}
+    if not overwrite and is_made_from(out, {**made_from, **networks}):
+        text = (out / REPORT).read_text(encoding="utf-8")
+        run, notes = track_if_installed(out, work=workspace)
+        return Outcome(out, text, run, made=False, notes=notes)
+    with reserved(out):
+        refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
+        planned = plan(
+            labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
         )
-    pipeline = open_pipeline(labelled, config, work)
-    ranked = rank_planned(pipeline, labelled, planned)
-    as_given = rank_as_given(pipeline, labelled, ranked)
-    with progress(5, "fitting, measuring, saving", unit="step") as bar:
-        fitted, given = (fit_ranked(r, labelled, config) for r in (ranked, as_given))
+        if config.segment_by and not any(q.named(config.segment_by) for q in planned.fit.items):
+            raise InputError(
+                f"none of the queries has the metadata {config.segment_by!r} of `segment_by` "
+                "(--segment-by)"
+            )
+        refuse_one_passage(labelled)
+        pipeline = open_pipeline(labelled, config, workspace, index=index)
+        contents = _fitted_and_measured(labelled, planned, pipeline, made_from)
+        models = (encoder, reranker) if self_contained else None
+        write_model(out, replace(contents, networks=models), overwrite=overwrite)
+        run, notes = track_if_installed(out, work=workspace)
+    return Outcome(out, contents.report, run, made=True, notes=notes)
+
+
+def _refuse_unknown_calibrator(name: str) -> None:
+    from calibration.score_fitting import SCORE_FITS
+
+    known = ("auto", *SCORE_FITS)
+    if name not in known:
+        raise InputError(
+            f"`calibrator` (--calibrator) should be one of {', '.join(known)}, got {name!r}"
+            f"{nearest(name, known)}"
+        )
+
+
+def _fitted_and_measured(
+    labelled: LabelledSet, planned: Plan, pipeline: Pipeline, made_from: Mapping[str, Any]
+) -> ModelContents:
+    config = pipeline.config
+    search = search_rankings(pipeline, planned)
+    rerank = rerank_rankings(pipeline, search)
+    with progress(3, "fitting, measuring, drawing", unit="step") as bar:
+        fitted, fitted_rerank = (
+            fit(r.fit, r.policy, config, about=planned.grouping.about) for r in (search, rerank)
+        )
+        refuse_one_outcome(fitted.right, labelled.name)
         bar.update()
-        evaluation = evaluate(
-            ranked.to_report,
-            labelled,
-            fitted.calibrators,
+        evaluation = measure(
+            search.report,
+            fitted.maps,
             config,
             baselines={**HEURISTICS, "temperature": fitted.scaled_logit},
         )
-        of_given = evaluate(as_given.to_report, labelled, given.calibrators, config, baselines={})
+        of_rerank = measure(rerank.report, fitted_rerank.maps, config, baselines={})
         bar.update()
         report = make_report(
-            labelled,
-            planned,
-            fitted,
-            evaluation,
-            config,
-            given=of_given,
-            rankings=ranked.to_report,
-            made_from=made_from,
+            planned, fitted, evaluation, config, rerank=of_rerank, made_from=made_from
         )
-        text, figures = report_text(report), report_figures(report)
-        pictures = report_pictures(figures)
+        pictures = report_pictures(report_figures(report))
         bar.update()
-
-        def fill(folder: Path) -> dict[str, Any]:
-            shutil.copytree(pipeline.index.folder, folder / "index")
-            made_with = made_from["config"], made_from["fingerprints"]
-            learned = learned_dict(*made_with, fitted.calibrators, given.calibrators)
-            write_json(folder / CALIBRATORS, learned)
-            write_json(folder / SKETCH, fitted.sketch.to_dict())
-            write_json(folder / MEASURED, report.to_dict())
-            (folder / REPORT).write_text(text, encoding="utf-8")
-            page = report_page(report, pictures)
-            (folder / "report.html").write_text(page, encoding="utf-8")
-            fitted_on = sorted({query_hash(labelled.queries[i].text) for i in planned.fit})
-            (folder / FITTED_ON).write_text("\n".join(fitted_on) + "\n", encoding="utf-8")
-            for name, picture in pictures.items():
-                (folder / f"{name}.png").write_bytes(picture.whole)
-            return {
-                **made_from,
-                "corpus_digest": labelled.corpus_digest(),
-                "queries": planned.counts(),
-                "calibrator": {"name": fitted.taken, "reason": fitted.reason},
-            }
-
-        write_folder(out, fill, overwrite=overwrite, kind=MODEL_KIND)
-        bar.update()
-        run = track_model(out, work=work)
-        bar.update()
-    return Outcome(out, text, run, made=True)
-
-
-def fit_ranked(ranked: Ranked, labelled: LabelledSet, config: Config) -> Fitted:
-    """`fit` on what the model will read of the rankings."""
-    read = [forget(r, ranked.reading.floor) for r in ranked.to_fit]
-    return fit(read, labelled, ranked.reading, config, whole=ranked.to_fit)
+    maps: dict[Mode, FittedMaps] = {"search": fitted.maps, "rerank": fitted_rerank.maps}
+    return ModelContents(
+        manifest={
+            **made_from,
+            "corpus_digest": labelled.corpus_digest(),
+            "queries": planned.counts(),
+            "calibrator": {"name": fitted.calibrator, "reason": fitted.reason},
+        },
+        maps=maps_to_dict(maps),
+        sketch=fitted.sketch.to_dict(),
+        measured=report.to_dict(),
+        report=report_text(report),
+        page=report_page(report, pictures),
+        pictures={name: picture.whole for name, picture in pictures.items()},
+        fitted_on=(query_hash(query.text) for query in planned.fit.items),
+        index=pipeline.index.folder,
+    )

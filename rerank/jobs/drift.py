@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calibration.monitoring.drift import Drift, alarm
+from rerank.assessment.judge import judge
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.pipeline import Pipeline, order
-from rerank.assessment.ranking_features import FEATURES, feature_matrix
+from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.ranking_features import RANKING_FEATURES
+from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.types import Query
 
 
-def drift(
+def detect_drift(
     model: CalibratedReranker,
-    queries: Sequence[Query],
+    queries: Sequence[Query | str] | Labelled[Query],
     *,
     pipeline: Pipeline | None = None,
-    groups: Sequence[str] | None = None,
     level: float = 0.01,
 ) -> Drift:
     """Which features of the queries' rankings have moved, and whether that is an alarm.
 
-    No label is asked for. Without any move an alarm comes with a chance of at most `level`. Of
-    `groups` (n,), rephrasings of one question, each counts once; `pipeline` is that of another
-    corpus than the model's. Queries that bring nothing back have no features and are left out.
+    No label is needed. Without any move an alarm comes with a chance of at most `level`. Of
+    rephrasings of one question (`metadata.group` of a query, or the groups of a labelled set) each
+    tells little new; `pipeline` is that of another corpus than the model's. Queries that bring
+    nothing back have no features and are left out.
 
     Raises:
         InputError: no query that brings back a passage, features of another version, or a level
@@ -32,15 +34,17 @@ def drift(
     """
     if not 0 < level < 1:
         raise InputError(f"the level is a chance between 0 and 1, got {level:g}; 0.01 is usual")
-    found = (pipeline or model.pipeline).rank(
-        queries, model.calibrators.reading, label="reranking queries"
-    )
-    kept = [i for i, r in enumerate(found) if len(r)]
+    if model.sketch.names != tuple(RANKING_FEATURES):
+        raise InputError(f"{model.folder}: its sketch is of other features; calibrate it again")
+    if isinstance(queries, Labelled):
+        asked, groups = list(queries.items), queries.groups.tolist()
+    else:
+        asked = [Query(q) if isinstance(q, str) else q for q in queries]
+        groups = [q.named("group") or f"query {i}" for i, q in enumerate(asked)]
+    maps, used = model.maps["search"], pipeline or model.pipeline
+    scored = used.run(asked, maps.policy, label="scoring candidates")
+    kept = [i for i, s in enumerate(scored) if len(s)]
     if not kept:
         raise InputError("none of the queries brought back a passage; there is nothing to compare")
-    if model.sketch.names != tuple(FEATURES):
-        raise InputError(f"{model.folder}: its sketch is of other features; calibrate it again")
-    learned, rank_by = model.calibrators, model.pipeline.config.rank_by
-    ordered = [order(found[i], learned.relevance, rank_by=rank_by) for i in kept]
-    labels = None if groups is None else [groups[i] for i in kept]
-    return alarm(model.sketch, feature_matrix(ordered), level=level, groups=labels)
+    judged = judge([scored[i] for i in kept], maps, used.config)
+    return alarm(model.sketch, judged.features, level=level, groups=[groups[i] for i in kept])

@@ -14,16 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rerank.config import Config, FinetuneConfig
 from rerank.data.text import query_hash
-from rerank.errors import InputError
+from rerank.errors import InputError, MissingExtraError
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.engine import positions
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
 from rerank.inference.model_files import ModelFiles, resolve, trained_on, training
 from rerank.inference.score_cache import ScoreCache
+from rerank.jobs.pipelines import open_index
 from rerank.progress import progress
 from rerank.retrieval.dense import Encoder
 from rerank.storage.folder import (
@@ -33,6 +34,8 @@ from rerank.storage.folder import (
     sha256_file,
     write_folder,
 )
+from rerank.tracking.registry import name_of
+from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, track
 from rerank.training.hardest import hardest
 from rerank.training.mining import (
     Example,
@@ -44,10 +47,7 @@ from rerank.training.mining import (
     mine,
     shares,
 )
-from rerank.workspace import open_index, score_cache, track, tracked_run
-
-if TYPE_CHECKING:
-    from rerank.tracking.runs import TrackedRun
+from rerank.workspace import Workspace
 
 KIND = "cross-encoder"
 LIBRARIES = ("sentence-transformers", "transformers", "torch", "peft")
@@ -56,11 +56,13 @@ CHUNK = 512  # pairs that a teacher reads between two moves of the bar
 
 @dataclass(frozen=True, slots=True)
 class Finetuned:
-    """The model folder, its report (`finetune.json`), and its run; None where nothing was done."""
+    """The model folder, its report (`finetune.json`), and its run: None without MLflow."""
 
     folder: Path
     report: Mapping[str, Any]
     run: TrackedRun | None
+    made: bool  # by this call; else it was there already
+    notes: tuple[str, ...] = ()  # what was not done, and what to do
 
 
 def finetune(
@@ -68,22 +70,25 @@ def finetune(
     out: Path,
     config: FinetuneConfig,
     *,
-    work: Path,
+    work: str | Path,
     overwrite: bool = False,
 ) -> Finetuned:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
     Indexes, a teacher's scores and checkpoints are kept under `work`: the same call, after an
     interruption, goes on from them. Where `out` already is the model of these very sets and
-    settings, nothing is done. `out/finetune.json` names each set with its digest, holds the
-    curves, and the report of the base where that was fine-tuned too; `out/trained_on.txt` holds a
-    hash of every query trained or validated on, those of the base included, so that calibration
-    can leave these out: on them the logits flatter themselves.
+    settings, it is not made again, but sent to MLflow if no run of it is known. `out/finetune.json`
+    names each set with its digest, holds the curves, and the report of the base where that was
+    fine-tuned too; `out/trained_on.txt` holds a hash of every query trained or validated on, those
+    of the base included, so that calibration can leave these out: on them the logits flatter
+    themselves.
 
     Raises:
         InputError: there is no source, or a model does not exist.
-        StoreError: `out` exists, is another model, and `overwrite` is False.
+        FolderError: `out` exists, is another model, and `overwrite` is False.
+        TrackingError: the model is written, and MLflow did not take its record.
     """
+    workspace = Workspace(Path(work))
     if not sources:
         raise InputError("no labelled set to train on; expected at least one")
     base, encoder = resolve(config.base), resolve(config.encoder)
@@ -101,23 +106,23 @@ def finetune(
     }
     if not overwrite and is_made_from(out, made_from):
         kept = json.loads((out / TRAINING).read_text(encoding="utf-8"))
-        return Finetuned(out, kept, None if tracked_run(out, work) else _track(kept, out, work))
+        return Finetuned(out, kept, *_track(kept, out, workspace, made=False))
     refuse_to_replace(out, overwrite=overwrite, kind=KIND)
     _check_base(base, config)
     out.parent.mkdir(parents=True, exist_ok=True)
     # a miner chooses from all that the first stage finds
     found = replace(config, hard=max(config.hard, config.depth)) if miner else config
-    examples, held, counts = _mined(sources, encoder, seen, found, work)
+    examples, held, counts = _mined(sources, encoder, seen, found, workspace)
     lists = [*map(asdict, examples), *map(asdict, held)]
     key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
     if miner:
-        read = taught(examples, miner, config, score_cache(work))
+        read = add_teacher_scores(examples, miner, config, ScoreCache(workspace.scores))
         examples = [hardest(example, config.hard + config.easy) for example in read]
     if teacher:
-        examples = taught(examples, teacher, config, score_cache(work))
+        examples = add_teacher_scores(examples, teacher, config, ScoreCache(workspace.scores))
     from rerank.training.trainer import train
 
-    checkpoints = work / "checkpoints" / key[:16]
+    checkpoints = workspace.checkpoints / key[:16]
     model, shown = train(examples, held, base, checkpoints, config)
     asked = [*(e.query for e in examples), *(h.query for h in held)]
     seen |= {query_hash(query) for query in asked}
@@ -139,7 +144,7 @@ def finetune(
 
     write_folder(out, fill, overwrite=overwrite, kind=KIND)
     shutil.rmtree(checkpoints, ignore_errors=True)
-    return Finetuned(out, report, _track(report, out, work))
+    return Finetuned(out, report, *_track(report, out, workspace, made=True))
 
 
 def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
@@ -179,7 +184,7 @@ def _mined(
     encoder: ModelFiles,
     seen: frozenset[str],
     config: FinetuneConfig,
-    work: Path,
+    work: Workspace,
 ) -> tuple[list[Example], list[Held], list[dict[str, int]]]:
     """All training lists, all validation lists, and how many of each a source gave."""
     asking = Encoder(encoder, max_length=Config().encoder_max_length)
@@ -248,7 +253,7 @@ def _limits(
     ]
 
 
-def taught(
+def add_teacher_scores(
     examples: Sequence[Example], teacher: ModelFiles, config: FinetuneConfig, cache: ScoreCache
 ) -> list[Example]:
     """The examples with the logits that another cross-encoder gives to their passages."""
@@ -264,10 +269,8 @@ def taught(
     return [replace(e, teacher=tuple(next(logits) for _ in e.passages)) for e in examples]
 
 
-def _track(report: Mapping[str, Any], out: Path, work: Path) -> TrackedRun:
-    from rerank.tracking.runs import RunRecord
-
-    record = RunRecord(
+def _record(report: Mapping[str, Any], out: Path) -> RunRecord:
+    return RunRecord(
         params={
             **report["config"],
             "sets": [s["name"] for s in report["sets"]],
@@ -280,9 +283,29 @@ def _track(report: Mapping[str, Any], out: Path, work: Path) -> TrackedRun:
             for name, key in (("loss", "loss"), ("validation_ndcg10", "ndcg10"))
         },
         tags={"job": "finetune"},
+        inputs=[_data_used(**s) for s in report["sets"]],
         folder=out,
         key=sha256_file(out / MANIFEST),
     )
-    again = f"the same `rerank finetune` command, with --out {out} --work {work}"
-    name = f"finetune-{out.name}"
-    return track(lambda: record, run_name=name, work=work, written=out, again=again)
+
+
+def _data_used(*, name: str, digest: str, **counts: Any) -> DataUsed:
+    return DataUsed(name, digest, "training", counts)
+
+
+def _track(
+    report: Mapping[str, Any], out: Path, work: Workspace, *, made: bool
+) -> tuple[TrackedRun | None, bool, tuple[str, ...]]:
+    """The last fields of `Finetuned`."""
+    try:
+        run = track(
+            lambda: _record(report, out),
+            experiment=name_of("", "finetune"),
+            run_name=f"finetune-{out.name}",
+            work=work,
+            written=out,
+            again=f"the same `rerank finetune` command, with --out {out} --work {work.path}",
+        )
+    except MissingExtraError as error:
+        return None, made, (f"not tracked: {error}",)
+    return run, made, ()

@@ -7,100 +7,138 @@ new folder names its parent, and measures itself on the labels it was given, cro
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calibration.monitoring.drift import sketch
-from calibration.monitoring.recalibration import Recalibration, carried, fit_recalibration, then
-from calibration.segments import ByKind
+from calibration.monitoring.recalibration import (
+    Recalibration,
+    compose_updates,
+    fit_recalibration,
+    rebase_update,
+)
+from calibration.segments import Segments
 from calibration.thresholds import Certificate
-from rerank.assessment.fitted_maps import Calibrators, learned_dict
+from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
+from rerank.assessment.judge import Judged, judge
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import CALIBRATORS, FITTED_ON, MEASURED, MODEL_KIND, SKETCH
-from rerank.assessment.pipeline import Pipeline, order
-from rerank.assessment.ranking_features import FEATURES, feature_matrix
+from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
+from rerank.assessment.pipeline import Pipeline, prior_relevance
+from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
-from rerank.data.feedback import Feedback, says
+from rerank.data.feedback import (
+    Feedback,
+    feedback_of,
+    hit_labels,
+    read_feedback,
+    refuse_unknown,
+)
+from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
-from rerank.fitting.rankings import as_given
+from rerank.fitting.label_checks import refuse_one_sided
+from rerank.fitting.rankings import as_brought
 from rerank.inference.model_files import trained_on
+from rerank.inference.networks import NETWORKS
+from rerank.jobs.pipelines import pipeline_over
+from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.recalibration import (
     recalibration_page,
     recalibration_pictures,
     recalibration_text,
 )
-from rerank.storage.folder import MANIFEST, refuse_to_replace, sha256_file, write_folder, write_json
-from rerank.types import Ranking
+from rerank.storage.folder import MANIFEST, refuse_to_replace, sha256_file
+from rerank.tracking.registry import name_of
+from rerank.types import Mode, Scored
+from rerank.workspace import Workspace
+
+if TYPE_CHECKING:
+    from rerank.tracking.runs import TrackedRun
 
 LEAST_LABELS = 10
+OF_THE_PARENT = ("format_version", "files", "digest", "kind", "inputs")  # not handed down
+
+
+@dataclass(frozen=True, slots=True)
+class RecalibrationRun:
+    """Where the new model is, what the labels said, and MLflow's run of it: None without MLflow.
+
+    `notes` say which labels were left out, and what was not done.
+    """
+
+    folder: Path
+    recalibration: Recalibration
+    run: TrackedRun | None
+    notes: tuple[str, ...]
 
 
 def recalibrate(
     model: CalibratedReranker,
-    feedback: Sequence[Feedback],
-    out: Path,
+    feedback: Sequence[Feedback] | LabelledSet | str | Path,
+    out: str | Path,
     *,
-    pipeline: Pipeline,
-    corpus: Mapping[str, Any],
+    split: str = "train",
+    work: str | Path = "work",
+    max_labels: int | None = None,
     overwrite: bool = False,
-) -> Recalibration:
+    name: str = "",
+) -> RecalibrationRun:
     """Write the model, moved by labels, to `out`, whole or not at all.
 
-    `pipeline` ranks the labels' queries and goes into the new model; `corpus` is what the manifest
-    says of its passages: `dataset` and `corpus_digest`. Both are the model's own, or, where the
-    labels are of another corpus, that corpus'.
+    The labels come as values, as a file of them (see `rerank.data.feedback`), or as a `split` of a
+    labelled set or of its folder: then the new model searches the corpus of that set. Labels of
+    queries that the model or its cross-encoder knows are left out. At most `max_labels` are taken,
+    drawn at random.
 
-    Labels of queries that the model or its cross-encoder knows are left out: see `fresh`.
+    The model is tracked as `calibrate` does it, under `name`: by default that of `model`, or, where
+    the new model searches another corpus, one that is made from the name of the set.
 
     Raises:
-        InputError: fewer than `LEAST_LABELS` different queries.
-        StoreError: `out` exists, is another model, and `overwrite` is False.
+        InputError: bad labels, fewer than `LEAST_LABELS` different queries, or a name that MLflow
+            cannot hold.
+        TrackingError: the model is written, and MLflow did not take its record.
+        FolderError: `out` exists, is another model, or `overwrite` is False.
     """
+    out, workspace = Path(out), Workspace(Path(work))
     refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
-    given_labels = len(feedback)
-    feedback = fresh(model, feedback)
+    feedback, pipeline, corpus = _labels(model, feedback, split, workspace)
+    manifest = {k: v for k, v in model.manifest.items() if k not in OF_THE_PARENT}
+    manifest = {**manifest, **corpus}
+    same = manifest["corpus_digest"] == model.manifest["corpus_digest"]
+    of_parent = model_name(model.manifest) if same else ""
+    manifest["name"] = name_of(name or of_parent, manifest["dataset"]["name"])
+    usable = fresh(model, feedback)
+    notes = []
+    if len(usable) < len(feedback):
+        notes.append(
+            f"left out: {len(feedback) - len(usable)} labels of queries that the model was fitted "
+            "on or its cross-encoder trained on."
+        )
+    feedback = subsample(usable, max_labels)
     groups = [f.group for f in feedback]
     if len(set(groups)) < LEAST_LABELS:
-        known = given_labels - len(feedback)
         raise InputError(
-            f"expected labels of at least {LEAST_LABELS} different queries, got {len(set(groups))}"
-            + (f" and {known} that the model knows already" if known else "")
+            f"expected labels of at least {LEAST_LABELS} different queries, got "
+            + " ".join([str(len(set(groups))), *(f"({note})" for note in notes)])
         )
-    read = pipeline.rank(
-        [f.query for f in feedback], model.calibrators.reading, label="reranking queries"
-    )
-    ordered = _ordered(read, model.calibrators, pipeline.config)
-    found, new = _moved(model.calibrators, ordered, feedback, pipeline.config)
-    moved = _moved_given(model, read, ordered, feedback, pipeline)
-    features, right = feature_matrix(ordered), says(feedback, ordered)
+    config, old = pipeline.config, model.maps["search"]
+    scored = pipeline.run([f.query for f in feedback], old.policy, label="scoring candidates")
+    judged = judge(scored, old, config)
+    found, new = _update(old, judged, feedback, config)
+    maps: dict[Mode, FittedMaps] = {
+        "search": new,
+        "rerank": _update_rerank(model.maps["rerank"], scored, judged, feedback, pipeline),
+    }
+    right = hit_labels(feedback, judged.rankings)
 
-    def fill(folder: Path) -> dict[str, Any]:
-        shutil.copytree(pipeline.index.folder, folder / "index")
-        made_with = model.manifest["config"], model.manifest["fingerprints"]
-        write_json(folder / CALIBRATORS, learned_dict(*made_with, new, moved))
-        # the queries of another corpus are another distribution; those few of the same are not
-        seen = sketch(features, list(FEATURES), groups) if corpus else model.sketch
-        write_json(folder / SKETCH, seen.to_dict())
-        measured = {"report_split": "the labels given", "confidence": found.table.to_dict()}
-        write_json(folder / MEASURED, measured)
-        (folder / "report.txt").write_text(recalibration_text(found), encoding="utf-8")
-        pictures = recalibration_pictures(found)
-        page = recalibration_page(found, pictures)
-        (folder / "report.html").write_text(page, encoding="utf-8")
-        for name, picture in pictures.items():
-            (folder / f"{name}.png").write_bytes(picture.whole)
-        asked = {query_hash(f.query.text) for f in feedback} | set(model.fitted_on)
-        (folder / FITTED_ON).write_text("\n".join(sorted(asked)) + "\n", encoding="utf-8")
-        # the folder's own fields, and the one by which `calibrate` knows its own models
-        ours = ("format_version", "files", "digest", "kind", "inputs")
-        kept = {key: value for key, value in model.manifest.items() if key not in ours}
-        return {
-            **kept,
-            **corpus,
+    # the queries of another corpus are another distribution; those few of the same are not
+    seen = sketch(judged.features, list(RANKING_FEATURES), groups) if corpus else model.sketch
+    pictures = recalibration_pictures(found)
+    contents = ModelContents(
+        manifest={
+            **manifest,
             "parent": sha256_file(model.folder / MANIFEST),
             "recalibrated": {
                 "labels": len(right),
@@ -108,10 +146,40 @@ def recalibrate(
                 "slope": found.update.coef[0],
                 "intercept": found.update.intercept,
             },
-        }
+        },
+        maps=maps_to_dict(maps),
+        sketch=seen.to_dict(),
+        measured={"report_split": "the labels given", "confidence": found.table.to_dict()},
+        report=recalibration_text(found),
+        page=recalibration_page(found, pictures),
+        pictures={name: picture.whole for name, picture in pictures.items()},
+        fitted_on={query_hash(f.query.text) for f in feedback} | model.fitted_on,
+        index=pipeline.index.folder,
+        networks=(pipeline.encoder.files, pipeline.reranker.files)
+        if NETWORKS in model.manifest
+        else None,
+    )
+    write_model(out, contents, overwrite=overwrite)
+    run, untracked = track_if_installed(out, work=workspace)
+    return RecalibrationRun(out, found, run, (*notes, *untracked))
 
-    write_folder(out, fill, overwrite=overwrite, kind=MODEL_KIND)
-    return found
+
+def _labels(
+    model: CalibratedReranker,
+    feedback: Sequence[Feedback] | LabelledSet | str | Path,
+    split: str,
+    work: Workspace,
+) -> tuple[Sequence[Feedback], Pipeline, Mapping[str, Any]]:
+    """The labels, the pipeline that ranks their queries, and what is new about its corpus."""
+    if isinstance(feedback, (str, Path)):
+        path = Path(feedback)
+        feedback = LabelledSet.read(path) if path.is_dir() else read_feedback(path)
+    if isinstance(feedback, LabelledSet):
+        corpus = {"dataset": feedback.described(), "corpus_digest": feedback.corpus_digest()}
+        return feedback_of(feedback, split), pipeline_over(feedback, model, work), corpus
+    index = model.pipeline.index
+    refuse_unknown(feedback, map(index.passage, range(len(index))))
+    return feedback, model.pipeline, {}
 
 
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
@@ -125,7 +193,9 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
     return [f for f in feedback if f.group not in groups]
 
 
-def drawn(feedback: Sequence[Feedback], most: int | None, *, seed: int = 0) -> Sequence[Feedback]:
+def subsample(
+    feedback: Sequence[Feedback], most: int | None, *, seed: int = 0
+) -> Sequence[Feedback]:
     """At most so many of the labels, drawn at random, in their old order.
 
     The first ones of a file are often of one subject, and tell of that alone.
@@ -136,56 +206,67 @@ def drawn(feedback: Sequence[Feedback], most: int | None, *, seed: int = 0) -> S
     return [feedback[i] for i in sorted(kept)]
 
 
-def _ordered(rankings: Sequence[Ranking], learned: Calibrators, config: Config) -> list[Ranking]:
-    return [order(r, learned.relevance, rank_by=config.rank_by) for r in rankings]
-
-
-def _moved_given(
-    model: CalibratedReranker,
-    read: Sequence[Ranking],
-    ordered: Sequence[Ranking],
+def _update_rerank(
+    old: FittedMaps,
+    scored: Sequence[Scored],
+    judged: Judged,
     feedback: Sequence[Feedback],
     pipeline: Pipeline,
-) -> Calibrators:
-    """The maps for passages that askers bring, moved as far as the labels tell of such lists.
+) -> FittedMaps:
+    """The maps for passages that callers bring, moved as far as the labels tell of such lists.
 
-    The labelled queries are taken as if their askers had brought passages. A label without passage
+    The labelled queries are taken as if their callers had brought passages. A label without passage
     ids tells of that ranking too where its top passage is the same: such a selection moves the
     maps, and certifies nothing. Without ids no certificate is left, and with fewer than
     `LEAST_LABELS` that tell, nothing moves.
     """
-    likely = [order(r, model.given.reading.prior) for r in as_given(pipeline, read)]
-    scored = pipeline.read(likely, model.given.reading.floor, label="reranking given passages")
-    again = _ordered(scored, model.given, pipeline.config)
+    brought = as_brought(pipeline, list(scored))
+    prior = [prior_relevance(c, old.policy.prior) for c in brought]
+    again = pipeline.score(
+        brought, prior, cutoff=old.policy.cutoff, label="scoring brought passages"
+    )
     told = [
-        (r, f)
-        for r, first, f in zip(again, ordered, feedback, strict=True)
+        (s, f)
+        for s, r, first, f in zip(
+            again,
+            judge(again, old, pipeline.config).rankings,
+            judged.rankings,
+            feedback,
+            strict=True,
+        )
         if f.right is None or r.doc_ids[:1] == first.doc_ids[:1]
     ]
-    moved = model.given
+    moved = old
     if len({f.group for _, f in told}) >= LEAST_LABELS:
-        _, moved = _moved(model.given, [r for r, _ in told], [f for _, f in told], pipeline.config)
+        selected = judge([s for s, _ in told], old, pipeline.config)
+        _, moved = _update(old, selected, [f for _, f in told], pipeline.config)
         if all(f.right is None for f in feedback):
             return moved
-    old = moved.certificate
-    return replace(moved, certificate=Certificate(None, old.target, old.level, 0, 0, 0, None))
+    kept = moved.certificate
+    return replace(moved, certificate=Certificate(None, kept.target, kept.level, 0, 0, 0, None))
 
 
-def _moved(
-    old: Calibrators, ordered: Sequence[Ranking], feedback: Sequence[Feedback], config: Config
-) -> tuple[Recalibration, Calibrators]:
-    """What the labels teach of rankings in the order of `old`, and the maps that follow it."""
+def _update(
+    old: FittedMaps, judged: Judged, feedback: Sequence[Feedback], config: Config
+) -> tuple[Recalibration, FittedMaps]:
+    """What the labels say of rankings judged by `old`, and the maps that follow it."""
     found = fit_recalibration(
-        old.confidences(ordered, feature_matrix(ordered), correct_by=config.correct_by),
-        says(feedback, ordered),
+        judged.confidence,
+        hit_labels(feedback, judged.rankings),
         [f.group for f in feedback],
         target=config.thresholds.medium,
         random_state=config.seed,
     )
+    if all(f.right is None for f in feedback):  # else what was wrong may have had no answer
+        answered = [bool(f.relevant) for f in feedback]
+        found = replace(found, certificate=refuse_one_sided(found.certificate, answered))
+    updates = {k: rebase_update(u, found.update) for k, u in old.segments.updates.items()}
     moved = replace(
         old,
-        confidence=replace(old.confidence, update=then(old.confidence.update, found.update)),
-        kinds=ByKind({k: carried(u, found.update) for k, u in old.kinds.updates.items()}),
+        confidence=replace(
+            old.confidence, update=compose_updates(old.confidence.update, found.update)
+        ),
+        segments=Segments(updates),
         certificate=found.certificate,
     )
     return found, moved

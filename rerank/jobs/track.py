@@ -5,32 +5,43 @@ So a run whose tracking failed loses nothing: the same record can be sent later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.assessment.fitted_maps import DOORS, Calibrators, both_doors
-from rerank.assessment.model_folder import CALIBRATORS, MEASURED, ModelFolder, open_folder
-from rerank.assessment.passage_features import EVIDENCE
-from rerank.assessment.ranking_features import FEATURES
+from calibration.thresholds import Certificate
+from rerank.assessment.fitted_maps import FittedMaps, maps_from_dict
+from rerank.assessment.model_folder import (
+    CALIBRATORS,
+    MEASURED,
+    PAGE,
+    ModelFolder,
+    open_folder,
+)
+from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.sufficiency import INPUTS
 from rerank.config import Config
+from rerank.errors import MissingExtraError
+from rerank.evaluation.evaluate import SUFFICIENCY
 from rerank.report.report import flat
 from rerank.storage.folder import MANIFEST, sha256_file
-from rerank.tracking.uris import NAME
-from rerank.workspace import track
+from rerank.tracking.registry import name_of
+from rerank.tracking.runs import DataUsed, Flavour, RunRecord, TrackedRun, track
+from rerank.types import Mode
+from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rerank.tracking.runs import Flavour, RunRecord, TrackedRun
-
 OURS = ("calibrated", "after")  # the row of this model's confidence: fitted anew, or moved
+MEASURED_AS: dict[Mode, str] = {"search": "", "rerank": "rerank"}  # its part of `MEASURED`
+SUFFICIENCY_AT = 5
 NEEDED = ("calibrated-rerank", "mlflow", "numpy", "onnxruntime", "pandas", "tokenizers")
 
 
-def track_model(path: Path, *, work: Path) -> TrackedRun:
+def track_model(path: Path, *, work: Workspace) -> TrackedRun:
     """Write the record of a model folder to MLflow, and note in `work` that it was taken.
 
     The same model is not sent twice: where `work` or the store knows a run of it, that run is
@@ -38,96 +49,162 @@ def track_model(path: Path, *, work: Path) -> TrackedRun:
 
     Raises:
         InputError: not a whole model folder.
-        NotTrackedError: MLflow did not take it.
+        MissingExtraError: MLflow is not installed.
+        TrackingError: MLflow did not take it.
     """
     folder = open_folder(path)
     named = folder.manifest["dataset"].get("name", path.name)
     return track(
         lambda: record_of(folder),
+        experiment=model_name(folder.manifest),
         run_name=f"{named}-{_calibrator(folder)}",
         work=work,
         written=path,
-        again=f"rerank track {path} --work {work}",
+        again=f"rerank track {path} --work {work.path}",
     )
 
 
-def record_of(folder: ModelFolder) -> RunRecord:
-    """Parameters, metrics, pictures, tables, certificate and the folder as an MLflow model."""
-    from rerank.tracking.runs import RunRecord
+def track_if_installed(path: Path, *, work: Workspace) -> tuple[TrackedRun | None, tuple[str, ...]]:
+    """As `track_model`; without MLflow there is no run, and a note that says how to have one.
 
-    kept, measured = folder.json(CALIBRATORS), folder.json(MEASURED)
-    doors = both_doors(kept)
-    learned, of_given = doors
-    certificate = learned.certificate.to_dict()
-    named = {f"certificate.{key}": value for key, value in certificate.items()}
+    Raises:
+        InputError, TrackingError: as `track_model`.
+    """
+    try:
+        return track_model(path, work=work), ()
+    except MissingExtraError as error:
+        return None, (f"not tracked: {error}",)
+
+
+def model_name(manifest: Mapping[str, Any]) -> str:
+    """The name of a model's experiment, and under which its versions are registered."""
+    return name_of(manifest.get("name", ""), str(manifest["dataset"].get("name")))
+
+
+def record_of(folder: ModelFolder) -> RunRecord:
+    """Parameters, metrics, data, pictures, tables, certificate and the folder as a model."""
+    maps = maps_from_dict(folder.json(CALIBRATORS))
+    measured = folder.json(MEASURED)
+    dataset, queries = folder.manifest["dataset"], folder.manifest["queries"]
     params = {k: v for k, v in folder.manifest.items() if k not in ("files", "digest", "kind")}
+    certificate = maps["search"].certificate
+    parts = {mode: measured.get(key, {}) if key else measured for mode, key in MEASURED_AS.items()}
+    few = {mode: metrics_of(parts[mode], fitted.certificate) for mode, fitted in maps.items()}
     return RunRecord(
         params={
             **flat(params),
-            **named,
-            "certificate": learned.certificate.sentence,
-            "given.certificate": of_given.certificate.sentence,
+            "certificate": certificate.sentence,
+            "rerank.certificate": maps["rerank"].certificate.sentence,
         },
-        metrics={
-            **metrics_of(measured),
-            **{f"given_{k}": v for k, v in metrics_of(measured.get("given") or {}).items()},
-            **{
-                f"certificate_{key}": float(value)
-                for key, value in certificate.items()
-                if value is not None
-            },
-        },
+        metrics={**few["search"], **{f"rerank_{k}": v for k, v in few["rerank"].items()}},
         tags={
-            "dataset": str(folder.manifest["dataset"].get("name")),
+            "dataset": str(dataset.get("name")),
             "calibrator": _calibrator(folder),
-            "certified": str(learned.certificate.threshold is not None).lower(),
+            "certified": str(certificate.threshold is not None).lower(),
         },
-        files=tuple(folder.path / name for name in folder.manifest["files"] if name[-4:] == ".png"),
-        tables={"comparison": _comparison(measured), "feature_weights": weights(doors)},
+        inputs=(
+            DataUsed(
+                str(dataset.get("name")),
+                str(dataset.get("digest")),
+                "calibration",
+                {k: v for k, v in dataset.items() if k not in ("name", "digest")}
+                | {f"used_to_{k}": queries[k] for k in ("fit", "report") if k in queries},
+            ),
+        ),
+        files=tuple(
+            folder.path / name
+            for name in folder.manifest["files"]
+            if name == PAGE or name.endswith(".png")
+        ),
+        tables={"measurements": measurements(parts, maps), "feature_weights": weights(maps)},
         folder=folder.path,
-        registered_name=NAME,
-        flavour=flavour(Config.from_dict(folder.manifest["config"]).correct_by),
+        registered_name=model_name(folder.manifest),
+        flavour=flavour(Config.from_dict(folder.manifest["config"]).segment_by),
         key=sha256_file(folder.path / MANIFEST),
     )
 
 
-def metrics_of(measured: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of `reliability.json`: of this model's confidence, other events, the orders."""
+def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[str, float]:
+    """The few numbers of a mode that models are compared by; what is not known is left out.
+
+    Shares are of the measured queries, but for `certified_share`: of the certificate's own.
+    """
     ways = measured.get("confidence") or {}
     ours: Mapping[str, Any] = next((ways[name] for name in OURS if name in ways), {})
-    found: dict[str, Any] = {"passages_read": measured.get("passages_read")}
-    for key, value in ours.items():
-        if isinstance(value, list):
-            found |= {f"{key}_low": value[0], f"{key}_high": value[1]}
-        else:
-            found[key] = value
-    for name, values in {**measured.get("events", {}), **measured.get("orders", {})}.items():
-        found |= {f"{name}_{key}": value for key, value in values.items()}
-    return {k: float(v) for k, v in found.items() if isinstance(v, (int, float))}
+    low, high = ours.get("smece_interval") or (None, None)
+    enough = measured.get("events", {}).get(SUFFICIENCY.format(SUFFICIENCY_AT), {})
+    certified = certificate.accepted / certificate.queries if certificate.queries else 0.0
+    found = {
+        "hit_at_1": ours.get("base_accuracy"),
+        "auroc": ours.get("auroc"),
+        "smece": ours.get("smece"),
+        "smece_low": low,
+        "smece_high": high,
+        "brier": ours.get("brier"),
+        "log_loss": ours.get("log_loss"),
+        "accepted_share": ours.get("coverage"),
+        "accepted_right": ours.get("accuracy_accepted"),
+        "accepted_right_lower95": ours.get("accuracy_accepted_lower95"),
+        "certified_threshold": certificate.threshold,
+        "certified_share": 0.0 if certificate.threshold is None else certified,
+        "passages_scored": measured.get("passages_scored"),
+        **{
+            f"sufficiency_at_{SUFFICIENCY_AT}_{key}": enough.get(key)
+            for key in ("auroc", "smece", "brier", "log_loss")
+        },
+        **{f"ndcg_at_10_{k}": v.get("ndcg10") for k, v in measured.get("orders", {}).items()},
+    }
+    return {key: float(value) for key, value in found.items() if value is not None}
 
 
-def weights(doors: Sequence[Calibrators]) -> pd.DataFrame:
-    """What each input weighs, standardised, in each map of each door."""
+def measurements(
+    measured: Mapping[Mode, Mapping[str, Any]], maps: Mapping[Mode, FittedMaps]
+) -> pd.DataFrame:
+    """Everything that was measured, a row a number: mode, part, name, metric, value."""
     import pandas as pd
 
     rows = []
-    for door, learned in zip(DOORS, doors, strict=True):
-        maps = (
-            ("prior", EVIDENCE, learned.reading.prior),
-            ("relevance", EVIDENCE, learned.relevance),
-            ("confidence", FEATURES, learned.confidence.first),
-            ("hazard", INPUTS, learned.hazard),
+    for mode, part in measured.items():
+        tables = {key: part.get(key) or {} for key in ("confidence", "events", "orders")}
+        tables["certificate"] = {"": maps[mode].certificate.to_dict()}
+        for kind, table in tables.items():
+            for name, row in table.items():
+                rows += [(mode, kind, name, *number) for number in _numbers(row)]
+    return pd.DataFrame(rows, columns=["mode", "part", "name", "metric", "value"])
+
+
+def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The numbers of a row by name; an interval is two."""
+    for key, value in row.items():
+        interval = isinstance(value, list)
+        ends = (
+            zip((f"{key}_low", f"{key}_high"), value, strict=True) if interval else [(key, value)]
+        )
+        yield from ((name, float(n)) for name, n in ends if isinstance(n, (int, float)))
+
+
+def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
+    """What each input weighs, standardised, in each map of each mode."""
+    import pandas as pd
+
+    rows = []
+    for mode, fitted in maps.items():
+        parts = (
+            ("prior", PASSAGE_FEATURES, fitted.policy.prior),
+            ("relevance", PASSAGE_FEATURES, fitted.relevance),
+            ("confidence", RANKING_FEATURES, fitted.confidence.first),
+            ("hazard", INPUTS, fitted.hazard),
         )
         rows += [
             {
-                "door": door,
+                "mode": mode,
                 "map": name,
                 "input": column,
                 "weight": weight,
                 "mean": mean,
                 "scale": scale,
             }
-            for name, columns, one in maps
+            for name, columns, one in parts
             for column, weight, mean, scale in zip(
                 columns, one.coef, one.mean, one.scale, strict=True
             )
@@ -135,14 +212,13 @@ def weights(doors: Sequence[Calibrators]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def flavour(correct_by: str) -> Flavour:
+def flavour(segment_by: str) -> Flavour:
     """How MLflow runs a model folder that corrects by this metadata: `mlflow_model`."""
     from rerank.batch.table import OUTPUT_EXAMPLE, frame, input_example
-    from rerank.tracking.runs import Flavour
 
     code = Path(__file__).parent.parent / "batch" / "mlflow_model.py"
     return Flavour(
-        code, frame(input_example(correct_by)), frame(OUTPUT_EXAMPLE), tuple(_requirements())
+        code, frame(input_example(segment_by)), frame(OUTPUT_EXAMPLE), tuple(_requirements())
     )
 
 
@@ -154,13 +230,6 @@ def _requirements() -> list[str]:
         except PackageNotFoundError:  # run from a tree that is not installed
             continue
     return found
-
-
-def _comparison(measured: Mapping[str, Any]) -> pd.DataFrame:
-    import pandas as pd
-
-    ways = measured.get("confidence") or {}
-    return pd.DataFrame([{"way": name, **row} for name, row in ways.items()])
 
 
 def _calibrator(folder: ModelFolder) -> str:

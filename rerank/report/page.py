@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rerank.errors import optional
 from rerank.evaluation.evaluate import OURS
-from rerank.report.html import Folded, Part, Picture, Section, Table, Text, html_page
+from rerank.report.glossary import GLOSSARY
+from rerank.report.headline import headline
+from rerank.report.html import html_page
 from rerank.report.report import (
     Report,
     band_sentence,
     certificate_sentences,
     flat,
-    given_sentence,
-    read_sentence,
+    groups_sentence,
+    rerank_sentence,
+    scored_sentence,
+    sources_of_ways,
     split_sentences,
     table_note,
-    threshold_sentence,
+    warnings,
 )
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from calibration.plots.picture import Picture
+
 
 def report_figures(report: Report) -> dict[str, Figure]:
     """The pictures of a run by the name of their file, in the order of the page."""
-    from calibration.plots import confidence as plots
-    from calibration.plots import inputs as plots_of_inputs
+    with optional():
+        from calibration.plots import confidence as plots
+        from calibration.plots import inputs as plots_of_inputs
 
     evaluation, name = report.evaluation, report.name
     ours, threshold = evaluation.confidences[OURS], evaluation.table[OURS].threshold
     others = {way: p for way, p in evaluation.confidences.items() if way != OURS}
-    certified = report.fitted.calibrators.certificate.threshold
+    certified = report.fitted.maps.certificate.threshold
     found = {
         "reliability": plots.reliability_diagram(
             evaluation.right,
             ours,
-            title=f"{name}, {report.planned.report_split}: {report.fitted.taken}",
+            title=f"{name}, {report.planned.report_split}: {report.fitted.calibrator}",
             threshold=threshold,
-            groups=evaluation.groups,
+            groups=evaluation.labelled.groups,
         ),
         "risk_coverage": plots.risk_coverage_curve(
             evaluation.right,
@@ -86,87 +94,29 @@ def report_pictures(figures: Mapping[str, Figure]) -> dict[str, Picture]:
 def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
     """The page: HTML that stands alone. `pictures` are drawn `report_figures`."""
     evaluation, fitted = report.evaluation, report.fitted
-    split = report.planned.report_split
-    head, *rows = evaluation.table.cells()
-    worth = [Text(threshold_sentence(report), weight=True)]
-    near = band_sentence(report)
-    if near:
-        worth.append(Text(near))
-    worth.append(Text("Certificate: " + " ".join(certificate_sentences(report))))
-    sections = [
-        Section("", worth),
-        Section(
-            "Ways of being confident, on the same queries",
-            [Table(head, rows, note=table_note(report), ours=_place(rows, OURS))],
-        ),
-        Section("Is the confidence true?", _some(pictures, "reliability", "histogram")),
-        Section("What does selecting by it buy?", _some(pictures, "risk_coverage")),
-        Section("Two answers explained", list(_explained(report, pictures))),
-        Section("What it rests on", [*_some(pictures, "features"), *_labels(report, pictures)]),
-        Section("The order of the passages", [_orders(report)]),
-        Section(
-            "Probabilities beside the confidence", [_events(report), Text(given_sentence(report))]
-        ),
-        Section(
-            "The queries", [Text(s) for s in (*split_sentences(report), read_sentence(report))]
-        ),
-        Section("The calibrator", [Text(f"{fitted.taken}. {fitted.reason}"), _details(report)]),
-    ]
+    count, split = len(evaluation.right), report.planned.report_split
     return html_page(
-        f"{report.name}: how true is the confidence?",
-        f"Measured on {len(evaluation.right):,} queries ({split}) that were not fitted on.",
-        [section for section in sections if section.parts],
+        "report",
+        title=f"{report.name}: how true is the confidence?",
+        below=f"Measured on {count:,} queries ({split}) that were not fitted on.",
+        headline=headline(evaluation, fitted.maps.certificate),
+        warnings=warnings(report),
+        certificate=certificate_sentences(report)[:1],  # the headline has the second
+        near=band_sentence(report),
+        comparison=evaluation.table.cells(),
+        comparison_note=table_note(report),
+        ours=OURS,
+        sources=sources_of_ways().items(),
+        explained=report.explained,
+        orders=evaluation.orders_cells(),
+        events=evaluation.events_cells(),
+        brought=rerank_sentence(report),
+        queries=[*split_sentences(report), groups_sentence(report), scored_sentence(report)],
+        calibrator=f"{fitted.calibrator}. {fitted.reason}",
+        made_from=[(key, _shown(value)) for key, value in flat(report.made_from).items()],
+        glossary=GLOSSARY,
+        pictures=pictures,
     )
-
-
-def _some(pictures: Mapping[str, Picture], *names: str) -> list[Part]:
-    return [pictures[name] for name in names if name in pictures]
-
-
-def _explained(report: Report, pictures: Mapping[str, Picture]) -> Iterator[Part]:
-    for each in report.explained:
-        rows = [("query", each.query), ("put first", each.top)]
-        if each.answer:
-            rows.append(("would be right", each.answer))
-        yield Table((), rows, words=True)
-        yield pictures[each.file]
-
-
-def _labels(report: Report, pictures: Mapping[str, Picture]) -> list[Part]:
-    note = (
-        "In both pictures only the confidence is refitted: the order of the passages, and so which "
-        "answers are right, is that of the whole model."
-    )
-    return [*_some(pictures, "labels"), Text(note)]
-
-
-def _orders(report: Report) -> Table:
-    head, *rows = report.evaluation.orders_cells()
-    note = (
-        "fused: the first stage alone; logit: the cross-encoder's own order; relevance: by the "
-        "calibrated probability of each passage. Intervals are by query group."
-    )
-    return Table(head, rows, note=note, ours=_place(rows, "relevance"))
-
-
-def _events(report: Report) -> Table:
-    head, *rows = report.evaluation.events_cells()
-    note = (
-        "Sufficiency is the probability that one of the first k passages is right, relevance that "
-        "one passage is. Log loss should be below that of the share, which knows only how often "
-        "the event happens."
-    )
-    return Table(head, rows, note=note)
-
-
-def _place(rows: list[tuple[str, ...]], name: str) -> int | None:
-    return next((i for i, row in enumerate(rows) if row[0] == name), None)
-
-
-def _details(report: Report) -> Folded:
-    rows = [(key, _shown(value)) for key, value in flat(report.made_from).items()]
-    table = Table((), rows, words=True)
-    return Folded("Data, configuration and fingerprints", [table])
 
 
 def _shown(value: Any) -> str:

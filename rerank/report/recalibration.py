@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from calibration.monitoring.recalibration import Recalibration
-from rerank.report.html import Picture, Section, Table, Text, html_page
+from rerank.errors import optional
+from rerank.report.html import html_page
+
+if TYPE_CHECKING:
+    from calibration.plots.picture import Picture
 
 NOTE = (
     "before: the model as it was; after: moved by labels of other queries than the one that it "
@@ -19,8 +25,9 @@ def recalibration_text(found: Recalibration) -> str:
 
 def recalibration_pictures(found: Recalibration) -> dict[str, Picture]:
     """Reliability before and after, by the name of their file."""
-    from calibration.plots.confidence import reliability_diagram
-    from calibration.plots.style import draw
+    with optional():
+        from calibration.plots.confidence import reliability_diagram
+        from calibration.plots.style import draw
 
     threshold = found.table["before"].threshold
     shown = {"before": found.before, "after": found.after}
@@ -41,15 +48,12 @@ def recalibration_pictures(found: Recalibration) -> dict[str, Picture]:
 def recalibration_page(found: Recalibration, pictures: dict[str, Picture]) -> str:
     """The page: HTML that stands alone."""
     first, *others = found.sentences()
-    head, *rows = found.table.cells()
-    names = [row[0] for row in rows]
-    table = Table(head, rows, note=NOTE, ours=names.index("after"))
     return html_page(
-        "A model moved by new labels",
-        first,
-        [
-            Section("", [Text(others[0], weight=True), *(Text(s) for s in others[1:])]),
-            Section("Before and after, on the same labels", [table]),
-            Section("Is the confidence true?", list(pictures.values())),
-        ],
+        "recalibration",
+        title="A model moved by new labels",
+        below=first,
+        sentences=others,
+        comparison=found.table.cells(),
+        note=NOTE,
+        pictures=pictures.values(),
     )

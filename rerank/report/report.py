@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from calibration.arrays import log_odds, logit
+from calibration.arrays import log_odds, logit, plain
 from calibration.maps import LogisticMap, TwoStageMap
-from rerank.assessment.fitted_maps import kinds_of
-from rerank.assessment.pipeline import forget, order
-from rerank.assessment.ranking_features import FEATURES, meaning
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import segments_of
+from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
 from rerank.config import Config
-from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Grades
 from rerank.evaluation.ablation import Budgets, Examples, Step, by_features, by_labels, steps
+from rerank.evaluation.baselines import sources
 from rerank.evaluation.evaluate import OURS, Evaluation
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.fitting.rankings import LENGTHS
-from rerank.storage.files import plain
+from rerank.report.headline import headline
 from rerank.types import Floats, Passage, Ranking
 
 WIDTH = 96  # characters of a line of the text
@@ -41,7 +42,7 @@ class Explained:
     top: str  # the passage that was put first
     answer: str  # a passage that would be right, or that there is none; empty for a right one
     base: float  # log odds of a query whose features are all usual
-    moves: Floats  # log odds that each feature adds, and last the kind of query, if it counts
+    moves: Floats  # log odds that each feature adds, and last the segment, where there are some
     names: tuple[str, ...]  # of the features, with this query's value and the usual one
     confidence: float
 
@@ -55,7 +56,7 @@ class Report:
     planned: Plan
     fitted: Fitted
     evaluation: Evaluation
-    given: Evaluation  # of the same queries, with passages as their askers might bring them
+    rerank: Evaluation  # of the same queries, with passages as their callers might bring them
     steps: tuple[Step, ...]
     budgets: Budgets
     explained: tuple[Explained, ...]
@@ -63,34 +64,33 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """What `reliability.json` holds: plain JSON values; what cannot be told is None."""
         tables = {"ablation": [asdict(step) for step in self.steps], "labels": asdict(self.budgets)}
-        measured = {"report_split": self.planned.report_split, **self.evaluation.to_dict()}
-        return {**measured, "given": self.given.to_dict(), **plain(tables)}
+        measured = {
+            "report_split": self.planned.report_split,
+            "grouped_by": self.planned.grouping.name,
+            "groups": len(set(self.fitted.groups)),
+            "effective_queries": self.fitted.effective,
+            **self.evaluation.to_dict(),
+        }
+        return {**measured, "rerank": self.rerank.to_dict(), **plain(tables)}
 
 
 def make_report(
-    labelled: LabelledSet,
     planned: Plan,
     fitted: Fitted,
     evaluation: Evaluation,
     config: Config,
     *,
-    given: Evaluation,
-    rankings: Sequence[Ranking],
+    rerank: Evaluation,
     made_from: Mapping[str, Any],
 ) -> Report:
-    """Compute what the evaluation does not hold: ablations, and two queries explained.
-
-    `rankings` are those that were measured, in the order of `planned.report`.
-    """
-    fitted_on = Examples(fitted.features, fitted.right, _groups(labelled, planned.fit))
-    measured_on = Examples(
-        evaluation.features, evaluation.right, _groups(labelled, evaluation.query_ids)
-    )
+    """Compute what the evaluation does not hold: ablations, and two queries explained."""
+    fitted_on = Examples(fitted.features, fitted.right, fitted.groups)
+    measured_on = Examples(evaluation.features, evaluation.right, evaluation.labelled.groups)
     made = by_features(
         fitted_on,
         measured_on,
         columns=steps(),
-        then=fitted.taken,
+        then=fitted.calibrator,
         folds=config.folds,
         random_state=config.seed,
     )
@@ -100,21 +100,16 @@ def make_report(
         whole=evaluation.confidences[OURS],
         threshold=config.thresholds.medium,
         penalty=made[-1].penalty,
-        then=fitted.taken,
+        then=fitted.calibrator,
         folds=config.folds,
         random_state=config.seed,
     )
     explained = tuple(
-        _explained(file, title, labelled, fitted, evaluation, config, i, rankings[i])
-        for file, title, i in _telling(evaluation)
+        _explained(file, title, fitted.maps, evaluation, config, row)
+        for file, title, row in _telling(evaluation)
     )
-    return Report(
-        labelled.name, made_from, planned, fitted, evaluation, given, made, budgets, explained
-    )
-
-
-def _groups(labelled: LabelledSet, query_ids: Sequence[str]) -> tuple[str, ...]:
-    return tuple(labelled.group(i) for i in query_ids)
+    name = str(made_from["dataset"]["name"])
+    return Report(name, made_from, planned, fitted, evaluation, rerank, made, budgets, explained)
 
 
 def _telling(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
@@ -134,44 +129,42 @@ def _telling(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
 
 
 def _explained(
-    file: str,
-    title: str,
-    labelled: LabelledSet,
-    fitted: Fitted,
-    evaluation: Evaluation,
-    config: Config,
-    row: int,
-    ranking: Ranking,
+    file: str, title: str, maps: FittedMaps, evaluation: Evaluation, config: Config, row: int
 ) -> Explained:
-    learned = fitted.calibrators
-    read = forget(ranking, learned.reading.floor)
-    top = order(read, learned.relevance, rank_by=config.rank_by).passages[0]
-    right = sorted(labelled.relevant(ranking.query.query_id))
-    known = next((labelled.corpus[i] for i in right if i in labelled.corpus), None)
-    answer = "no passage: nothing here answers it" if known is None else _beginning(known)
-    values, usual = evaluation.features[row], learned.confidence.first.mean
+    ranking, grades = evaluation.labelled.items[row], evaluation.labelled.grades[row]
+    values, usual = evaluation.features[row], maps.confidence.first.mean
     names = [
         f"{meaning(name)}\n{value:.2f}, usually {mean:.2f}"
-        for name, value, mean in zip(FEATURES, values.tolist(), usual, strict=True)
+        for name, value, mean in zip(RANKING_FEATURES, values.tolist(), usual, strict=True)
     ]
-    moves = learned.confidence.contributions(values[None, :])[0]
-    if learned.kinds.updates:
-        (kind,) = kinds_of([ranking], config.correct_by)
-        before = float(learned.confidence.predict(values[None, :])[0])
-        names.append(f"Kind of query ({config.correct_by})\n{textwrap.shorten(kind, 30)}")
-        after = float(evaluation.confidences[OURS][row])
-        moves = np.append(moves, log_odds(after) - log_odds(before))
+    moves = maps.confidence.contributions(values[None, :])[0]
+    confidence = float(evaluation.confidences[OURS][row])
+    if maps.segments.updates:
+        (segment,) = segments_of([ranking], config.segment_by)
+        before = float(maps.confidence.predict(values[None, :])[0])
+        names.append(f"Segment ({config.segment_by})\n{textwrap.shorten(segment, 30)}")
+        moves = np.append(moves, log_odds(confidence) - log_odds(before))
     return Explained(
         file,
         title,
         ranking.query.text,
-        _beginning(top),
-        "" if evaluation.right[row] else answer,
-        usual_log_odds(learned.confidence),
+        _beginning(ranking.passages[0]),
+        "" if evaluation.right[row] else _right_answer(ranking, grades),
+        usual_log_odds(maps.confidence),
         moves,
         tuple(names),
-        float(evaluation.confidences[OURS][row]),
+        confidence,
     )
+
+
+def _right_answer(ranking: Ranking, grades: Grades) -> str:
+    """The first passage that would be right, in words."""
+    if not grades:
+        return "no passage: nothing here answers it"
+    known = next((p for p in ranking.passages if p.doc_id in grades), None)
+    if known is not None:
+        return _beginning(known)
+    return f"{min(grades)}, which is not among the {len(ranking)} candidates"
 
 
 def usual_log_odds(learned: TwoStageMap) -> float:
@@ -214,35 +207,43 @@ def split_sentences(report: Report) -> list[str]:
             f"Left out: {planned.seen_by_reranker} queries, because the cross-encoder was trained "
             "on them or on their split."
         )
-    if planned.beside_training:
-        found.append(
-            "Warning: the cross-encoder was trained on other queries of these splits, and knows "
-            "what they ask about better than it will know new passages: expect to be promised too "
-            "much. Keep a split apart from its training, or take another --reranker."
-        )
+    found += warnings(report)
     if planned.asked_twice:
         found.append(f"Left out: {planned.asked_twice} queries that the measured ones ask again.")
     return found
 
 
-def read_sentence(report: Report) -> str:
-    """How many passages the cross-encoder reads."""
-    floor = report.fitted.calibrators.reading.floor
-    how = f", where at least {floor:g} times as likely as the likeliest" if floor else ""
-    return f"Read: {report.evaluation.passages_read:.1f} passages a query{how}."
+def warnings(report: Report) -> list[str]:
+    """What makes every figure too good, if anything does."""
+    if not report.planned.beside_training:
+        return []
+    return [
+        "Warning: the cross-encoder was trained on other queries of these splits, and knows "
+        "what they ask about better than it will know new passages: expect to be promised too "
+        "much. Keep a split apart from its training, or take another --reranker."
+    ]
 
 
-def threshold_sentence(report: Report) -> str:
-    """What the advisory threshold is worth on the measured queries."""
-    ours = report.evaluation.table[OURS]
-    if ours.accuracy_accepted is None or ours.accuracy_accepted_lower95 is None:
-        return f"At {ours.threshold:g}: none of {ours.n:,} measured queries is accepted."
-    return (
-        f"At {ours.threshold:g}: of {ours.n:,} measured queries {ours.accepted:,} are accepted "
-        f"({ours.coverage:.1%}), and {ours.right_accepted:,} of these are right: "
-        f"{ours.accuracy_accepted:.1%}, at least {ours.accuracy_accepted_lower95:.1%} with 95% "
-        "confidence."
+def groups_sentence(report: Report) -> str:
+    """What keeps queries together, how many groups there are, and what the labels are worth."""
+    fitted, planned = report.fitted, report.planned
+    said = (
+        f"Groups: {planned.grouping.name}, {len(set(fitted.groups))} of them; the "
+        f"{len(planned.fit)} queries fitted on are worth {fitted.effective:.0f} independent ones."
     )
+    if planned.same_group:
+        said += (
+            f" {planned.same_group} of the measured queries are of groups that were fitted on: the "
+            "figures are of new questions about the same, and flatter the model on others."
+        )
+    return said
+
+
+def scored_sentence(report: Report) -> str:
+    """How many passages the cross-encoder scores."""
+    cutoff = report.fitted.maps.policy.cutoff
+    how = f", those at least {cutoff:g} times as likely as the likeliest" if cutoff else ""
+    return f"Passages scored per query: {report.evaluation.passages_scored:.1f}{how}."
 
 
 def band_sentence(report: Report) -> str:
@@ -258,7 +259,7 @@ def band_sentence(report: Report) -> str:
 
 def certificate_sentences(report: Report) -> list[str]:
     """The certificate, and how it fared on the measured queries."""
-    found = report.fitted.calibrators.certificate
+    found = report.fitted.maps.certificate
     if found.threshold is None:
         return [found.sentence]
     evaluation = report.evaluation
@@ -267,9 +268,9 @@ def certificate_sentences(report: Report) -> list[str]:
     return [found.sentence, f"Of the measured queries {kept.sum()} of {len(kept)} were{share}."]
 
 
-def given_sentence(report: Report) -> str:
+def rerank_sentence(report: Report) -> str:
     """How the confidence fares where askers bring their own passages."""
-    ours = report.given.table[OURS]
+    ours = report.rerank.table[OURS]
     accepted = f"{ours.accepted} of {ours.n} are at >= {ours.threshold:g}"
     if ours.accuracy_accepted is not None:
         accepted += f", {ours.right_accepted} ({ours.accuracy_accepted:.1%}) of these right"
@@ -287,25 +288,39 @@ def table_note(report: Report) -> str:
         "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE: "
         "error of the probabilities, lower is better; exactly calibrated ones would show smECE up "
         f"to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, that share or "
-        "more should be right; the lower bound takes queries as independent."
+        f"more should be right; the lower bound takes our {ours.accepted} as the "
+        f"{ours.effective_accepted:.0f} independent ones that they are worth by group."
     )
 
 
+def sources_of_ways() -> dict[str, str]:
+    """What each way of being confident is, and where it comes from."""
+    fitted = {
+        "temperature": "The best logit divided by one number, which was fitted.",
+        OURS: "This model.",
+    }
+    return {**sources(), **fitted}
+
+
 def report_text(report: Report) -> str:
-    """What a run prints: who was fitted on, the orders, the table, and how to read it."""
+    """The headline with its warnings; a blank line; all the rest."""
     evaluation, fitted = report.evaluation, report.fitted
+    head = [*headline(evaluation, fitted.maps.certificate), *warnings(report)]
     first = [
-        *split_sentences(report),
-        read_sentence(report),
-        f"Calibrator: {fitted.taken}. {fitted.reason}",
+        *(sentence for sentence in split_sentences(report) if sentence not in head),
+        groups_sentence(report),
+        scored_sentence(report),
+        f"Calibrator: {fitted.calibrator}. {fitted.reason}",
         *certificate_sentences(report),
     ]
     parts = (
+        "\n".join(head),
         "\n".join(textwrap.fill(sentence, WIDTH) for sentence in first),
         evaluation.orders_table(),
         evaluation.table.table(),
         textwrap.fill(table_note(report), WIDTH),
+        "\n".join(f"{name}: {text}" for name, text in sources_of_ways().items()),
         evaluation.events_table(),
-        textwrap.fill(given_sentence(report), WIDTH),
+        textwrap.fill(rerank_sentence(report), WIDTH),
     )
     return "\n\n".join(parts) + "\n"

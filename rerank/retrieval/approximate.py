@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.errors import InputError
+from rerank.errors import InputError, optional
+from rerank.inference.engine import onnx_runtime
 from rerank.progress import progress
 from rerank.retrieval.fusion import top
 from rerank.types import Ints
@@ -32,7 +33,7 @@ def write_graph(vectors: Vectors, folder: Path) -> None:
     """Write the graph of unit vectors (n, d) to `folder`, with a progress bar.
 
     Raises:
-        InputError: USearch is not installed.
+        MissingExtraError: USearch is not installed.
     """
     graph = library()(
         ndim=vectors.shape[1],
@@ -61,7 +62,7 @@ class Graph:
     """An open graph; it stays on disk and is read from there. Safe to search from many threads.
 
     Raises:
-        InputError: USearch is not installed.
+        MissingExtraError: USearch is not installed.
     """
 
     def __init__(self, folder: Path, vectors: Vectors) -> None:
@@ -87,15 +88,16 @@ class Graph:
 
 
 def library() -> Any:
-    """USearch's index.
+    """USearch's index, imported where ONNX Runtime can live beside it.
+
+    USearch's wheel carries a C++ library of its own, and exports the numbers by which that tells a
+    locale's parts. ONNX Runtime compiles a regular expression when it is imported; if USearch came
+    first, it takes a wrong part and the process dies. So ONNX Runtime is imported first.
 
     Raises:
-        InputError: it is not installed.
+        MissingExtraError: USearch is not installed.
     """
-    try:
+    onnx_runtime()
+    with optional():
         from usearch.index import Index
-    except ImportError:
-        raise InputError(
-            "approximate dense search needs USearch: pip install 'calibrated-rerank[approximate]'"
-        ) from None
     return Index

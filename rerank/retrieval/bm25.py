@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.errors import InputError
+from rerank.errors import InputError, optional
 from rerank.types import Floats, Ints
 
 K1, B = 1.5, 0.75  # BM25Okapi's own: how fast a repeated word tells less, how much length counts
@@ -39,7 +39,8 @@ class BM25:
 
         Documents may be empty lists; there is at least one.
         """
-        from scipy.sparse import csr_array
+        with optional():
+            from scipy.sparse import csr_array
 
         okapi = _okapi(documents)
         idf = np.array(list(okapi.idf.values()), dtype=np.float64)
@@ -114,7 +115,8 @@ def score_texts(
 
 def _okapi(documents: Iterable[Sequence[str]]) -> Any:
     """`BM25Okapi(documents)` with its counts in flat arrays, not in a dictionary a passage."""
-    from rank_bm25 import BM25Okapi
+    with optional():
+        from rank_bm25 import BM25Okapi
 
     class Flat(BM25Okapi):  # type: ignore[misc]  # rank_bm25 has no types
         def _initialize(self, corpus: Iterable[Sequence[str]]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.inference.engine import Engine, Tokenizer, open_bi_encoder
+from rerank.inference.engine import Engine, Tokenizer, open_bi_encoder, open_tokenizer
 from rerank.inference.model_files import ModelFiles
 from rerank.progress import progress
 from rerank.types import Floats
@@ -36,7 +36,7 @@ class Encoder:
         """
         with self._loading:
             if self._loaded is None:
-                tokenizer = Tokenizer(self.files.folder, max_length=self.max_length)
+                tokenizer = open_tokenizer(self.files, max_length=self.max_length)
                 self._loaded = tokenizer, open_bi_encoder(self.files)
             tokenizer, engine = self._loaded
         rows: list[Vectors] = []

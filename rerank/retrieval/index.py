@@ -1,4 +1,4 @@
-"""BM25 and dense over one corpus: built once, saved, opened again; gives a query's candidates.
+"""BM25 and dense over one corpus: built once, saved, opened again; searched by query and vector.
 
 Text, vectors and postings stay on disk and are read from there: an open index holds the vocabulary
 and the passages that the latest queries brought back.
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rerank.config import Config
 from rerank.data.text import words
 from rerank.errors import InputError
 from rerank.progress import progress
@@ -23,7 +24,7 @@ from rerank.retrieval.corpus import Corpus, write_corpus
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors, cosines
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.storage.folder import read_manifest, write_folder
-from rerank.types import Candidates, Ints, Passage, Query
+from rerank.types import FirstStage, Ints, Passage
 
 INDEX_KIND = "an index"
 LAYOUT = 3  # of the files in the folder, and of what a word is
@@ -33,9 +34,9 @@ class Index:
     """An open index folder. Safe to read from many threads.
 
     Raises:
-        StoreError: the folder has no manifest.
-        InputError: another version of this project wrote it, or its dense search is approximate and
-            USearch is not installed.
+        FolderError: the folder has no manifest.
+        InputError: another version of this project wrote it.
+        MissingExtraError: its dense search is approximate, and USearch is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,10 +53,36 @@ class Index:
         self.corpus = Corpus(folder)
         self.graph = Graph(folder, self.vectors) if self.manifest["approximate"] else None
         self.passage = self.corpus.passage
+        self.weight = self.bm25.weight
 
     def __len__(self) -> int:
         """Count of passages."""
         return len(self.corpus)
+
+    def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:
+        """Refuse a configuration or an encoder that the index was not made for.
+
+        Raises:
+            InputError: saying which part differs.
+        """
+        dense = "exact" if self.graph is None else "approximate"
+        if (self.language, dense) != (config.language, config.dense):
+            raise InputError(
+                f"{self.folder}: the index is of language {self.language} and {dense} dense "
+                f"search, the configuration says {config.language} and {config.dense}; build it "
+                "again"
+            )
+        made_by, files = self.manifest["encoder"], encoder.files
+        if (made_by["fingerprint"], made_by["max_length"]) != (
+            files.fingerprint,
+            encoder.max_length,
+        ):
+            raise InputError(
+                f"{self.folder}: the index was made by {made_by['name']} at "
+                f"{made_by['max_length']} tokens (fingerprint {made_by['fingerprint'][:12]}), the "
+                f"configuration says {files.name} at {encoder.max_length} tokens "
+                f"(fingerprint {files.fingerprint[:12]}); build the index again"
+            )
 
     def check(self) -> None:
         """Refuse arrays that do not fit together: for an index that others may have written.
@@ -68,22 +95,21 @@ class Index:
         if self.graph is not None:
             self.graph.check()
 
-    def candidates(
-        self, query: Query, vector: Vectors, *, pool: int, count: int, rrf_k: int
-    ) -> Candidates:
+    def search(
+        self, query: str, vector: Vectors, *, pool: int, count: int, rrf_k: int
+    ) -> FirstStage:
         """The `count` best fused passages of the `pool` best of each stage, best first.
 
         BM25 finds only passages that share a word with the query (score above 0).
         """
-        lexical = self.bm25.scores(words(query.text, language=self.language))
+        lexical = self.bm25.scores(words(query, language=self.language))
         by_bm25 = top(lexical, pool)
         found = [by_bm25[lexical[by_bm25] > 0], self._nearest(vector, pool)]
         every, scores = reciprocal_rank_fusion(found, k=rrf_k)
         best = top(scores, count)
         rows = every[best]
         bm25_rank, dense_rank = (ranks(f, rows, missing=pool + 1) for f in found)
-        return Candidates(
-            query=query,
+        return FirstStage(
             rows=rows,
             bm25=lexical[rows],
             dense=cosines(self.vectors[rows], vector),
@@ -113,8 +139,9 @@ def build_index(
     bytes each, until they are written. With `approximate`, dense search walks a graph.
 
     Raises:
-        InputError: the corpus is empty, or USearch is not installed and needed.
-        StoreError: `folder` exists and `overwrite` is False.
+        InputError: the corpus is empty.
+        MissingExtraError: dense search is approximate, and USearch is not installed.
+        FolderError: `folder` exists and `overwrite` is False.
     """
 
     def fill(part: Path) -> Mapping[str, Any]:
@@ -151,18 +178,22 @@ def _words(corpus: Corpus, language: str) -> Iterator[list[str]]:
 
 
 def _write_vectors(corpus: Corpus, encoder: Encoder, path: Path) -> Vectors:
-    """Encode every passage, a chunk at a time, into one array on disk; and open it."""
+    """Encode every passage, a chunk at a time, into one array on disk; and open it.
+
+    It is written, not mapped: a full disk is then an error, where a map would end the process.
+
+    Raises:
+        OSError: the disk is full.
+    """
     texts = (p.full_text for p in corpus)
-    written: np.memmap[Any, Any] | None = None
-    with progress(len(corpus), "indexing passages", unit="text") as bar:
+    with path.open("wb") as out, progress(len(corpus), "indexing passages", unit="text") as bar:
         for start in range(0, len(corpus), CHUNK):
             made = encoder.encode(list(islice(texts, CHUNK)))
-            if written is None:
-                shape = (len(corpus), made.shape[1])
-                written = np.lib.format.open_memmap(path, "w+", np.float32, shape)
-            written[start : start + len(made)] = made
+            if not start:
+                header = np.lib.format.header_data_from_array_1_0(made)
+                header["shape"] = (len(corpus), made.shape[1])
+                np.lib.format.write_array_header_1_0(out, header)
+            out.write(np.ascontiguousarray(made).data)
             bar.update(len(made))
-    if written is not None:
-        written.flush()
     opened: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     return opened

@@ -1,4 +1,4 @@
-"""The HTTP API: routes, and what is told in what shape. What computes is handed in."""
+"""The HTTP API: its routes, and which request and answer belong to each. It computes nothing."""
 
 from __future__ import annotations
 
@@ -15,57 +15,58 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
-from rerank.data.text import can_be_written
-from rerank.serving import answers
-from rerank.serving.batching import Answer, Batcher, Question
-from rerank.serving.champion import Champion, Watch
-from rerank.serving.errors import Refusal, sentence_of
-from rerank.serving.gate import Gate
-from rerank.serving.keys import Keys
-from rerank.serving.observed import FIELDS, Observed
+from rerank.errors import InputError
+from rerank.serving.middleware import Keys, RequestGuard, RequestLog
+from rerank.serving.model_source import ModelHolder, ModelPoller
 from rerank.serving.schemas import (
     AssessRequest,
-    Passages,
-    Problem,
+    ErrorResponse,
+    QueryRequest,
+    Refusal,
     RerankRequest,
     RerankResponse,
     SearchRequest,
     SearchResponse,
+    rerank_response,
+    search_response,
+    sentence_of,
 )
 from rerank.serving.settings import Settings
+from rerank.serving.worker import Worker
+from rerank.types import Assessment
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": text}
+    status: {"model": ErrorResponse, "description": text}
     for status, text in {
         401: "no key of this server",
         408: "the request came too slowly",
         409: "scores of another reranker",
         413: "the body is too large",
         415: "not JSON",
-        422: "a field is missing, of the wrong kind or too large",
-        429: "too many requests are in hand; Retry-After says when to come again",
+        422: "a field is missing, unknown, of the wrong type or too large",
+        429: "too many requests are in progress; Retry-After says when to try again",
         503: "the turn did not come in time",
         504: "the answer was not ready in time",
     }.items()
 }
 
 
-def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
-    """The application; it works from its start-up to its shutdown, which finishes what it took."""
-    metrics = champion.metrics
-    batcher = Batcher(champion, settings)
-    watch = Watch(champion, settings.poll)
+def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
+    """The application; its shutdown answers what was accepted before."""
+    metrics = holder.metrics
+    worker = Worker(holder, settings)
+    poller = ModelPoller(holder, settings.poll)
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        batcher.start()
+        worker.start()
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
             # not on every system, and only in a main thread
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, watch.look_now)
-        watch.start()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, poller.poll_now)
+        poller.start()
         yield
-        watch.end()
-        await asyncio.to_thread(batcher.finish)
+        poller.stop()
+        await asyncio.to_thread(worker.finish)
 
     app = FastAPI(
         title="calibrated-rerank",
@@ -75,61 +76,57 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
         docs_url=None,  # their pages load scripts from the network
         redoc_url=None,
         responses=REFUSALS,
-        dependencies=[Security(HTTPBearer(auto_error=False))],  # told here, checked by the gate
+        dependencies=[Security(HTTPBearer(auto_error=False))],  # shown here, checked by the guard
     )
-    app.add_middleware(Gate, settings=settings, keys=keys, metrics=metrics, wait=batcher.wait)
-    app.add_middleware(Observed, metrics=metrics)
+    app.add_middleware(
+        RequestGuard,
+        settings=settings,
+        keys=keys,
+        metrics=metrics,
+        retry_after=worker.retry_after,
+    )
+    app.add_middleware(RequestLog, metrics=metrics)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(InputError, _unusable)
     app.add_exception_handler(HTTPException, _http)
 
-    async def ask(request: Request, question: Question) -> Answer:
-        _check(question, settings)
-        fields = getattr(request.state, FIELDS)
-        fields |= {"door": question.door, "documents": len(question.passages)}
+    async def assessed(
+        request: Request, asked: QueryRequest, reranker: str | None = None
+    ) -> tuple[Assessment, dict[str, str]]:
+        """The assessment, and what names it: the model's version and the request's id."""
+        query = asked.to_query(settings)
+        log = request.state.log
+        log.update(mode=query.mode, documents=len(query.passages or ()))
         if settings.log_text:
-            fields["text"] = question.text
-        found, served = await batcher.ask(question)
-        fields |= {"confidence": found.confidence, "level": found.level, "model": served.version}
-        return found, served
+            log["text"] = query.text
+        found, served = await worker.assess(query, reranker)
+        log.update(confidence=found.confidence, level=found.level, model=served.version)
+        return found, {"model": served.version, "request_id": request.state.request_id}
 
     @app.post("/v1/search", tags=["answers"])
     async def search(request: Request, asked: SearchRequest) -> SearchResponse:
         """Find passages in the index, and say how sure to be of the first."""
-        found, served = await ask(
-            request, Question("search", asked.question, metadata=asked.metadata)
-        )
-        return answers.searched(found, served, asked, request.state.request_id)
+        found, names = await assessed(request, asked)
+        return search_response(found, asked, **names)
 
     @app.post("/v1/rerank", tags=["answers"], response_model_exclude_none=True)
     @app.post("/v2/rerank", include_in_schema=False, response_model_exclude_none=True)
     @app.post("/rerank", include_in_schema=False, response_model_exclude_none=True)
     async def rerank(request: Request, asked: RerankRequest) -> RerankResponse:
         """Order the caller's documents. `relevance_score` is a probability."""
-        question = Question("rerank", asked.query, _passages(asked), metadata=asked.metadata)
-        found, served = await ask(request, question)
-        return answers.reranked(found, served, asked, request.state.request_id)
+        found, names = await assessed(request, asked)
+        return rerank_response(found, asked, **names)
 
     @app.post("/v1/assess", tags=["answers"], response_model_exclude_none=True)
     async def assess(request: Request, asked: AssessRequest) -> RerankResponse:
         """Say how sure to be of documents that this model's cross-encoder has scored already."""
-        passages = _passages(asked)
-        if len(asked.scores) != len(passages):
-            raise Refusal(
-                422,
-                f"scores: expected one a document, {len(passages)}, got {len(asked.scores)}",
-                reason="input",
-            )
-        scores = tuple(asked.scores)
-        question = Question(
-            "assess", asked.query, passages, scores, asked.reranker, metadata=asked.metadata
-        )
-        found, served = await ask(request, question)
-        return answers.reranked(found, served, asked, request.state.request_id)
+        found, names = await assessed(request, asked, asked.reranker)
+        return rerank_response(found, asked, **names)
 
     @app.get("/v1/model", tags=["about"])
     async def model() -> dict[str, Any]:
         """Which model answers: its fingerprints, and how reliable it was measured to be."""
-        return champion.current.described()
+        return holder.current.described()
 
     @app.get("/healthz", tags=["about"], response_class=PlainTextResponse)
     async def healthz() -> str:
@@ -138,60 +135,26 @@ def create_app(champion: Champion, settings: Settings, keys: Keys) -> FastAPI:
 
     @app.get("/readyz", tags=["about"], response_class=PlainTextResponse)
     async def readyz() -> str:
-        """Whether it answers questions."""
-        if not batcher.alive:
+        """Whether it answers queries."""
+        if not worker.alive:
             raise Refusal(503, "the ranking thread does not run", reason="dead")
         return "ready\n"
 
     @app.get("/metrics", tags=["about"], response_class=PlainTextResponse)
-    async def measured() -> Response:
-        """What is counted, for Prometheus."""
+    async def prometheus() -> Response:
+        """The metrics, for Prometheus."""
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
 
 
-def _passages(asked: Passages) -> tuple[Any, ...]:
-    unread = sorted(set(asked.rank_fields or ()) - {"text", "title"})
-    if unread:
-        raise Refusal(
-            422, f"rank_fields: only text and title are read, got {unread[0]!r:.80}", reason="input"
-        )
-    return answers.passages(asked.documents)
-
-
-def _check(question: Question, settings: Settings) -> None:
-    """Refuse what is empty, or more than the settings allow."""
-    if not question.text.strip():
-        raise Refusal(422, "the question is empty; expected some words", reason="input")
-    texts = [question.text, *(p.full_text for p in question.passages)]
-    if not all(map(can_be_written, texts)):
-        raise Refusal(422, "a text holds half a surrogate pair, which is no text", reason="input")
-    if len(question.text) > settings.max_query:
-        raise Refusal(
-            422,
-            f"the question has {len(question.text)} characters, {settings.max_query} are allowed",
-            reason="size",
-        )
-    if len(question.passages) > settings.max_documents:
-        raise Refusal(
-            422,
-            f"there are {len(question.passages)} documents, {settings.max_documents} are allowed",
-            reason="size",
-        )
-    for i, passage in enumerate(question.passages):
-        if len(passage.full_text) > settings.max_document:
-            raise Refusal(
-                422,
-                f"documents.{i} has {len(passage.full_text)} characters, "
-                f"{settings.max_document} are allowed",
-                reason="size",
-            )
-
-
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     raise Refusal(422, sentence_of(error.errors()), reason="input")
+
+
+async def _unusable(_: Request, error: Exception) -> JSONResponse:
+    raise Refusal(422, str(error), reason="input")
 
 
 async def _http(_: Request, error: Exception) -> JSONResponse:

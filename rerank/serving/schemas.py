@@ -1,20 +1,165 @@
-"""What requests hold and answers tell. Fields that only hosted APIs know are passed over."""
+"""Records over HTTP: what a request may hold, and what an answer or a refusal tells.
+
+It knows nothing of sockets and models. Limits are the settings'.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, FiniteFloat, PositiveInt
+import numpy as np
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    FiniteFloat,
+    PositiveInt,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from rerank.data.text import as_text
+from rerank.errors import InputError, nearest
+from rerank.serving.settings import Settings
+from rerank.types import Assessment, Passage, Query
+
+HOSTED = {
+    "model": "the server answers with the one model that it holds",
+    "max_chunks_per_doc": "a document is scored in one piece, up to the model's max_length",
+    "max_tokens_per_doc": "the model's max_length is part of its calibration",
+    "truncate": "a document longer than max_length is cut at its end",
+    "truncate_prompt_tokens": "the model's max_length is part of its calibration",
+    "truncation": "a document longer than max_length is cut at its end",
+    "priority": "requests are answered in the order in which they come",
+    "user": "nothing is kept of who asks",
+}
+"""Fields of hosted rerank APIs (Cohere, Jina, Voyage, vLLM) that change nothing here, and why."""
 
 LARGEST = 1e6  # size of a logit; those of cross-encoders stay below a hundred
+SHOWN = 50  # characters of an unknown field's name
 TEXTS = [
     "The median is the middle value of a sorted sample.",
     "numpy.nanmedian computes the median along an axis, ignoring NaNs.",
 ]
 
 
-def _example(**values: Any) -> ConfigDict:
-    return ConfigDict(extra="ignore", json_schema_extra={"examples": [values]})
+class Refusal(Exception):  # noqa: N818  # an answer, not an error of ours
+    """An answer other than 200: the status, the sentence, and headers."""
+
+    def __init__(
+        self, status: int, sentence: str, *, reason: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+        self.reason = reason
+        self.headers = dict(headers or {})
+
+    def body(self) -> bytes:
+        """Its JSON: `message`, as Cohere's clients read it, and `detail`, as Jina's do."""
+        return json.dumps({"message": self.sentence, "detail": self.sentence}).encode()
+
+
+def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
+    """What a validator found, as one sentence without any of the values given."""
+    found = []
+    for error in errors[:3]:
+        if error["type"] == "json_invalid":
+            return f"the body is no JSON: it breaks at character {error['loc'][-1]}"
+        place = ".".join(str(part) for part in error["loc"] if part not in ("body", "str"))
+        found.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
+    if len(errors) > 3:
+        found.append(f"and {len(errors) - 3} more")
+    return "; ".join(dict.fromkeys(found))
+
+
+# --- requests ---------------------------------------------------------------------------------
+
+
+def _config(*, example: dict[str, Any], **extra: Any) -> ConfigDict:
+    return ConfigDict(extra="ignore", json_schema_extra={"examples": [example], **extra})
+
+
+TOP_N = AliasChoices("top_n", "top_k")
+Count = Annotated[PositiveInt, Field(strict=True)]
+Metadata = Annotated[
+    dict[str, Any] | None,
+    Field(description="of the query; the model may use one key of it, such as the language"),
+]
+
+
+class QueryRequest(BaseModel):
+    """What every request has. An unknown field is refused: a typing error must not go unseen."""
+
+    ignored: ClassVar[Mapping[str, str]] = {}
+
+    query: str = Field(description="the question, in plain words")
+    metadata: Metadata = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, given: Any) -> Any:
+        """Refuse a field that is not known, and two names of one field that differ."""
+        if not isinstance(given, dict):
+            return given
+        fields = {name: _names(name, field) for name, field in cls.model_fields.items()}
+        known = [name for names in fields.values() for name in names]
+        for name in given:
+            if name not in known and name not in cls.ignored:
+                raise PydanticCustomError("unknown_field", _unknown(name, known, list(fields)))
+        kept = dict(given)
+        for names in fields.values():
+            present = [name for name in names if given.get(name) is not None]
+            if any(given[name] != given[present[0]] for name in present[1:]):
+                raise PydanticCustomError(
+                    "ambiguous_field",
+                    f"{' and '.join(present)} mean the same and differ; give one of them",
+                )
+            for name in set(names).difference(present[:1] or names[:1]):
+                kept.pop(name, None)
+        return kept
+
+    def to_query(self, settings: Settings) -> Query:
+        """The query that is asked.
+
+        Raises:
+            InputError: a text is empty or longer than the settings allow; saying which.
+        """
+        text = as_text("query", self.query, most=settings.max_query)
+        return Query(text, metadata=self.metadata or {})
+
+
+def _names(name: str, field: Any) -> list[str]:
+    """The names by which a field may come, its own first."""
+    alias = field.validation_alias
+    return [str(n) for n in alias.choices] if isinstance(alias, AliasChoices) else [name]
+
+
+def _unknown(name: str, known: Sequence[str], fields: Sequence[str]) -> str:
+    """The sentence on a field that is not known, in ASCII."""
+    cut = name[:SHOWN]
+    return f"unknown field {cut!a}" + (
+        nearest(cut.lower(), known) or f"; the fields are {', '.join(fields)}"
+    )
+
+
+class SearchRequest(QueryRequest):
+    """A query for the index."""
+
+    model_config = _config(example={"query": "median along an axis while ignoring NaNs"})
+
+    query: str = Field(
+        description="the question, in plain words",
+        validation_alias=AliasChoices("query", "question"),  # its name in version 0.1
+    )
+    top_n: Count = Field(
+        10, validation_alias=TOP_N, description="passages to return, best first; top_k is the same"
+    )
+    return_documents: bool = Field(True, description="whether to return their titles and texts")
 
 
 class Document(BaseModel):
@@ -24,89 +169,120 @@ class Document(BaseModel):
     title: str | None = None
 
 
-Count = Annotated[PositiveInt, Field(strict=True)]
-Metadata = Annotated[
-    dict[str, Any] | None,
-    Field(description="of the question: what the model corrects by, such as its language"),
-]
+class DocumentsRequest(QueryRequest):
+    """A query with the documents to rank."""
 
-
-class SearchRequest(BaseModel):
-    """A question for the index."""
-
-    model_config = _example(question="median along an axis while ignoring NaNs", top_n=3)
-    question: str = Field(description="in plain words")
-    metadata: Metadata = None
-    top_n: Count = Field(10, description="passages to return, best first")
-    return_documents: bool = Field(True, description="whether to return their titles and texts")
-
-
-class Passages(BaseModel):
-    """A query and documents: what the two doors for callers' own passages have in common."""
-
-    query: str
     documents: Annotated[list[str | Document], FailFast()]
-    metadata: Metadata = None
-    top_n: Count | None = Field(None, description="results to return; all where left out")
+    top_n: Count | None = Field(
+        None,
+        validation_alias=TOP_N,
+        description="results to return; all where left out; top_k is the same",
+    )
     return_documents: bool | None = Field(None, description="whether to return their texts")
     rank_fields: list[str] | None = Field(None, description="text and title are what is read")
 
+    def to_query(self, settings: Settings) -> Query:
+        """The query with its documents as passages, named by their places from 0."""
+        query, most = super().to_query(settings), settings.max_documents
+        unread = sorted(set(self.rank_fields or ()) - {"text", "title"})
+        if unread:
+            raise InputError(f"rank_fields: only text and title are read, got {unread[0]!a:.80}")
+        if len(self.documents) > most:
+            raise InputError(f"there are {len(self.documents)} documents, at most {most} are taken")
+        passages = []
+        for i, document in enumerate(self.documents):
+            whole = as_document(document)
+            passage = Passage(str(i), whole.title or "", whole.text)
+            as_text(f"documents.{i}", passage.full_text, most=settings.max_document)
+            passages.append(passage)
+        return Query(query.text, metadata=query.metadata, passages=tuple(passages))
 
-class RerankRequest(Passages):
-    """As hosted rerank APIs take it; `model` and other fields of theirs may be there."""
 
-    model_config = _example(query="median without NaNs", documents=TEXTS, top_n=2)
+def as_document(document: str | Document) -> Document:
+    """A document as an object."""
+    return Document(text=document) if isinstance(document, str) else document
 
 
-class AssessRequest(Passages):
-    """A ranking that the caller has made with this model's cross-encoder."""
+class RerankRequest(DocumentsRequest):
+    """As hosted rerank APIs take it; what they know and this server does not use may be there."""
 
-    model_config = _example(
-        query="median without NaNs",
-        documents=TEXTS,
-        scores=[-3.2, 4.1],
-        reranker="fingerprints.reranker of /v1/model",
+    ignored = HOSTED
+    model_config = _config(
+        example={"query": "median without NaNs", "documents": TEXTS, "top_n": 2},
+        **{"x-ignored-fields": HOSTED},
+    )
+
+
+class AssessRequest(DocumentsRequest):
+    """A query with documents that this model's cross-encoder has scored already."""
+
+    model_config = _config(
+        example={
+            "query": "median without NaNs",
+            "documents": TEXTS,
+            "scores": [-3.2, 4.1],
+            "reranker": "fingerprints.reranker of /v1/model",
+        }
     )
     scores: Annotated[
         list[Annotated[FiniteFloat, Field(ge=-LARGEST, le=LARGEST, strict=True)]], FailFast()
     ] = Field(description="raw logits, one a document, without a sigmoid")
     reranker: str = Field(description="fingerprint of the cross-encoder that gave the scores")
 
+    @model_validator(mode="after")
+    def _one_score_a_document(self) -> Self:
+        documents, scores = len(self.documents), len(self.scores)
+        if scores != documents:
+            raise PydanticCustomError(
+                "scores", f"scores: expected one a document, {documents}, got {scores}"
+            )
+        return self
 
-class Trust(BaseModel):
+    def to_query(self, settings: Settings) -> Query:
+        """The query with its documents and their scores."""
+        query, scores = super().to_query(settings), np.array(self.scores, dtype=np.float64)
+        return Query(query.text, metadata=query.metadata, passages=query.passages, logits=scores)
+
+
+# --- answers ----------------------------------------------------------------------------------
+
+
+class AssessmentResponse(BaseModel):
     """How far to trust an answer. Probabilities are calibrated."""
 
-    id: str
-    model: str = Field(description="which of the models that were served here has answered")
+    id: str = Field(description="of the request, as in the header X-Request-ID and in the log")
+    model: str = Field(description="version of the model that has answered, as at /v1/model")
     confidence: float = Field(description="P(the first passage is right)")
     sufficiency: float = Field(description="P(one of the first few is right)")
     sufficiency_at: list[float] = Field(description="the same for the first 1 to 10")
     level: str = Field(description="HIGH, MEDIUM, LOW or VERY_LOW confidence")
     verdict: str = Field(description="SUFFICIENT, PARTIAL or INSUFFICIENT context")
     accepted: bool = Field(description="confidence reaches the advisory threshold")
-    certified: bool = Field(description="confidence reaches the certified threshold")
+    certified: bool = Field(
+        description="accepted, and the confidence reaches the certified threshold"
+    )
     reasons: list[str]
 
 
-class Found(BaseModel):
+class SearchResult(BaseModel):
     """A passage of the index."""
 
     doc_id: str
     relevance: float = Field(description="P(this passage is right)")
-    logit: float | None = Field(description="of the cross-encoder, where it has read it")
+    logit: float | None = Field(description="of the cross-encoder, where it scored the passage")
     bm25: float
     dense: float
     title: str | None = None
     text: str | None = None
 
 
-class SearchResponse(Trust):
-    """What `search` found, best first."""
+class SearchResponse(AssessmentResponse):
+    """The passages found, best first."""
 
-    ranking: list[Found]
+    ranking: list[SearchResult]
 
 
-class Result(BaseModel):
+class RerankResult(BaseModel):
     """One of the documents of the request."""
 
     index: int = Field(description="its place in the request, from 0")
@@ -114,16 +290,51 @@ class Result(BaseModel):
     document: Document | None = None
 
 
-class RerankResponse(Trust):
+class RerankResponse(AssessmentResponse):
     """Best first, in the shape of hosted rerank APIs, and how far to trust it."""
 
-    results: list[Result]
+    results: list[RerankResult]
     meta: dict[str, Any] = Field(description="as Cohere's clients read it")
     usage: dict[str, int] = Field(description="as Jina's clients read it; nothing is billed")
 
 
-class Problem(BaseModel):
+class ErrorResponse(BaseModel):
     """Why there is no answer, in a sentence; `detail` is the same, for clients that look there."""
 
     message: str
     detail: str
+
+
+def search_response(
+    found: Assessment, asked: SearchRequest, *, model: str, request_id: str
+) -> SearchResponse:
+    """The answer to a search, by the model of that version."""
+    ranking = []
+    for passage in found.first(asked.top_n):
+        row = SearchResult(**passage.to_dict())
+        if asked.return_documents:
+            row.title, row.text = passage.title, passage.text
+        ranking.append(row)
+    return SearchResponse(
+        **{**found.to_dict(top=0), "id": request_id, "model": model, "ranking": ranking}
+    )
+
+
+def rerank_response(
+    found: Assessment, asked: DocumentsRequest, *, model: str, request_id: str
+) -> RerankResponse:
+    """The answer to documents that came with the request, by the model of that version."""
+    results = [
+        RerankResult(
+            index=passage.row,
+            relevance_score=passage.relevance,
+            document=as_document(asked.documents[passage.row]) if asked.return_documents else None,
+        )
+        for passage in found.first(asked.top_n or len(asked.documents))
+    ]
+    return RerankResponse(
+        **{**found.to_dict(top=0), "id": request_id, "model": model},
+        results=results,
+        meta={"api_version": {"version": "2"}, "billed_units": {"search_units": 0}},
+        usage={"total_tokens": 0, "prompt_tokens": 0},
+    )

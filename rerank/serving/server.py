@@ -1,33 +1,39 @@
-"""A model behind uvicorn, from the first request to the last."""
+"""A model behind uvicorn: the socket, the keys, the time-outs of clients, the shutdown."""
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
+import os
 import signal
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rerank.errors import InputError
 from rerank.serving.app import create_app
-from rerank.serving.champion import Champion
-from rerank.serving.impatient import impatient
-from rerank.serving.keys import keys_for
-from rerank.serving.logs import event, log_to_stderr
-from rerank.serving.metrics import Metrics
-from rerank.serving.settings import Settings, listen
+from rerank.serving.middleware import Keys
+from rerank.serving.model_source import ModelHolder
+from rerank.serving.settings import Settings
+from rerank.serving.telemetry import Metrics, event, log_to_stderr
 
 CONNECTIONS = 1000  # open at once; uvicorn answers 503 to the next
+VARIABLE = "RERANK_API_KEYS"  # of the environment: keys, separated by commas; any of them opens
 
 
-def make_server(champion: Champion, settings: Settings) -> uvicorn.Server:
-    """A server of the champion that listens nowhere yet: `run(sockets=[...])` does.
+def make_server(holder: ModelHolder, settings: Settings) -> uvicorn.Server:
+    """A server of the holder's model that listens nowhere yet: `run(sockets=[...])` does.
 
     Raises:
         InputError: keys are needed, and the environment has none.
     """
     config = uvicorn.Config(
-        create_app(champion, settings, keys_for(settings.host)),
-        http=impatient(settings.patience),
+        create_app(holder, settings, keys_for(settings.host)),
+        http=client_timeouts(settings.patience),
         ws="none",
         log_config=None,
         access_log=False,
@@ -39,25 +45,140 @@ def make_server(champion: Champion, settings: Settings) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def serve(where: Callable[[], Path], settings: Settings) -> None:
-    """Serve the model in the folder that `where` names until SIGTERM or Ctrl-C.
+def serve(locate: Callable[[], Path], settings: Settings) -> None:
+    """Serve the model in the folder that `locate` names until SIGTERM or Ctrl-C.
 
-    Then nothing more is taken, and what was taken is answered. SIGHUP looks for another model.
+    Then no request is accepted any more, and those accepted are answered. SIGHUP refreshes the
+    model.
 
     Raises:
         InputError: the model cannot be served, keys are needed, or the address cannot be used.
     """
     keys = keys_for(settings.host)  # refused before seconds are spent on the model
     with listen(settings) as listening:
-        champion = Champion(where, Metrics())
-        server = make_server(champion, settings)
+        holder = ModelHolder(locate, Metrics())
+        server = make_server(holder, settings)
         log_to_stderr()
         address = f"http://{settings.host}:{listening.getsockname()[1]}"
-        event("serving", address=address, model=champion.current.version, keys=bool(keys))
+        event("serving", address=address, model=holder.current.version, keys=bool(keys))
 
         def end(*_: object) -> None:
             server.should_exit = True
 
         signal.signal(signal.SIGTERM, end)  # until uvicorn has its own, and after
         server.run(sockets=[listening])
-        event("served")
+        event("stopped")
+
+
+def client_timeouts(seconds: float) -> type[H11Protocol]:
+    """Uvicorn's protocol, that also closes on clients who do not send their headers or do not read.
+
+    `seconds` run from the connection's start, for a later request from its first byte, and for an
+    answer from when the client has stopped to read it.
+    """
+
+    class ClientTimeouts(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._timer = self.loop.call_later(seconds, self._give_up)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._stop()  # the headers are whole; the body has a bound of its own
+            elif self._timer is None:
+                self._timer = self.loop.call_later(seconds, self._give_up)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unread = self.loop.call_later(seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = None
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop()
+            if self._unread is not None:
+                self._unread.cancel()
+            super().connection_lost(exc)
+
+        def _stop(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _give_up(self) -> None:
+            self._timer = None
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.close()
+
+    return ClientTimeouts
+
+
+def addresses(host: str) -> list[str]:
+    """The numeric addresses that a host name stands for.
+
+    Raises:
+        InputError: it stands for none.
+    """
+    if not host:
+        return ["0.0.0.0"]  # what listening on no host in particular means
+    try:
+        found = socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"host {host!r} is not known here: {error}") from None
+    return [str(info[4][0]) for info in found]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`.
+
+    Raises:
+        InputError: the host is not known.
+    """
+    return all(ipaddress.ip_address(a.partition("%")[0]).is_loopback for a in addresses(host))
+
+
+def listen(settings: Settings) -> socket.socket:
+    """A socket that listens where the settings say; its connections send without delay.
+
+    Raises:
+        InputError: the address is taken, or not one of this machine's.
+    """
+    address = addresses(settings.host)[0]
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        listening = socket.create_server((address, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
+        ) from None
+    # accepted connections inherit it; asyncio sets it only where a socket names its protocol, and
+    # without it the end of an answer waits 40 ms for the client's delayed acknowledgement
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+    return listening
+
+
+def keys_for(host: str, environment: Mapping[str, str] = os.environ) -> Keys:
+    """The keys of the environment.
+
+    Raises:
+        InputError: there are none and others than this machine can reach `host`; or a key that no
+            header can hold.
+    """
+    given = environment.get(VARIABLE, "")
+    keys = tuple(key for part in given.split(",") if (key := part.strip()))
+    if any(not key.isascii() or not key.isprintable() or " " in key for key in keys):
+        raise InputError(f"a key in {VARIABLE} has characters that no header can hold; use ASCII")
+    if not keys and not is_loopback(host):
+        raise InputError(
+            f"others than this machine can reach {host or 'every address'}, so {VARIABLE} must "
+            "name the keys that open the server; or listen on 127.0.0.1"
+        )
+    return Keys(keys)

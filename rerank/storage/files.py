@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,9 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from rerank.errors import StoreError
+from rerank.errors import FolderError
 
 LARGEST_JSON = 32 * 2**20
 """Bytes of a JSON file that is read whole; a larger one is refused unread."""
@@ -55,17 +53,6 @@ def write_file(path: str | Path, data: bytes | str | Iterable[str]) -> None:
     sync(path.parent)
 
 
-def plain(value: Any) -> Any:
-    """Return it as JSON has it: arrays and tuples as lists, NaN, which cannot be told, as None."""
-    if isinstance(value, Mapping):
-        return {key: plain(v) for key, v in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, (tuple, list)):
-        return [plain(v) for v in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
 def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
     """Write plain JSON values, indented; for `fill` of `write_folder`, which makes it durable."""
     text = json.dumps(value, indent=2, allow_nan=False)
@@ -76,7 +63,7 @@ def read_json(path: str | Path) -> Any:
     """Return the value of a JSON file as RFC 8259 has it.
 
     Raises:
-        StoreError: not JSON, no UTF-8, a key that stands twice in one object, NaN or an infinity,
+        FolderError: not JSON, no UTF-8, a key that stands twice in one object, NaN or an infinity,
             nested too deep, or more than `LARGEST_JSON` bytes.
         OSError: it cannot be read, or is a pipe or a device.
     """
@@ -88,7 +75,7 @@ def parse_json(data: bytes, name: str) -> Any:
     try:
         return json.loads(data, object_pairs_hook=_object, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{name} is not JSON: {error}") from None
+        raise FolderError(f"{name} is not JSON: {error}") from None
 
 
 def read_bytes(path: Path, most: int, *, follow: bool = True) -> bytes:
@@ -97,7 +84,7 @@ def read_bytes(path: Path, most: int, *, follow: bool = True) -> bytes:
         size = os.fstat(handle).st_size
         data = file.read(most + 1) if size <= most else b""
     if size > most or len(data) > most:
-        raise StoreError(f"{path} has more than {most} bytes, and is not read")
+        raise FolderError(f"{path} has more than {most} bytes, and is not read")
     return data
 
 
@@ -149,10 +136,10 @@ def files_below(folder: Path) -> dict[str, Path]:
                         continue
                     name = path.relative_to(folder).as_posix()
                     if not entry.is_file(follow_symlinks=False):
-                        raise StoreError(f"{folder}: {name} is a link or no regular file")
+                        raise FolderError(f"{folder}: {name} is a link or no regular file")
                     result[name] = path
         except OSError as error:
-            raise StoreError(f"{folder} cannot be read: {error}") from None
+            raise FolderError(f"{folder} cannot be read: {error}") from None
     return result
 
 
@@ -170,3 +157,16 @@ def umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder.
+
+    Raises:
+        OSError: about the first file that could not be copied, and no other.
+    """
+    try:
+        shutil.copytree(source, target)
+    except shutil.Error as error:
+        _, first, reason = error.args[0][0]
+        raise OSError(f"{first} cannot be written: {reason}") from None

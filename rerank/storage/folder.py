@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rerank.errors import StoreError
+from rerank.errors import FolderError
+from rerank.storage.cleanup import locked, remove_leftovers
 from rerank.storage.files import (
     LARGEST_JSON,
     digest,
@@ -29,12 +30,11 @@ from rerank.storage.files import (
     write_file,
     write_json,
 )
-from rerank.storage.leftovers import held, sweep
 
 __all__ = [
     "FORMAT_VERSION",
     "MANIFEST",
-    "StoreError",
+    "FolderError",
     "is_made_from",
     "read_manifest",
     "read_verified",
@@ -47,8 +47,9 @@ __all__ = [
     "write_json",
 ]
 
-FORMAT_VERSION = 2
-"""Version of the manifest's own layout; a reader takes 1, which had no digest, refuses a newer."""
+FORMAT_VERSION = 3
+"""Version of what is written; a reader takes 1 (no digest) and 2 (other names in a model folder),
+and refuses a newer one."""
 
 DIGEST = "digest"
 """The manifest's own hash, over all of its other fields."""
@@ -73,7 +74,7 @@ def write_folder(
     that ends in `.old`, and the next writer puts it back.
 
     Raises:
-        StoreError: path exists and `overwrite` is False; it exists and is no folder with a
+        FolderError: path exists and `overwrite` is False; it exists and is no folder with a
             manifest of ours; `fill` returned a field of the store's own, or made a link.
     """
     path = Path(path)
@@ -81,7 +82,7 @@ def write_folder(
     path.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
     try:
-        with held(new):
+        with locked(new):
             manifest = _filled(new, fill, kind)
             refuse_to_replace(path, overwrite=overwrite, kind=kind)
             if path.exists():
@@ -101,11 +102,11 @@ def _filled(
     extra = dict(fill(new))
     taken = {"files", "format_version", DIGEST, *(["kind"] if kind else [])} & set(extra)
     if taken:
-        raise StoreError(f"the manifest's own fields cannot be given: {sorted(taken)}")
+        raise FolderError(f"the manifest's own fields cannot be given: {sorted(taken)}")
     files = {}
     for name, file in sorted(files_below(new).items()):
         if name == MANIFEST:
-            raise StoreError(f"{MANIFEST} is written by the store, not by the caller")
+            raise FolderError(f"{MANIFEST} is written by the store, not by the caller")
         files[name] = {"sha256": sha256_file(file), "size": file.stat().st_size}
         file.chmod(0o666 & ~umask())
         sync(file)
@@ -122,35 +123,35 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     """Return the manifest of a folder, its own shape checked, its files not (see `verify_folder`).
 
     Raises:
-        StoreError: no manifest, not JSON, a newer format, or entries that are not a relative path
+        FolderError: no manifest, not JSON, a newer format, or entries that are not a relative path
             within the folder with its sha256 and size.
     """
     file = Path(path) / MANIFEST
     if file.is_symlink() or not file.is_file():
-        raise StoreError(f"{path} has no {MANIFEST}")
+        raise FolderError(f"{path} has no {MANIFEST}")
     try:
         manifest = parse_json(read_bytes(file, LARGEST_JSON, follow=False), str(file))
     except OSError as error:
-        raise StoreError(f"{file} cannot be read: {error}") from None
+        raise FolderError(f"{file} cannot be read: {error}") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise StoreError(f"{file} is not a manifest of this project: it lists no files")
+        raise FolderError(f"{file} is not a manifest of this project: it lists no files")
     version = manifest.get("format_version")
     if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
-        raise StoreError(
+        raise FolderError(
             f"{file} has format version {version!r}; this version reads 1 to {FORMAT_VERSION}"
         )
     for name, entry in manifest["files"].items():
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts or "\\" in name or str(parts) != name:
-            raise StoreError(f"{file} names {name!r}, which is not a path within the folder")
+            raise FolderError(f"{file} names {name!r}, which is not a path within the folder")
         if (
             not isinstance(entry, dict)
             or not isinstance(entry.get("sha256"), str)
             or type(entry.get("size")) is not int
         ):
-            raise StoreError(f"{file} has no sha256 and size for {name}")
+            raise FolderError(f"{file} has no sha256 and size for {name}")
     if (version > 1 or DIGEST in manifest) and sealed(manifest) != manifest:
-        raise StoreError(f"{file} is changed, its digest is not that of its fields")
+        raise FolderError(f"{file} is changed, its digest is not that of its fields")
     return manifest
 
 
@@ -165,48 +166,50 @@ def verify_folder(path: str | Path) -> dict[str, Any]:
     """Check every file of a folder against its manifest, and return the manifest.
 
     Raises:
-        StoreError: as `read_manifest`; a file that is missing, changed, a link, or not listed.
+        FolderError: as `read_manifest`; a file that is missing, changed, a link, or not listed.
     """
     manifest = read_manifest(path)
     found = files_below(Path(path))
     found.pop(MANIFEST, None)
     for name, entry in manifest["files"].items():
         if name not in found:
-            raise StoreError(f"{path}: {name} is missing")
+            raise FolderError(f"{path}: {name} is missing")
         try:
             with regular(found[name], follow=False) as handle:
                 size = os.fstat(handle).st_size
                 same = size == entry["size"] and digest(handle, size) == entry["sha256"]
         except OSError as error:
-            raise StoreError(f"{path}: {name} cannot be read: {error}") from None
+            raise FolderError(f"{path}: {name} cannot be read: {error}") from None
         if size != entry["size"]:
-            raise StoreError(f"{path}: {name} has {size} bytes, expected {entry['size']}")
+            raise FolderError(f"{path}: {name} has {size} bytes, expected {entry['size']}")
         if not same:
-            raise StoreError(f"{path}: {name} is changed, its sha256 is not the manifest's")
+            raise FolderError(f"{path}: {name} is changed, its sha256 is not the manifest's")
     extra = sorted(set(found) - set(manifest["files"]))
     if extra:
-        raise StoreError(
+        raise FolderError(
             f"{path}: {extra[0]} is not in the manifest; take it away ({len(extra)} such)"
         )
     return manifest
 
 
-def read_verified(path: str | Path, name: str, manifest: Mapping[str, Any]) -> bytes:
+def read_verified(
+    path: str | Path, name: str, manifest: Mapping[str, Any], *, most: int = LARGEST_JSON
+) -> bytes:
     """Return the bytes of a folder's file, which are those that its manifest names.
 
     What was verified once may have been changed since: these bytes were not.
 
     Raises:
-        StoreError: the manifest lacks the file, or the file is not the manifest's; more than
-            `LARGEST_JSON` bytes.
+        FolderError: the manifest lacks the file, or the file is not the manifest's; it has more
+            than `most` bytes.
         OSError: it cannot be read.
     """
     entry = manifest["files"].get(name)
     if entry is None:
-        raise StoreError(f"{path}: its manifest lists no {name}")
-    data = read_bytes(Path(path) / name, LARGEST_JSON, follow=False)
+        raise FolderError(f"{path}: its manifest lists no {name}")
+    data = read_bytes(Path(path) / name, most, follow=False)
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        raise StoreError(f"{path}: {name} is changed, its sha256 is not the manifest's")
+        raise FolderError(f"{path}: {name} is changed, its sha256 is not the manifest's")
     return data
 
 
@@ -217,7 +220,7 @@ def is_made_from(path: str | Path, made_from: Mapping[str, Any]) -> bool:
         if any(manifest.get(key) != value for key, value in made_from.items()):
             return False
         verify_folder(path)
-    except StoreError:
+    except FolderError:
         return False
     return True
 
@@ -237,7 +240,7 @@ def _swap(new: Path, path: Path) -> None:
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
     old = aside / path.name
     try:
-        with held(aside):
+        with locked(aside):
             path.rename(old)
             new.rename(path)
             sync(path.parent)
@@ -256,19 +259,21 @@ def refuse_to_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
     What killed writers left beside the folder is cleared away.
 
     Raises:
-        StoreError: path exists and `overwrite` is False, or is no folder with a manifest of ours,
+        FolderError: path exists and `overwrite` is False, or is no folder with a manifest of ours,
             or is one of another kind.
     """
-    sweep(path)
+    remove_leftovers(path)
     if not path.exists() and not path.is_symlink():
         return
     if not overwrite:
-        raise StoreError(f"{path} exists; allow overwriting, or give another path")
+        raise FolderError(f"{path} exists; replace it with --overwrite, or give another path")
     if path.is_symlink() or not path.is_dir():
-        raise StoreError(f"{path} is not a folder, and is not replaced")
+        raise FolderError(f"{path} is not a folder, and is not replaced")
     try:
         found = read_manifest(path)
-    except StoreError as error:
-        raise StoreError(f"{path} is not a folder of ours, and is not replaced: {error}") from error
+    except FolderError as error:
+        raise FolderError(
+            f"{path} is not a folder of ours, and is not replaced: {error}"
+        ) from error
     if kind is not None and found.get("kind") != kind:
-        raise StoreError(f"{path} is not {kind} but {found.get('kind')}, and is not replaced")
+        raise FolderError(f"{path} is not {kind} but {found.get('kind')}, and is not replaced")

@@ -1,1 +1,1 @@
-"""MLflow: its client, runs and model registry."""
+"""MLflow: its client, runs and model registry. Importing a module of it does not import MLflow."""

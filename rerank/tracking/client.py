@@ -1,7 +1,8 @@
 """How MLflow is spoken to: one store for the while, quietly, and without waiting for ever.
 
-It leaves no global state: no tracking URI, no logging level, no variable of the environment. These
-are set while a store is spoken to, so that one thread of a process does so at a time.
+The one module that imports MLflow as it is imported: see `rerank.tracking.runs.client_module`. It
+leaves no global state: no tracking URI, no logging level, no variable of the environment. These are
+set while a store is spoken to, so that one thread of a process does so at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from threading import RLock
 import mlflow
 from mlflow import MlflowClient
 
-from rerank.storage.leftovers import held, sweep
+from rerank.storage.cleanup import locked, remove_leftovers
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 SQLITE = "sqlite:///"
@@ -70,10 +71,10 @@ def _make_database(tracking_uri: str) -> None:
     path = Path(tracking_uri.removeprefix(SQLITE))
     if not tracking_uri.startswith(SQLITE) or path.exists() or not path.parent.is_dir():
         return
-    sweep(path)
+    remove_leftovers(path)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
     try:
-        with held(aside):
+        with locked(aside):
             made = aside / path.name
             MlflowClient(tracking_uri=f"{SQLITE}{made}").search_experiments(max_results=1)
             with suppress(FileExistsError):  # another process was faster

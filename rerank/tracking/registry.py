@@ -1,6 +1,6 @@
-"""MLflow's registry: which version is the champion, and the folder that a version or a run holds.
+"""MLflow's registry: names of models, the folder that a name stands for, and the champion.
 
-It knows nothing of what a folder means.
+It knows nothing of what a folder means. MLflow is imported when it is asked.
 """
 
 from __future__ import annotations
@@ -8,80 +8,92 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
-import mlflow
-from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException
+from rerank.errors import InputError, RerankError, TrackingError
+from rerank.tracking.runs import FOLDER, INNER, client_module, reason
+from rerank.workspace import Workspace
 
-from rerank.tracking.client import named_store, store
-from rerank.tracking.runs import FOLDER, INNER
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
 
+PREFIX = "calibrated-rerank"
+LONGEST_NAME = 200  # characters
 CHAMPION = "champion"
 """The alias of the registered version that production loads."""
 
+SCHEMES = ("models:/", "runs:/")
+UNKNOWN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # how MLflow says "there is none"
+
+_NAME = re.compile(r"[\w.-][\w. -]*")
 _URI = re.compile(
     r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>\d+))|runs:/(?P<run>[^/]+)/(?P<path>.+)"
 )
 
 
-def champion(name: str, *, tracking_uri: str) -> tuple[str, Path, Path | None] | None:
-    """Return the version that is the champion and its folder, as `fetch` gives it; None: none is.
+class Fetched(NamedTuple):
+    """A folder that MLflow holds.
 
-    Raises:
-        mlflow.exceptions.MlflowException: the store cannot be reached.
+    Where the store keeps its files on this machine `folder` is the store's own, not to be changed,
+    and `temporary` is None. Else it is a copy, and `temporary` is what holds it, for the caller to
+    remove.
     """
-    with store(named_store() or tracking_uri) as client:
-        try:
-            version = client.get_model_version_by_alias(name, CHAMPION)
-        except MlflowException as error:
-            if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-                return None
-            raise
-        return str(version.version), *_folder(_source(client, version))
+
+    folder: Path
+    temporary: Path | None
 
 
-def crown(name: str, run_id: str, *, tracking_uri: str) -> str:
-    """Make the version that a run registered the champion, and return its number.
+def name_of(name: str, dataset: str) -> str:
+    """The name of an experiment and of a registered model: `name`, or, where it is "", the set's.
 
     Raises:
-        ValueError: the run registered no version of that name.
+        InputError: a name that MLflow or its URIs cannot hold.
     """
-    with store(named_store() or tracking_uri) as client:
-        found = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
-        if not found:
-            raise ValueError(f"run {run_id} registered no version of {name!r}")
-        newest = max(found, key=lambda version: int(version.version))
-        client.set_registered_model_alias(name, CHAMPION, newest.version)
-    return str(newest.version)
+    if not name:
+        safe = re.sub(r"[^\w.-]+", "-", dataset).strip("-")
+        return f"{PREFIX}-{safe}"[:LONGEST_NAME]
+    if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        raise InputError(
+            f"{name!r} cannot name a model in MLflow; expected at most {LONGEST_NAME} letters, "
+            "digits, spaces and . _ -"
+        )
+    return name
 
 
-def fetch(uri: str, *, tracking_uri: str) -> tuple[Path, Path | None]:
-    """Return the folder at `models:/name@alias`, `models:/name/3` or `runs:/id/path`.
+def is_uri(place: str | Path) -> bool:
+    """Whether a model is asked for by MLflow's name for it and not by its folder."""
+    return str(place).startswith(SCHEMES)
 
-    Where the store keeps its files on this machine it is the store's own, not to be changed, and
-    the second value is None. Else it is a copy, and the second value is the temporary folder that
-    holds it, for the caller to remove.
+
+def fetch(uri: str | Path, *, tracking_uri: str | None = None) -> Fetched:
+    """The folder at `models:/name@alias`, `models:/name/3` or `runs:/id/path`.
+
+    MLFLOW_TRACKING_URI is asked, else `tracking_uri`, else the database in `work`.
 
     Raises:
-        ValueError: another form of URI, or nothing there.
-        mlflow.exceptions.MlflowException: the store cannot be reached, or has no such thing.
+        InputError: another form of URI, no such store, or nothing there.
+        MissingExtraError: MLflow is not installed.
+        TrackingError: the store does not answer, or refuses.
     """
     return folder_at(locate(uri, tracking_uri=tracking_uri), tracking_uri=tracking_uri)
 
 
-def locate(uri: str, *, tracking_uri: str) -> str:
-    """Return where the files are that a URI stands for now: another place for another version.
+def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
+    """Where the files are that a URI stands for now: another place for another version.
 
     Raises:
         As `fetch`.
     """
-    asked = _URI.fullmatch(uri)
+    asked = _URI.fullmatch(str(uri))
     if asked is None:
-        raise ValueError(f"{uri!r}: expected models:/name@alias, models:/name/3 or runs:/id/path")
-    with store(named_store() or tracking_uri) as client:
+        raise InputError(f"{uri}: expected models:/name@alias, models:/name/3 or runs:/id/path")
+    with _asked(str(uri), tracking_uri) as client:
         if asked["run"]:
             return f"{client.get_run(asked['run']).info.artifact_uri}/{asked['path']}"
         if asked["alias"]:
@@ -91,26 +103,91 @@ def locate(uri: str, *, tracking_uri: str) -> str:
         return _source(client, version)
 
 
-def folder_at(source: str, *, tracking_uri: str) -> tuple[Path, Path | None]:
-    """Return the folder at a place that `locate` gave, as `fetch` does."""
-    with store(named_store() or tracking_uri):
+def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
+    """The folder at a place that `locate` gave, as `fetch` does.
+
+    Raises:
+        As `fetch`.
+    """
+    with _asked(source, tracking_uri):
         return _folder(source)
 
 
-def _source(client: MlflowClient, version: mlflow.entities.model_registry.ModelVersion) -> str:
+def champion(name: str, *, tracking_uri: str) -> tuple[str, Fetched] | None:
+    """The version that is the champion, and its folder; None where there is none.
+
+    Raises:
+        As `fetch`.
+    """
+    with _asked(f"the champion of {name}", tracking_uri, make=True) as client:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            version = client.get_model_version_by_alias(name, CHAMPION)
+        except MlflowException as error:
+            if error.error_code in UNKNOWN:
+                return None
+            raise
+        return str(version.version), _folder(_source(client, version))
+
+
+def crown(name: str, run_id: str, *, tracking_uri: str) -> str:
+    """Make the version that a run registered the champion, and return its number.
+
+    Raises:
+        InputError: the run registered no version of that name.
+        MissingExtraError, TrackingError: as `fetch`.
+    """
+    with _asked(f"run {run_id}", tracking_uri) as client:
+        found = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
+        if not found:
+            raise InputError(f"run {run_id} registered no version of {name!r}")
+        newest = max(found, key=lambda version: int(version.version))
+        client.set_registered_model_alias(name, CHAMPION, newest.version)
+    return str(newest.version)
+
+
+@contextmanager
+def _asked(what: str, tracking_uri: str | None, *, make: bool = False) -> Iterator[MlflowClient]:
+    """A client of the store that is meant; what it fails of comes out in a sentence.
+
+    `make`: a SQLite database that is not there is made, else it is refused.
+    """
+    client = client_module()
+    from mlflow.exceptions import MlflowException
+
+    place = client.named_store() or tracking_uri or Workspace(Path("work")).tracking_uri
+    database = Path(place.removeprefix(client.SQLITE))
+    if not make and place.startswith(client.SQLITE) and not database.is_file():
+        raise InputError(f"{what}: there is no {database}; set MLFLOW_TRACKING_URI")
+    try:
+        with client.store(place) as opened:
+            yield opened
+    except RerankError:
+        raise
+    except Exception as error:  # the store is the user's: any client error can come back
+        sentence = f"{place} does not give {what}: {reason(error)}"
+        if isinstance(error, MlflowException) and error.error_code in UNKNOWN:
+            raise InputError(sentence) from error
+        raise TrackingError(f"{sentence}; check MLFLOW_TRACKING_URI") from error
+
+
+def _source(client: MlflowClient, version: ModelVersion) -> str:
     return str(client.get_model_version_download_uri(version.name, version.version))
 
 
-def _folder(source: str) -> tuple[Path, Path | None]:
-    """The logged folder at an artefact URI, and the temporary place that holds it, if one does."""
+def _folder(source: str) -> Fetched:
+    """The logged folder at an artefact URI."""
+    from mlflow.artifacts import download_artifacts
+
     scheme = urlparse(source).scheme
     local = source if not scheme else url2pathname(urlparse(source).path)
     if scheme in ("", "file") and Path(local).is_dir():
-        return _inner(Path(local)), None
+        return Fetched(_inner(Path(local)), None)
     temporary = Path(tempfile.mkdtemp(prefix="mlflow-"))
     try:
-        found = mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=str(temporary))
-        return _inner(Path(found)), temporary
+        found = download_artifacts(artifact_uri=source, dst_path=str(temporary))
+        return Fetched(_inner(Path(found)), temporary)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -119,5 +196,5 @@ def _folder(source: str) -> tuple[Path, Path | None]:
 def _inner(place: Path) -> Path:
     """The folder that was logged: inside an MLflow model, or, where none was made, the place."""
     if not place.is_dir():
-        raise ValueError(f"{place} is no folder; expected what a run logged as {FOLDER!r}")
+        raise InputError(f"{place} is no folder; expected what a run logged as {FOLDER!r}")
     return place / INNER if (place / "MLmodel").is_file() else place

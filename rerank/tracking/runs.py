@@ -1,31 +1,39 @@
 """One run of a job, written to MLflow, with its folder as a model that MLflow can load.
 
 A record in, ids out. It knows nothing of what the numbers mean, nor of what the model does: the
-code that runs it is handed in. It leaves no global state and no active run.
+code that runs it is handed in. It leaves no global state and no active run. MLflow is imported
+when a run is written.
 """
 
 from __future__ import annotations
 
+import json
+import shlex
+import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import mlflow
-from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag
-from mlflow.exceptions import MlflowException
-from mlflow.utils.time import get_current_time_millis
-
-from rerank.tracking.client import IMPATIENCE, environment, named_store, store
+from rerank.errors import TrackingError, missing_extra
+from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     import pandas as pd
+    from mlflow import MlflowClient
+    from mlflow.entities import DatasetInput
 
 LONGEST_PARAM = 6000
 """Characters of a parameter that MLflow takes; a longer one is cut, and whole in `params.json`."""
+
+LONGEST_TAG = 5000
+LONGEST_DIGEST = 36
+"""Characters of a data set's digest that MLflow takes."""
 
 FOLDER = "model"
 """Where the folder of a record lies among the run's artefacts."""
@@ -40,7 +48,7 @@ KEY = "record_key"
 """The tag that holds a record's key."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Flavour:
     """How MLflow runs a folder, by its own rules of models from code.
 
@@ -57,7 +65,17 @@ class Flavour:
     requirements: Sequence[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class DataUsed:
+    """A data set that a run used: MLflow's input. `counts`, such as queries a split, are shown."""
+
+    name: str
+    digest: str
+    used_for: str
+    counts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """What a run leaves: everything is optional.
 
@@ -74,6 +92,7 @@ class RunRecord:
     metrics: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    inputs: Sequence[DataUsed] = ()
     files: Sequence[Path] = ()
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     folder: Path | None = None
@@ -82,19 +101,93 @@ class RunRecord:
     key: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TrackedRun:
     """Where a run was written.
 
-    `model_version` is the registered version, or None. `found`: the store had a run of this key
-    already, and nothing was written.
+    `model_version` is the version that is registered under `model_name`; both are None where none
+    is. `found`: the store had a run of this key already, and nothing was written.
     """
 
     run_id: str
     experiment_id: str
     tracking_uri: str
     model_version: str | None
+    model_name: str | None = None
     found: bool = False
+
+
+def client_module() -> ModuleType:
+    """`rerank.tracking.client`, which imports MLflow.
+
+    Raises:
+        MissingExtraError: MLflow is not installed.
+    """
+    try:
+        return import_module("rerank.tracking.client")
+    except ImportError as error:
+        raise missing_extra("track", error) from None
+
+
+def reason(error: Exception) -> str:
+    """What an error says, in one line of at most 300 characters."""
+    return (" ".join(str(error).split()) or type(error).__name__)[:300]
+
+
+def track(
+    record: Callable[[], RunRecord],
+    *,
+    experiment: str,
+    run_name: str,
+    work: Workspace,
+    written: Path,
+    again: str,
+) -> TrackedRun:
+    """Log a run to MLflow, once: to MLFLOW_TRACKING_URI, else to the database in `work`.
+
+    That it was taken is noted in `work`. Where that note is there already, and of the same store,
+    the run it names is returned, and nothing is sent. `again` is the command that sends it later.
+
+    Raises:
+        MissingExtraError: MLflow is not installed.
+        TrackingError: MLflow did not take it; what was `written` stays.
+    """
+    known = noted_run(written, work)
+    if known is not None:
+        return known
+    made = record()
+    try:
+        work.path.mkdir(parents=True, exist_ok=True)
+        run = log_run(
+            made,
+            experiment=experiment,
+            run_name=run_name,
+            tracking_uri=work.tracking_uri,
+            artifact_location=work.artifacts.resolve().as_uri(),
+        )
+        work.note_tracked(written, asdict(run))
+    except Exception as error:  # the store is the user's: any client error can come back
+        raise TrackingError(
+            f"{written} is written, but MLflow did not take the run ({reason(error)}); check "
+            f"MLFLOW_TRACKING_URI, and send it later with: {again}"
+        ) from error
+    return run
+
+
+def noted_run(folder: Path, work: Workspace) -> TrackedRun | None:
+    """The run that `work` knows to hold this very folder, if it is in the store that is meant now.
+
+    Raises:
+        MissingExtraError: MLflow is not installed.
+    """
+    store = client_module().named_store() or work.tracking_uri
+    noted = work.tracked(folder) or {}
+    if noted.get("tracking_uri") != store:
+        return None
+    try:
+        return TrackedRun(**{**noted, "found": True})
+    except TypeError:  # another version noted it
+        return None
 
 
 def log_run(
@@ -107,38 +200,54 @@ def log_run(
 ) -> TrackedRun:
     """Write a record as one finished run; a failure on the way marks the run FAILED and is raised.
 
-    The environment's MLFLOW_TRACKING_URI wins over `tracking_uri` (such as `sqlite:///runs.db`).
-    `artifact_location` is where a new experiment keeps its files; an existing one keeps its own,
-    and a server that was named by the environment decides for itself. A server that does not
-    answer is given up after about a minute (see `rerank.tracking.client.PATIENCE`).
+    The run names the command line of this process and the git commit of the working directory,
+    where it is in a repository. The environment's MLFLOW_TRACKING_URI wins over `tracking_uri`
+    (such as `sqlite:///runs.db`). `artifact_location` is where a new experiment keeps its files; an
+    existing one keeps its own, and a server that was named by the environment decides for itself.
+    A server that does not answer is given up after about a minute (see
+    `rerank.tracking.client.PATIENCE`).
 
     Raises:
         ValueError: `registered_name` without a folder, or a folder that does not exist.
+        MissingExtraError: MLflow is not installed.
         mlflow.exceptions.MlflowException: the store refuses, or cannot be reached.
     """
     if record.registered_name and record.folder is None:
         raise ValueError(f"to register {record.registered_name!r} a folder is needed, got none")
     if record.folder is not None and not Path(record.folder).is_dir():
         raise ValueError(f"{record.folder} is not a folder")
-    uri = named_store() or tracking_uri
-    with store(uri) as client:
+    speaking = client_module()
+    uri = speaking.named_store() or tracking_uri
+    with speaking.store(uri) as client:
         local = uri == tracking_uri or uri.startswith(("sqlite:", "file:"))
         place = artifact_location if local else None
         experiment_id = _experiment(client, experiment, place)
+        name = record.registered_name
         known = _known(client, experiment_id, record)
         if known is not None:
-            return TrackedRun(known[0], experiment_id, uri, known[1], found=True)
+            return TrackedRun(known[0], experiment_id, uri, known[1], name, found=True)
         tags = {KEY: record.key} if record.key else {}
-        run = client.create_run(experiment_id, run_name=run_name, tags=tags)
+        run = client.create_run(experiment_id, run_name=run_name, tags={**_source_tags(), **tags})
         run_id = run.info.run_id
         try:
             version = _fill(client, run_id, record)
         except BaseException:
-            with suppress(Exception), environment(IMPATIENCE):
+            with suppress(Exception), speaking.environment(speaking.IMPATIENCE):
                 client.set_terminated(run_id, "FAILED")
             raise
         client.set_terminated(run_id, "FINISHED")
-    return TrackedRun(run_id, experiment_id, uri, version)
+    return TrackedRun(run_id, experiment_id, uri, version, name)
+
+
+def _source_tags() -> dict[str, str]:
+    """The command that runs, and the git commit where it runs, by MLflow's own names."""
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])[:LONGEST_TAG]
+    tags = {"mlflow.source.name": command, "mlflow.source.type": "LOCAL"}
+    with suppress(OSError, subprocess.SubprocessError):  # no git, or no repository
+        asked = ("git", "rev-parse", "--verify", "HEAD")
+        found = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True)
+        tags["mlflow.source.git.commit"] = found.stdout.strip()
+    return tags
 
 
 def _known(
@@ -157,6 +266,10 @@ def _known(
 
 
 def _fill(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
+    from mlflow.entities import Metric, Param, RunTag
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils.time import get_current_time_millis
+
     now = get_current_time_millis()
     params = {key: str(value) for key, value in record.params.items()}
     client_params = [Param(key, _cut(value)) for key, value in params.items()]
@@ -174,12 +287,14 @@ def _fill(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
     ]
     for start in range(0, len(points), 1000):  # and a thousand metrics
         client.log_batch(run_id, metrics=points[start : start + 1000])
+    if record.inputs:
+        client.log_inputs(run_id, [_dataset(used) for used in record.inputs])
     if any(len(value) > LONGEST_PARAM for value in params.values()):
         client.log_dict(run_id, params, "params.json")
     for file in record.files:
         client.log_artifact(run_id, str(file))
     for name, table in record.tables.items():
-        client.log_table(run_id, table, _ending(name, ".json"))
+        client.log_table(run_id, table, name if name.endswith(".json") else f"{name}.json")
     if record.folder is None:
         return None
     if record.flavour is None:
@@ -198,16 +313,34 @@ def _fill(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
     return str(version.version)
 
 
+def _dataset(used: DataUsed) -> DatasetInput:
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+    from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
+
+    source = {"tags": {"dataset": used.name, "digest": used.digest}}
+    entity = Dataset(
+        used.name,
+        used.digest[:LONGEST_DIGEST],
+        source_type="code",
+        source=json.dumps(source),
+        profile=json.dumps(dict(used.counts)),
+    )
+    return DatasetInput(entity, [InputTag(MLFLOW_DATASET_CONTEXT, used.used_for)])
+
+
 def _log_model(client: MlflowClient, run_id: str, folder: Path, flavour: Flavour) -> None:
     """Log the folder inside an MLflow model; its files go from where they lie, and only once."""
+    from mlflow.models import infer_signature
+    from mlflow.pyfunc import save_model
+
     with tempfile.TemporaryDirectory() as place:
         made, stand_in = Path(place) / "model", Path(place) / ARTIFACT
         stand_in.mkdir()
-        mlflow.pyfunc.save_model(
+        save_model(
             str(made),
             python_model=str(flavour.code),
             artifacts={ARTIFACT: str(stand_in)},
-            signature=mlflow.models.infer_signature(flavour.inputs, flavour.outputs),
+            signature=infer_signature(flavour.inputs, flavour.outputs),
             input_example=flavour.inputs,
             pip_requirements=list(flavour.requirements),
         )
@@ -224,7 +357,3 @@ def _experiment(client: MlflowClient, name: str, place: str | None) -> str:
 
 def _cut(value: str) -> str:
     return value if len(value) <= LONGEST_PARAM else value[: LONGEST_PARAM - 1] + "…"
-
-
-def _ending(name: str, ending: str) -> str:
-    return name if name.endswith(ending) else name + ending

@@ -104,7 +104,7 @@ def kept_apart(
 
 
 def _marks(labelled: LabelledSet, query_id: str) -> frozenset[tuple[str, str]]:
-    questions = {("question", mark) for mark in labelled.questions(query_id)}
+    questions = {("question", mark) for mark in labelled.duplicate_keys(query_id)}
     return frozenset(questions | {("right", doc_id) for doc_id in labelled.relevant(query_id)})
 
 
@@ -232,7 +232,7 @@ def held_lists(
 def _first_stage(
     query: Query, vector: NDArray[np.float32], index: Index, count: int
 ) -> list[Passage]:
-    found = index.candidates(query, vector, pool=max(POOL, count), count=count, rrf_k=60)
+    found = index.search(query.text, vector, pool=max(POOL, count), count=count, rrf_k=60)
     return [index.passage(row) for row in found.rows]
 
 

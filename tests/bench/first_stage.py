@@ -28,17 +28,17 @@ from rank_bm25 import BM25Okapi
 from ratios import in_turns, installed, ratios, table, versions
 
 from rerank.config import Config
-from rerank.data.beir import read_labelled_set
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import words
 from rerank.inference.engine import cores
 from rerank.inference.model_files import resolve
+from rerank.jobs.pipelines import open_index
 from rerank.retrieval.approximate import NEIGHBOURS, SEARCHING, Graph, write_graph
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.fusion import top
 from rerank.types import Ints
-from rerank.workspace import open_index
+from rerank.workspace import Workspace
 
 SENTENCES = 4  # a passage
 NOISE = 0.5  # length of what is added to a vector of the set to make another
@@ -206,10 +206,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--work", type=Path, default=Path("work"))
     o = parser.parse_args()
-    labelled = read_labelled_set(o.set)
+    labelled = LabelledSet.read(o.set)
     asked = [q.text for q in list(labelled.queries.values())[: o.queries]]
     config = Config()
-    real = np.asarray(open_index(labelled, config, o.work).vectors)
+    real = np.asarray(open_index(labelled, config, Workspace(o.work)).vectors)
     encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
     for size in o.passages:
         lexical(list(documents(labelled, size)), [words(text) for text in asked], o.rounds)

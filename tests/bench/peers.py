@@ -163,7 +163,7 @@ def _flashrank(kept: Path, folder: Path, max_length: int, threads: int) -> Peer:
 
     name, file = FLASHRANK
     shutil.copytree(folder, kept / name)
-    _export(folder, kept / name / file)
+    export_padded(folder, kept / name / file)
     ranker = Ranker(name, cache_dir=str(kept), max_length=max_length, log_level="WARNING")
     ranker.session = onnxruntime.InferenceSession(kept / name / file, _session_options(threads))
 
@@ -179,7 +179,7 @@ def _flashrank(kept: Path, folder: Path, max_length: int, threads: int) -> Peer:
     return Peer(score, versions(["FlashRank", "onnxruntime"]))
 
 
-def _export(folder: Path, path: Path) -> None:
+def export_padded(folder: Path, path: Path) -> None:
     """Write the model as ONNX under `path`, for padded batches, as FlashRank's own files are."""
     import torch
     from transformers import AutoModelForSequenceClassification

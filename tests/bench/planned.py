@@ -13,27 +13,27 @@ from ratios import table
 
 from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
-from rerank.data.beir import read_labelled_set
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.fitting.plan import plan
-from rerank.fitting.rankings import Ranked, rank_planned
+from rerank.fitting.rankings import PlannedRankings, search_rankings
 from rerank.inference.model_files import resolve, trained_on
+from rerank.jobs.pipelines import open_pipeline
 from rerank.storage.files import write_file
-from rerank.workspace import open_pipeline
+from rerank.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A set's rankings, read with no floor: what is measured was neither fitted nor trained on."""
+    """A set's candidates, scored with no cutoff: what is measured was not fitted or trained on."""
 
     labelled: LabelledSet
     pipeline: Pipeline
-    ranked: Ranked
+    scored: PlannedRankings
 
     @property
     def config(self) -> Config:
-        """What the rankings depend on."""
+        """What the candidates and their scores depend on."""
         return self.pipeline.config
 
 
@@ -58,16 +58,15 @@ def measure_sets(
     config = Config(reranker=o.reranker)
     rows: dict[str, Mapping[str, str]] = {}
     for folder in o.sets:
-        labelled = read_labelled_set(folder)
+        labelled = LabelledSet.read(folder)
         seen = trained_on(resolve(config.reranker))
         try:
             drawn = plan(labelled, trained_on=seen, max_queries=o.max_queries, seed=config.seed)
         except InputError as error:
             print(error, file=sys.stderr)
             continue
-        pipeline = open_pipeline(labelled, config, o.work)
-        ranked = rank_planned(pipeline, labelled, drawn)
-        rows |= measure(Planned(labelled, pipeline, ranked))
+        pipeline = open_pipeline(labelled, config, Workspace(o.work))
+        rows |= measure(Planned(labelled, pipeline, search_rankings(pipeline, drawn)))
         print(table(rows), flush=True)
     if o.manifest:
         write_file(o.manifest, json.dumps(manifest | {"figures": rows}, indent=2) + "\n")

@@ -3,7 +3,7 @@
     python tests/bench/ranking.py datasets/pydata SET ... [--max-queries 600] [--reranker NAME]
 
 The order by logit is of the `rerank_depth` likeliest passages, that by relevance of those of them
-that the model reads. Differences are paired by query, with intervals from a bootstrap by query
+that the model scores. Differences are paired by query, with intervals from a bootstrap by query
 group. The last columns ask how well each stage's own best score tells whether its top passage is
 right.
 """
@@ -15,41 +15,38 @@ from planned import Planned, measure_sets
 
 from calibration.arrays import sigmoid
 from calibration.metrics import auroc
-from rerank.assessment.pipeline import Pipeline, forget, order
-from rerank.data.labels import grades_of, groups_of
+from rerank.assessment.pipeline import Pipeline, limit_scored, rank
 from rerank.data.text import words
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
-from rerank.fitting.fit import fit_relevance
+from rerank.fitting.passages import fit_relevance, limited
 from rerank.retrieval.fusion import top
-from rerank.types import Ranking
 
 MEASURES = {"hit1": "hit@1", "mrr10": "MRR@10", "ndcg10": "nDCG@10"}
 
 
-def bm25_order(pipeline: Pipeline, ranking: Ranking) -> tuple[str, ...]:
+def bm25_order(pipeline: Pipeline, text: str) -> tuple[str, ...]:
     """The ten best passages by BM25 alone."""
     index = pipeline.index
-    scores = index.bm25.scores(words(ranking.query.text, language=index.language))
+    scores = index.bm25.scores(words(text, language=index.language))
     return tuple(index.passage(row).doc_id for row in top(scores, 10) if scores[row] > 0)
 
 
 def measure(planned: Planned) -> dict[str, dict[str, str]]:
     """One row of the table, by the set's name."""
-    labelled, ranked = planned.labelled, planned.ranked
-    to_report, floor = ranked.to_report, ranked.reading.floor
-    relevance = fit_relevance([forget(r, floor) for r in ranked.to_fit], labelled)
-    by = {n: [order(r, relevance, rank_by=n) for r in to_report] for n in ("fused", "logit")}
-    less = [forget(r, floor) for r in to_report]
+    scored, cutoff = planned.scored, planned.scored.policy.cutoff
+    report = scored.report
+    relevance = fit_relevance(limited(scored.fit, cutoff))
+    by = {n: [rank(s, relevance, rank_by=n) for s in report.items] for n in ("fused", "logit")}
+    less = [limit_scored(s, cutoff) for s in report.items]
     orders: dict[str, list[tuple[str, ...]]] = {
-        "BM25": [bm25_order(planned.pipeline, r) for r in to_report],
-        **{name: [r.doc_ids for r in ranked] for name, ranked in by.items()},
-        "relevance": [order(r, relevance).doc_ids for r in less],
+        "BM25": [bm25_order(planned.pipeline, s.query.text) for s in report.items],
+        **{name: [r.doc_ids for r in rankings] for name, rankings in by.items()},
+        "relevance": [rank(s, relevance).doc_ids for s in less],
     }
-    qrels = grades_of(to_report, labelled)
-    quality = {name: order_quality(runs, qrels) for name, runs in orders.items()}
-    answered = [g for g, q in zip(groups_of(to_report, labelled), qrels, strict=True) if q]
-    read = np.mean([r.read.sum() for r in less])
-    row = {"queries": f"{len(to_report)}", "passages read": f"{read:.1f}"}
+    quality = {name: order_quality(runs, report.grades) for name, runs in orders.items()}
+    answered = report.groups[[bool(grades) for grades in report.grades]].tolist()
+    count = np.mean([len(s.logits) for s in less])
+    row = {"queries": f"{len(report)}", "passages scored": f"{count:.1f}"}
     for name, found in quality.items():
         values = [getattr(found, key).mean() for key in MEASURES]
         row[f"{name}: {' / '.join(MEASURES.values())}"] = " / ".join(f"{v:.3f}" for v in values)
@@ -57,11 +54,11 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
         for worse in ("fused", "BM25"):
             gain = paired_bootstrap(quality[better].ndcg10, quality[worse].ndcg10, answered)
             row[f"nDCG@10, {better} less {worse}"] = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*gain)
-    best = np.array([max(r.logits[r.read], default=0.0) for r in by["logit"]])
+    best = np.array([s.logits.max(initial=-np.inf) if len(s.logits) else 0.0 for s in report.items])
     row["AUROC, top logit"] = f"{auroc(quality['logit'].hit1, sigmoid(best)):.3f}"
-    nearest = np.array([r.candidates.dense.max(initial=0.0) for r in by["fused"]])
+    nearest = np.array([r.first_stage.dense.max(initial=0.0) for r in by["fused"]])
     row["AUROC, best cosine"] = f"{auroc(quality['fused'].hit1, np.minimum(nearest, 1)):.3f}"
-    return {labelled.name: row}
+    return {planned.labelled.name: row}
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ from sentence_transformers import CrossEncoder as Reference
 from transformers import AutoConfig
 
 from rerank.config import Config
-from rerank.data.beir import read_labelled_set
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.engine import (
     Engine,
@@ -187,7 +186,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", type=Path, default=ENVIRONMENT, help="of the backends")
     o = parser.parse_args()
-    pairs = sample(read_labelled_set(o.set), o.pairs)
+    pairs = sample(LabelledSet.read(o.set), o.pairs)
     config = Config()
     files = resolve(config.reranker)
     tokens = Tokenizer(files.folder, max_length=config.max_length)(pairs)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from known_world import world
 from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.base import clone
@@ -35,14 +36,6 @@ from calibration.maps import (
 from calibration.metrics import auroc, log_loss, smece, smece_floor
 from calibration.score_fitting import SCORE_FITS, fit_beta, fit_temperature, fit_update
 from calibration.selection import grouped_folds
-
-
-def world(n: int, seed: int = 0, width: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return X, y and the true probability."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, width))
-    truth = expit(X @ np.linspace(1.2, -0.4, width) + 0.3)
-    return X, (rng.random(n) < truth).astype(int), truth
 
 
 def test_logistic_is_scikit_learns() -> None:

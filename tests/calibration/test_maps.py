@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from known_world import world
 from scipy.special import expit
 
 import calibration
@@ -40,14 +41,6 @@ MAPS = [
 ]
 LOGISTIC, ISOTONIC = MAPS[0].to_dict(), MAPS[1].to_dict()
 TWO_STAGE = MAPS[-1].to_dict()
-
-
-def world(n: int, seed: int = 0, width: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return X, y and the true probability."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, width))
-    truth = expit(X @ np.linspace(1.2, -0.4, width) + 0.3)
-    return X, (rng.random(n) < truth).astype(int), truth
 
 
 def test_the_import_is_light() -> None:

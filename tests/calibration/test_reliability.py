@@ -132,3 +132,18 @@ def test_an_error_names_the_way(drawn: tuple[np.ndarray, np.ndarray]) -> None:
     y, p = drawn
     with pytest.raises(ValueError, match="cosine: probabilities must lie"):
         comparison({"cosine": p - 1}, y)
+
+
+def test_the_lower_bound_is_of_independent_rows() -> None:
+    """Ten copies of each row, as a group, leave it where it was; it says how many rows it takes."""
+    rng = np.random.default_rng(0)
+    p = rng.random(120)
+    y = (rng.random(120) < p).astype(int)
+    once = measure(y, p)
+    again = measure(np.repeat(y, 10), np.repeat(p, 10), groups=np.repeat(np.arange(120), 10))
+    assert once.effective_accepted == once.accepted
+    assert again.effective_accepted == pytest.approx(once.accepted, rel=0.05)
+    assert again.accuracy_accepted_lower95 == pytest.approx(
+        once.accuracy_accepted_lower95, abs=0.01
+    )
+    assert measure([0, 1], [0.1, 0.2]).effective_accepted == 0

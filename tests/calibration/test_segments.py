@@ -1,4 +1,4 @@
-"""A correction for each kind of row: shrunk when labels are few, nothing when a kind is new."""
+"""A correction for each segment of the rows: shrunk when labels are few, nothing when it is new."""
 
 from __future__ import annotations
 
@@ -10,43 +10,52 @@ from scipy.special import expit
 
 from calibration.maps import LogisticMap
 from calibration.metrics import log_loss
-from calibration.segments import ByKind, cross_fit_by_kind, fit_by_kind
+from calibration.segments import Segments, cross_fit_segments, fit_segments
 
 SHIFT = {"easy": 1.0, "hard": -1.0, "rare": -1.0}
 
 
 def world(counts: dict[str, int], seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """p, y and kinds: the same probability is too low in one kind, too high in another."""
+    """p, y and segments: the same probability is too low in one segment, too high in another."""
     rng = np.random.default_rng(seed)
-    kinds = np.repeat(list(counts), list(counts.values()))
-    score = 1.5 * rng.normal(size=len(kinds))
-    truth = expit(score + np.array([SHIFT[kind] for kind in kinds]))
-    return expit(score), (rng.random(len(kinds)) < truth).astype(int), kinds
+    segments = np.repeat(list(counts), list(counts.values()))
+    score = 1.5 * rng.normal(size=len(segments))
+    truth = expit(score + np.array([SHIFT[segment] for segment in segments]))
+    return expit(score), (rng.random(len(segments)) < truth).astype(int), segments
 
 
 @pytest.fixture(scope="module")
-def fitted() -> ByKind:
-    return fit_by_kind(*world({"easy": 500, "hard": 500, "rare": 8}, seed=0))
+def fitted() -> Segments:
+    return fit_segments(*world({"easy": 500, "hard": 500, "rare": 8}, seed=0))
 
 
-def test_each_kind_is_calibrated_on_new_rows(fitted: ByKind) -> None:
+def test_each_segment_is_calibrated_on_new_rows(fitted: Segments) -> None:
     """Mean probability is the share of right ones in both, and the log loss falls by a tenth."""
-    old, y, kinds = world({"easy": 4000, "hard": 4000}, seed=1)
-    p = fitted.apply(old, kinds)
-    for kind in ("easy", "hard"):
-        rows = kinds == kind
+    old, y, segments = world({"easy": 4000, "hard": 4000}, seed=1)
+    p = fitted.apply(old, segments)
+    for segment in ("easy", "hard"):
+        rows = segments == segment
         assert p[rows].mean() == pytest.approx(y[rows].mean(), abs=0.04)
     assert log_loss(y, p) < 0.9 * log_loss(y, old)
 
 
-def test_few_rows_move_a_kind_little(fitted: ByKind) -> None:
-    """Eight rows of a kind give an update between none and that of the many rows like them."""
-    few, many = (fitted.updates[kind].intercept for kind in ("rare", "hard"))
+def test_few_rows_move_a_segment_little(fitted: Segments) -> None:
+    """Eight rows of a segment give an update between none and that of the many rows like them."""
+    few, many = (fitted.updates[segment].intercept for segment in ("rare", "hard"))
     assert many < few < 0.3
     assert abs(few) < 0.8 * abs(many)
 
 
-def test_an_unseen_kind_keeps_its_probability(fitted: ByKind) -> None:
+def test_copies_move_a_segment_no_further() -> None:
+    """Rephrasings that are right together count for what they are worth, in each one by itself."""
+    p, y, segments = world({"easy": 40, "hard": 40}, seed=4)
+    once = fit_segments(p, y, segments)
+    again = fit_segments(*(np.repeat(v, 6) for v in (p, y, segments)), np.repeat(np.arange(80), 6))
+    for segment, update in once.updates.items():
+        assert again.updates[segment].intercept == pytest.approx(update.intercept, abs=0.03)
+
+
+def test_an_unseen_segment_keeps_its_probability(fitted: Segments) -> None:
     """Nothing was learned of it, so nothing is added; what came in is not written to."""
     old, _, _ = world({"easy": 50}, seed=2)
     before = old.copy()
@@ -59,26 +68,26 @@ def test_cross_fitted_updates_have_not_seen_the_row() -> None:
     """Where labels are coin tosses they help nobody: no row knows its own label or its group's."""
     rng = np.random.default_rng(3)
     p, y = np.full(400, 0.5), rng.integers(0, 2, 400)
-    kinds, groups = np.arange(400) // 4, np.arange(400) // 4  # a kind is a group: never seen
-    np.testing.assert_array_equal(cross_fit_by_kind(p, y, kinds, groups), p)
-    own = fit_by_kind(p, y, kinds).apply(p, kinds)
+    segments, groups = np.arange(400) // 4, np.arange(400) // 4  # a segment is a group: never seen
+    np.testing.assert_array_equal(cross_fit_segments(p, y, segments, groups), p)
+    own = fit_segments(p, y, segments).apply(p, segments)
     assert log_loss(y, own) < log_loss(y, p)
 
 
-def test_json_keeps_every_bit(fitted: ByKind) -> None:
+def test_json_keeps_every_bit(fitted: Segments) -> None:
     """Through JSON the updates are equal to themselves; what are none is refused."""
-    assert ByKind.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
+    assert Segments.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
     wide = LogisticMap((1.0, 1.0), 0.0, (0.0, 0.0), (1.0, 1.0))
     for broken, sentence in (
-        ([], "an update a kind"),
+        ([], "an update a segment"),
         ({"a": {"kind": "unheard of"}}, "unknown kind of map"),
         ({"a": wide.to_dict()}, "of one input"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            ByKind.from_dict(broken)
+            Segments.from_dict(broken)
 
 
-def test_kinds_are_one_a_row(fitted: ByKind) -> None:
-    """A missing kind is a mistake of the caller."""
-    with pytest.raises(ValueError, match="one kind a row"):
+def test_segments_are_one_a_row(fitted: Segments) -> None:
+    """A missing segment is a mistake of the caller."""
+    with pytest.raises(ValueError, match="one segment a row"):
         fitted.apply(np.zeros(3), ["easy"])

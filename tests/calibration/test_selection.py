@@ -144,3 +144,11 @@ def test_a_map_is_a_candidates_result() -> None:
     fixed = LogisticMap((1.0,), 0.0, (0.0,), (1.0,))
     out = cross_fit(lambda X, y, groups: fixed, [[0.0], [1.0]], [0, 1])
     np.testing.assert_array_equal(out, fixed.predict([0.0, 1.0]))
+
+
+def test_the_reason_says_what_the_rows_are_worth() -> None:
+    """Where groups make them fewer than they look."""
+    p = {"a": np.full(40, 0.5)}
+    told = choose(p, np.tile([0, 1], 20), left_out=("beta",), worth=12.3)
+    assert told.reason.endswith("beta not considered on 40 rows, worth 12 independent ones.")
+    assert choose(p, np.tile([0, 1], 20), left_out=("b",), worth=40.0).reason.endswith("40 rows.")

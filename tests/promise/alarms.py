@@ -10,9 +10,11 @@ from experiments import Experiment, Floats, Row
 from judges import rare
 from numpy.random import Generator
 from numpy.typing import NDArray
+from worlds import Featured
 
+from calibration.fitting import fit_two_stage
 from calibration.monitoring.drift import alarm, sketch
-from calibration.monitoring.sequential import AccuracyWatch, Watch
+from calibration.monitoring.sequential import TOLERANCE, AccuracyMonitor, CalibrationMonitor
 
 LEVEL = 0.05
 WIDTH = 40
@@ -79,10 +81,26 @@ def at_the_ends(rng: Generator) -> Floats:
     return np.round(rng.beta(0.05, 0.05, LABELS), 6)
 
 
-def watch(confidences: Callable[[Generator], Floats], rng: Generator) -> tuple[float]:
-    """Whether a watch over 2,000 labels of exactly calibrated confidences ever alarms."""
+def watch(confidences: Callable[[Generator], Floats], rng: Generator) -> tuple[float, float]:
+    """Whether a watch over 2,000 labels of exactly calibrated confidences ever alarms, tolerating
+    nothing; and whether one does that tolerates what the confidences are then off by.
+    """
     p = confidences(rng)
-    return (float(Watch.start(LEVEL).update(rng.random(len(p)) < p, p).alarmed),)
+    exact = CalibrationMonitor.start(LEVEL, tolerance=0).update(rng.random(len(p)) < p, p)
+    off = np.clip(p + rng.choice([-TOLERANCE, TOLERANCE]), 0, 1)
+    near = CalibrationMonitor.start(LEVEL).update(rng.random(len(p)) < off, p)
+    return float(exact.alarmed), float(near.alarmed)
+
+
+MAPS = Featured(0.3, 1.2, 3)
+
+
+def fitted_watch(rows: int, rng: Generator) -> tuple[float]:
+    """Whether a watch over 2,000 labels of a map that was fitted on so many rows ever alarms."""
+    x, y, _ = MAPS.draw(rng, rows)
+    learned = fit_two_stage(x, y, C=1.0)[0]
+    x, y, _ = MAPS.draw(rng, LABELS)
+    return (float(CalibrationMonitor.start(LEVEL).update(y, learned.predict(x)).alarmed),)
 
 
 def accuracy_watch(lowest: float, highest: float, rng: Generator) -> tuple[float, float, float]:
@@ -94,7 +112,7 @@ def accuracy_watch(lowest: float, highest: float, rng: Generator) -> tuple[float
     truth = lowest + (highest - lowest) * (1 + np.cos(np.arange(LABELS) / 150)) / 2
     y, mean = rng.random(LABELS) < truth, np.cumsum(truth) / np.arange(1, LABELS + 1)
     looks = np.unique(np.geomspace(1, LABELS, LOOKS).astype(int))
-    state, above, below, before = AccuracyWatch.start(0.7, LEVEL), False, False, 0
+    state, above, below, before = AccuracyMonitor.start(0.7, LEVEL), False, False, 0
     for look in looks.tolist():
         state = state.update(y[before:look])
         above |= mean[look - 1] > state.upper
@@ -106,7 +124,10 @@ def accuracy_watch(lowest: float, highest: float, rng: Generator) -> tuple[float
 def experiments() -> list[Experiment]:
     """Hundreds of windows and streams in which nothing is wrong."""
     fires = (Row("the drift alarm fires", (0,), rare),)
-    ever = (Row("the watch ever alarms", (0,), rare),)
+    ever = (
+        Row("the watch ever alarms", (0,), rare),
+        Row("off by its tolerance, it ever alarms", (1,), rare),
+    )
     streams: dict[str, Callable[[Generator], Floats]] = {
         "always 0.7": partial(always, 0.7),
         "any confidence": uniform,
@@ -119,6 +140,15 @@ def experiments() -> list[Experiment]:
         *(
             Experiment(f"2,000 calibrated labels, {name}", 1000, partial(watch, stream), ever)
             for name, stream in streams.items()
+        ),
+        *(
+            Experiment(
+                f"2,000 labels of a map of {rows:,} rows",
+                200,
+                partial(fitted_watch, rows),
+                (Row("the watch ever alarms", (0,), rare),),
+            )
+            for rows in (250, 1000)
         ),
         *(
             Experiment(

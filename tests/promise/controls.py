@@ -13,7 +13,7 @@ from numpy.random import Generator
 from worlds import TARGET, WORLDS, Featured, population
 
 from calibration.fitting import fit_logistic
-from calibration.monitoring.sequential import Watch
+from calibration.monitoring.sequential import CalibrationMonitor
 from calibration.sequence_tests import test_sizes
 from calibration.thresholds import certify
 
@@ -60,7 +60,7 @@ def without_a_test(rng: Generator) -> tuple[float]:
     order = np.argsort(-p)
     share = np.cumsum(y[order]) / np.arange(1, len(y) + 1)
     enough = np.flatnonzero(share >= TARGET)
-    enough = enough[enough + 1 >= test_sizes(TARGET, 0.95)[1]]
+    enough = enough[enough + 1 >= test_sizes(TARGET, 0.95, len(y))[1]]
     if not len(enough):
         return (float("nan"),)
     return (float(population(STRONG, p[order][enough[-1]])[1] < TARGET),)
@@ -69,7 +69,7 @@ def without_a_test(rng: Generator) -> tuple[float]:
 def broken_promise(rng: Generator) -> tuple[float]:
     """Whether a watch alarms within 200 labels that are right in 43 % where 70 % was said."""
     p: Floats = np.full(200, 0.7)
-    return (float(Watch.start().update(rng.random(200) < 0.43, p).alarmed),)
+    return (float(CalibrationMonitor.start().update(rng.random(200) < 0.43, p).alarmed),)
 
 
 def experiments() -> list[Experiment]:

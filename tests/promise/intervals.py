@@ -13,7 +13,13 @@ from scipy.special import expit, ndtri
 from scipy.stats import binom
 from worlds import ranks
 
-from calibration.metrics import auroc_interval, brier_interval, smece, smece_floor, smece_interval
+from calibration.metrics import (
+    auroc_interval,
+    brier_interval,
+    smece,
+    smece_floor,
+    smece_interval,
+)
 from calibration.thresholds import lower_bound, upper_bound
 
 LEVEL = 0.95

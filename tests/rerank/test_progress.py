@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from processes import run_python
 
 
-def test_a_killed_child_does_not_stop_the_bars_of_others(run_python: Callable[..., str]) -> None:
+def test_a_killed_child_does_not_stop_the_bars_of_others() -> None:
     """A forked process dies while it draws; its parent draws on."""
     code = """
 import os, signal

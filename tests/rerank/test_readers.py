@@ -13,8 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rerank.data.beir import SHOWN_PROBLEMS, read_corpus, read_labelled_set, read_queries
+from rerank.data.beir import read_corpus, read_queries
 from rerank.data.feedback import read_feedback
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.lines import SHOWN_PROBLEMS
 from rerank.errors import InputError
 
 SETTINGS = settings(
@@ -85,7 +87,7 @@ def test_labelled_sets_are_read_or_refused(
     write(folder / "qrels/test.tsv", qrels)
     write(folder / "splits/test.txt", split)
     try:
-        found = read_labelled_set(folder)
+        found = LabelledSet.read(folder)
     except InputError:
         return
     assert set(found.qrels) <= set(found.queries)

@@ -1,4 +1,4 @@
-"""The README's commands and Python are run, in order, in a folder of their own, on a small set."""
+"""README.md and docs: commands and Python run, in order, on a small set; names and links exist."""
 
 from __future__ import annotations
 
@@ -6,114 +6,120 @@ import json
 import os
 import re
 import shlex
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from registries import restored
 
+import rerank
+from rerank import LabelledSet
 from rerank.cli import main
-from rerank.data.beir import write_labelled_set
-from rerank.data.labelled_set import LabelledSet
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+RUN = ("console", "python")
+SHOWN = ("sh", "text", "dockerfile", "py")  # `sh` and `py` need a server or a cluster
+MAY_SAY_NO = ("drift", "promote")  # their exit code 1 is an answer
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
-
-
-COMMANDS = [
-    line[2:] for block in _blocks("console") for line in block.splitlines() if line[:2] == "$ "
-]
+def commands(code: str) -> list[str]:
+    """The commands of a `console` block."""
+    return [line[2:] for line in code.replace("\\\n", " ").splitlines() if line.startswith("$ ")]
 
 
 @pytest.fixture(scope="module")
-def place(run: Any, small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a small set where the README has `pydata`, and some queries.
-
-    Of the session's run it has the index and the scores, which would be made again.
-    """
+def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as after `make demo`, on a small set: a model, in MLflow too, and some files."""
     folder = tmp_path_factory.mktemp("readme")
-    shutil.copytree(run.work / "index", folder / "work" / "index")
-    shutil.copy(run.work / "scores.sqlite", folder / "work")
     splits = {"train": small.splits["train"][:40], "test": small.splits["test"][:12]}
     kept = {i for ids in splits.values() for i in ids}
     queries = {i: q for i, q in small.queries.items() if i in kept}
     qrels = {i: q for i, q in small.qrels.items() if i in kept}
-    cut = replace(small, queries=queries, qrels=qrels, splits=splits)
-    write_labelled_set(cut, folder / "datasets" / "pydata")
-    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "sort an array"}\n')
+    right = {d for grades in qrels.values() for d in grades}
+    more = [d for d in small.corpus if d not in right][:60]
+    corpus = {d: p for d, p in small.corpus.items() if d in right.union(more)}
+    cut = replace(small, corpus=corpus, queries=queries, qrels=qrels, splits=splits)
+    cut.write(folder / "datasets" / "pydata")
+    (folder / "queries.jsonl").write_text('{"_id": "1", "query": "sort an array"}\n')
     labels = [{"query": f"sort array number {i}", "right": i % 2 == 0} for i in range(12)]
     (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        made = rerank.calibrate(LabelledSet.read("datasets/pydata"), "work/model", max_queries=250)
+    finally:
+        os.chdir(before)
+    assert made.run is not None
+    _make_champion(f"sqlite:///{folder}/work/mlflow.db", made.run.model_name)
     return folder
 
 
+def _make_champion(store: str, name: str) -> None:
+    from mlflow import MlflowClient
+
+    MlflowClient(store, store).set_registered_model_alias(name, "champion", "1")
+
+
 @pytest.fixture
-def rerank(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[list[str]], str]:
-    """Runs one `rerank` command there; what it prints."""
+def _there(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder is the current one, and what a page registers is gone afterwards."""
     monkeypatch.chdir(place)
-
-    def run(arguments: list[str]) -> str:
-        no = 1 if arguments[0] in ("drift", "promote") else 0  # an answer, not a failure
-        code = main(arguments)
-        printed = capsys.readouterr()
-        assert code in (0, no), f"{arguments}\n{printed.out}\n{printed.err}"
-        return printed.out
-
-    return run
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{place}/work/mlflow.db")
+    with restored():
+        yield
 
 
-def _python(code: str, place: Path) -> str:
-    """What the code prints in a new process."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=place,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+@pytest.mark.usefixtures("_there")
+@pytest.mark.parametrize(
+    "page", [name for name, text in PAGES.items() if any(b[0] in RUN for b in BLOCK.findall(text))]
+)
+def test_what_a_page_shows_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every `rerank` command and every block of Python, in the page's order."""
+    for language, code in BLOCK.findall(PAGES[page]):
+        if language == "python":
+            exec(compile(code, page, "exec"), {"__name__": "__main__"})
+        for command in commands(code) if language == "console" else ():
+            program, *arguments = shlex.split(command)
+            if program != "rerank":
+                continue
+            code_of_exit = main(arguments)
+            printed = capsys.readouterr()
+            allowed = (0, 1) if arguments[0] in MAY_SAY_NO else (0,)
+            assert code_of_exit in allowed, f"{command}\n{printed.out}\n{printed.err}"
+            assert printed.out, command
 
 
-def test_commands_run(rerank: Callable[[list[str]], str]) -> None:
-    """Every `rerank` command of the README runs, in its order, and prints something."""
-    commands = [shlex.split(c)[1:] for c in COMMANDS if c.startswith("rerank ")]
-    assert len(commands) >= 5
-    assert all(rerank(command) for command in commands)
-
-
-def test_python_runs(place: Path, rerank: Callable[[list[str]], str]) -> None:
-    """The README's Python runs after its commands; asking gives a confidence a question."""
-    blocks = alone, asking, giving = _blocks("python")
-    assert all(len(code.strip().splitlines()) <= 12 for code in blocks)
-    assert _python(alone, place).startswith("From 0.")
-    if not (place / "work" / "model").exists():  # this test alone
-        rerank(["calibrate", "datasets/pydata", "--out", "work/model"])
-    printed = _python(asking, place)
-    assert len(re.findall(r"^[01]\.\d\d ", printed, flags=re.MULTILINE)) == 2
-    printed = _python(giving, place)
-    assert re.fullmatch(r"([01]\.\d\d .+\n){3}confidence 0\.\d\d\n", printed)
-
-
-def test_make_targets_exist() -> None:
-    """Every `make` command of the README is a target that `make help` tells of."""
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_names_exists(page: str) -> None:
+    """Languages of blocks are those that this test knows, `make` has the targets, links lead on."""
+    text = PAGES[page]
+    assert {language for language, _ in BLOCK.findall(text)} <= {*RUN, *SHOWN}
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    wanted = {c.split()[1] for c in COMMANDS if c.startswith("make ")} | {"bench"}
-    assert wanted <= set(re.findall(r"^([a-z]+):.*## ", makefile, flags=re.MULTILINE))
+    targets = set(re.findall(r"^([a-z]+):.*## ", makefile, flags=re.MULTILINE))
+    named = set(re.findall(r"(?:^\$ |^|`)make ([a-z]+)", text, flags=re.MULTILINE))
+    assert named <= targets | {"test"}
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
-def test_folders_exist() -> None:
-    """The README's map names every folder of the project's surface, and each is there."""
-    for name in ("calibration", "rerank", "datasets", "models", "tests"):
-        assert f"{name}/" in README
-        assert (ROOT / name).is_dir()
+def test_the_tree_names_every_package() -> None:
+    """The README's tree has each package of `calibration` and `rerank`, and no other folder."""
+    (tree,) = (code for _, code in BLOCK.findall(PAGES["README.md"]) if "calibration/ " in code)
+    named: list[str] = []
+    top = ""
+    for indent, name in re.findall(r"^( *)(\w+)/ ", tree, flags=re.MULTILINE):
+        top = top if indent else name
+        named.append(f"{top}/{name}" if indent else name)
+    packages = {
+        str(p.parent.relative_to(ROOT))
+        for package in ("calibration", "rerank")
+        for p in (*ROOT.glob(f"{package}/__init__.py"), *ROOT.glob(f"{package}/*/__init__.py"))
+    }
+    assert set(named) == packages | {"datasets", "models", "tests"}
+    assert all((ROOT / name).is_dir() for name in named)

@@ -5,7 +5,7 @@
 Each reader runs in a process of its own, from a few whole inputs on. Anything but `InputError` (of
 HTTP bodies pydantic's `ValidationError`), ten seconds for one input, or two gigabytes of memory is
 a failure: the input is left in the present folder, as `crash-...`, and the exit code is 1. Model
-folders have `model_folder.py`, and whole requests tests/test_serving_limits.py.
+folders have `model_folder.py`, and whole requests tests/rerank/serving/test_middleware.py.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ with watched if "--inside" in sys.argv else nullcontext():  # the parent runs no
     from pydantic import ValidationError
 
     from calibration import LogisticMap, TwoStageMap, certify
-    from rerank.assessment.fitted_maps import Calibrators
-    from rerank.assessment.passage_features import EVIDENCE
-    from rerank.assessment.pipeline import Reading
-    from rerank.assessment.ranking_features import FEATURES
+    from rerank.assessment.fitted_maps import FittedMaps
+    from rerank.assessment.passage_features import PASSAGE_FEATURES
+    from rerank.assessment.pipeline import ReadPolicy
+    from rerank.assessment.ranking_features import RANKING_FEATURES
     from rerank.assessment.sufficiency import INPUTS
     from rerank.batch.chunks import Position
     from rerank.batch.source import open_input
     from rerank.config import Config
-    from rerank.data.beir import read_labelled_set, read_queries
+    from rerank.data.beir import read_queries
     from rerank.data.feedback import read_feedback
+    from rerank.data.labelled_set import LabelledSet
     from rerank.errors import InputError
-    from rerank.serving.answers import passages
     from rerank.serving.schemas import AssessRequest, RerankRequest, SearchRequest
+    from rerank.serving.settings import Settings
 
 READS = Callable[[Path, bytes], object]
 PARTS = ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv", "splits/test.txt")
 ROW = b'{"_id": "1", "text": "one two", "metadata": {"group": "g"}}\n'
 GIVEN = b'{"_id": 2, "text": "x", "passages": ["a", {"doc_id": "d", "text": "b", "logit": 1.5}]}\n'
 BODIES = [
-    b'{"question": "x", "top_n": 3, "metadata": {"language": "fr"}}',
+    b'{"query": "x", "top_n": 3, "metadata": {"language": "fr"}}',
     b'{"query": "x", "documents": ["a", {"text": "b", "title": "c"}], "rank_fields": ["text"]}',
     b'{"query": "x", "documents": ["a"], "scores": [-3.5], "reranker": "0"}',
 ]
@@ -56,7 +57,7 @@ BODIES = [
 def _rescored(path: Path) -> None:
     with open_input(path) as given:
         for chunk in given.source.chunks(Position()):
-            given.source.rows(chunk)
+            list(given.source.rows(chunk))
 
 
 def _written(read: Callable[[Path], object], ending: str) -> READS:
@@ -73,7 +74,7 @@ def _set(place: Path, data: bytes) -> None:
     for name, part in zip(PARTS, parts + [b""] * (len(PARTS) - len(parts)), strict=True):
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_bytes(part)
-    read_labelled_set(place)
+    LabelledSet.read(place)
 
 
 def _json(read: Callable[[object], object]) -> READS:
@@ -98,8 +99,7 @@ def _body(_: Path, data: bytes) -> None:
             asked = schema.model_validate_json(data)
         except ValidationError:
             continue
-        if not isinstance(asked, SearchRequest):
-            passages(asked.documents)
+        asked.to_query(Settings())
 
 
 def _parquet() -> bytes:
@@ -113,18 +113,18 @@ def _parquet() -> bytes:
     return out.getvalue()
 
 
-def _door() -> bytes:
-    """The maps of a door, all of zeros."""
+def _maps() -> bytes:
+    """The maps of a mode, all of zeros."""
 
     def flat(inputs: Sequence[str]) -> LogisticMap:
         ones = (1.0,) * len(inputs)
         return LogisticMap((0.0,) * len(ones), 0.0, ones, ones)
 
-    confidence = TwoStageMap(flat(FEATURES), LogisticMap((1.0,), 0.0, (0.0,), (1.0,)))
+    confidence = TwoStageMap(flat(RANKING_FEATURES), LogisticMap((1.0,), 0.0, (0.0,), (1.0,)))
     certificate = certify([1] * 40, [0.9] * 40)
-    reading = Reading(flat(EVIDENCE), 0.1)
-    door = Calibrators(reading, flat(EVIDENCE), confidence, flat(INPUTS), certificate)
-    return json.dumps(door.to_dict()).encode()
+    policy = ReadPolicy(flat(PASSAGE_FEATURES), 0.1)
+    maps = FittedMaps(policy, flat(PASSAGE_FEATURES), confidence, flat(INPUTS), certificate)
+    return json.dumps(maps.to_dict()).encode()
 
 
 READERS: dict[str, tuple[READS, list[bytes]]] = {
@@ -133,7 +133,7 @@ READERS: dict[str, tuple[READS, list[bytes]]] = {
     "rescore, Parquet": (_written(_rescored, ".parquet"), [_parquet()]),
     "labelled set": (_set, [b"\x00".join([ROW, ROW, b"1\t1\t1\n", b"1\n"])]),
     "feedback": (_written(read_feedback, ".jsonl"), [b'{"query": "x", "right": true}\n']),
-    "calibrators": (_json(Calibrators.from_dict), [_door()]),
+    "calibrators": (_json(FittedMaps.from_dict), [_maps()]),
     "configuration": (_json(_config), [json.dumps(Config().to_dict()).encode()]),
     "schemas of HTTP": (_body, BODIES),
 }

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from rerank.data.beir import read_labelled_set, write_labelled_set
 from rerank.data.labelled_set import LabelledSet
 from rerank.storage.folder import MANIFEST, verify_folder
 
@@ -116,7 +115,7 @@ def main() -> None:
     for job in o.jobs:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
             labelled = Path(home) / "labelled"
-            write_labelled_set(smaller(read_labelled_set(o.dataset), o.passages), labelled)
+            smaller(LabelledSet.read(o.dataset), o.passages).write(labelled)
             torture(job, labelled, Path(home), kills=o.kills, seed=o.seed)
 
 

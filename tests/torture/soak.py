@@ -2,7 +2,7 @@
 
     python tests/torture/soak.py work/model --seconds 600
 
-It starts `rerank serve`, asks it from `--clients` threads through both doors, compares every answer
+It starts `rerank serve`, asks it from `--clients` threads on both routes, compares every answer
 with that of one call in this process, swaps the model now and then for a copy that says the same,
 and reads the server's memory. The exit code is 1 where anything differed.
 """
@@ -26,10 +26,9 @@ import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.storage.folder import sealed
-from rerank.types import Passage
 
 ROOT = Path(__file__).parent.parent.parent
-QUESTIONS = [
+QUERIES = [
     *("median along an axis", "fill gaps in a time series", "train a network on a GPU"),
     *("sort an array", "inverse of a matrix", "read a table from a file", "book a flight"),
 ]
@@ -71,17 +70,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def expected_answers(model: CalibratedReranker) -> list[tuple[str, dict[str, object], object]]:
-    """Path, request and answer of every question at both doors, asked one at a time."""
+    """Path, request and answer of every query on both routes, asked one at a time."""
     found: list[tuple[str, dict[str, object], object]] = []
-    for i, question in enumerate(QUESTIONS):
-        search = model.search(question)
-        ranking = [[p.doc_id for p in search.ranking.passages[:10]], search.confidence]
-        found.append(("/v1/search", {"question": question}, ranking))
-        passages = [Passage(str(k), "", q) for k, q in enumerate(QUESTIONS) if k != i]
-        given = model.rerank(question, passages)
-        ranked = [given.ranking.candidates.rows.tolist(), given.confidence]
-        asked = {"query": question, "documents": [p.text for p in passages]}
-        found.append(("/v1/rerank", asked, ranked))
+    for i, query in enumerate(QUERIES):
+        search = model.search(query)
+        ranking = [[p.doc_id for p in search.first(10)], search.confidence]
+        found.append(("/v1/search", {"query": query}, ranking))
+        documents = [q for k, q in enumerate(QUERIES) if k != i]
+        rerank = model.rerank(query, documents)
+        ranked = [[p.row for p in rerank.passages], rerank.confidence]
+        found.append(("/v1/rerank", {"query": query, "documents": documents}, ranked))
     return found
 
 
@@ -101,9 +99,9 @@ def soak(
             while time.monotonic() < end:
                 path, request, answer = expected[number % len(expected)]
                 number += 7
-                said = _said(client, path, request, answer)
+                outcome = _outcome(client, path, request, answer)
                 with lock:
-                    seen[said] += 1
+                    seen[outcome] += 1
 
     clients = [threading.Thread(target=ask, args=(i,)) for i in range(o.clients)]
     for client in clients:
@@ -136,7 +134,7 @@ def _wait_for_swaps(url: str, count: int) -> None:
         time.sleep(0.2)
 
 
-def _said(client: httpx.Client, path: str, request: dict[str, object], expected: object) -> str:
+def _outcome(client: httpx.Client, path: str, request: dict[str, object], expected: object) -> str:
     """`same`, or what was wrong."""
     try:
         answer = client.post(path, json=request)
@@ -144,10 +142,12 @@ def _said(client: httpx.Client, path: str, request: dict[str, object], expected:
         return type(error).__name__
     if answer.status_code != 200:
         return f"status {answer.status_code}"
-    told = answer.json()
+    found = answer.json()
     order = "ranking" if path == "/v1/search" else "results"
     key = "doc_id" if path == "/v1/search" else "index"
-    return "same" if [[r[key] for r in told[order]], told["confidence"]] == expected else "differs"
+    return (
+        "same" if [[r[key] for r in found[order]], found["confidence"]] == expected else "differs"
+    )
 
 
 def _resident(url: str) -> float:
@@ -155,7 +155,7 @@ def _resident(url: str) -> float:
 
 
 def _metric(url: str, name: str) -> float:
-    """What `/metrics` tells under a name; 0 where it tells nothing yet."""
+    """A metric of the server; 0 where it has none of that name yet."""
     lines = httpx.get(f"{url}/metrics", timeout=180).text.splitlines()
     return next((float(s.rpartition(" ")[2]) for s in lines if s.startswith(f"{name} ")), 0.0)
 

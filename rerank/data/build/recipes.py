@@ -17,10 +17,10 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from rerank.data.beir import read_labelled_set, read_queries, write_corpus, write_labelled_set
+from rerank.data.beir import read_queries, write_corpus
 from rerank.data.build.docstrings import LEAST_DOCSTRING, DocumentedObject, documented_objects
 from rerank.data.labelled_set import LabelledSet
-from rerank.errors import InputError
+from rerank.errors import InputError, nearest
 from rerank.types import Passage, Query
 
 PYDATA = ("numpy", "scipy", "pandas", "sklearn")
@@ -85,7 +85,7 @@ def _labelled(
             removed |= right
         else:
             qrels[query_id] = dict.fromkeys(sorted(right), 1.0)
-        queries[query_id] = Query(query_id, text, {"group": group, "answerable": not gone})
+        queries[query_id] = Query(text, query_id, {"group": group, "answerable": not gone})
         splits[_split_of(group, shares)].append(query_id)
     corpus = {p.doc_id: p for p in map(_passage, objects.values()) if p.doc_id not in removed}
     ordered = {split: tuple(sorted(ids)) for split, ids in splits.items()}
@@ -100,7 +100,7 @@ def build_pydata_questions(folder: Path) -> LabelledSet:
     """
     read_queries(folder / "queries.jsonl")
     write_corpus(map(_passage, documented_objects(PYDATA).values()), folder)
-    return read_labelled_set(folder)
+    return LabelledSet.read(folder)
 
 
 def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict[str, Any]:
@@ -145,12 +145,14 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     elif name == "documentation":
         labelled = build_documentation(libraries)
     else:
-        expected = "pydata, pydata_questions or documentation"
-        raise InputError(f"no recipe for a set {name!r}; expected {expected}")
+        known = ("pydata", "pydata_questions", "documentation")
+        raise InputError(
+            f"no recipe for a set {name!r}; expected {' or '.join(known)}{nearest(name, known)}"
+        )
     made = manifest(labelled, libraries or PYDATA)
     if known and set(known["packages"]) != set(made["packages"]):
         raise InputError(f"{out}: was built from {sorted(known['packages'])}; give another folder")
-    write_labelled_set(labelled, out)
+    labelled.write(out)
     if not known:
         path.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
     return made | {"matches": _match(known, made)}

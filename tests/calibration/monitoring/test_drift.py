@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, ks_2samp
 
+from calibration.effective import effective_rows
 from calibration.monitoring.drift import (
     FeatureSketch,
     Sketch,
@@ -93,6 +94,31 @@ def test_groups_count_once() -> None:
         fired[1] += alarm(sketch(x, NAMES), window, level=LEVEL).fired
     assert fired[0] / repeats <= LEVEL + 3 * np.sqrt(LEVEL * (1 - LEVEL) / repeats)
     assert fired[1] / repeats > 0.5
+
+
+def test_large_groups_weigh_by_their_rows_on_both_sides() -> None:
+    """Questions of two kinds, of which one comes in large groups and the other by itself: a window
+    that has no groups, with as many rows of each, is no alarm.
+    """
+    rng, fired = np.random.default_rng(0), 0
+    for _ in range(20):
+        kind, other = rng.random(600) < 0.2, rng.random(200) < 0.2
+        groups = np.where(kind, np.arange(600), 1000 + np.arange(600) % 12)
+        rows, window = (tied(world(rng, len(k)) + 2 * k[:, None]) for k in (kind, other))
+        fired += alarm(sketch(rows, NAMES, groups), window, level=LEVEL).fired
+    assert fired <= 3
+
+
+def test_the_rows_of_a_group_are_worth_what_they_tell() -> None:
+    """Groups that say nothing leave the rows as many, copies leave the groups; a constant column
+    tells nothing.
+    """
+    rng = np.random.default_rng(0)
+    x = np.column_stack([world(rng, 500), np.ones(500)])
+    assert effective_rows(x, np.arange(500) // 5) > 250
+    assert effective_rows(np.repeat(x, 5, axis=0), np.arange(2500) // 5) == pytest.approx(500)
+    assert effective_rows(x, None) == 500
+    assert sketch(world(rng, 60), NAMES, np.arange(60) // 10).n >= 4
 
 
 # --- the two tests ----------------------------------------------------------------------------
@@ -238,6 +264,9 @@ def test_the_table_and_the_sentence() -> None:
         "1 of 2 features have moved, first moved "
         "(p < 0.0001, level 0.01; 50 new rows against 100 fitted ones)."
     )
+    grouped = alarm(sketch(x, ["still", "moved"], np.arange(100) // 2), window)
+    assert f"against 100 fitted ones (worth {grouped.n} independent ones)" in grouped.sentence
+    assert grouped.n < 100
     calm = alarm(sketch(x, ["still", "moved"]), x)
     assert calm.sentence.startswith("No move of a feature can be told from chance (p = 1.0000")
     assert json.loads(json.dumps(found.to_dict()))["fired"] is True
@@ -284,7 +313,7 @@ def test_windows_that_cannot_be_compared(x: np.ndarray, level: float, sentence: 
     ("change", "sentence"),
     [
         ({"kind": "map"}, "expected kind 'drift-sketch'"),
-        ({"more": 1}, "has the keys kind, n, features; got kind, n, features, more"),
+        ({"more": 1}, "has the keys kind, n, rows, features; got .*, more"),
         ({"n": 3}, "at least 4 independent rows, got 3"),
         ({"features": 1}, "a list of features"),
         ({"features": [{"name": "a"}]}, "has the keys name, edges, shares; got name"),

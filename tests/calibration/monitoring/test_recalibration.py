@@ -8,7 +8,12 @@ from scipy.special import expit
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
-from calibration.monitoring.recalibration import Recalibration, carried, fit_recalibration, then
+from calibration.monitoring.recalibration import (
+    Recalibration,
+    compose_updates,
+    fit_recalibration,
+    rebase_update,
+)
 from calibration.score_fitting import fit_update
 
 
@@ -25,7 +30,7 @@ def test_a_fall_in_accuracy_is_found_and_mended() -> None:
     found = learned(-1.0, 200)
     assert found.update.intercept == pytest.approx(-1, abs=0.35)
     assert found.gain > 0.03
-    assert found.watch.alarmed
+    assert found.monitor.alarmed
     assert found.table["after"].smece < found.table["before"].smece
 
 
@@ -34,7 +39,7 @@ def test_without_a_change_little_moves() -> None:
     found = learned(0.0, 200)
     assert abs(found.update.intercept) < 0.35
     assert found.gain > -0.01
-    assert not found.watch.alarmed
+    assert not found.monitor.alarmed
 
 
 def test_the_certificate_is_carried_through_the_update() -> None:
@@ -53,8 +58,8 @@ def test_two_updates_are_one() -> None:
     one, two = (LogisticMap((a,), b, (0.0,), (1.0,)) for a, b in ((0.5, -1.0), (1.3, 0.2)))
     z = np.linspace(-3, 3, 7)
     expected = two.predict(log_odds(one.predict(z)))
-    np.testing.assert_allclose(then(one, two).predict(z), expected, rtol=1e-9)
-    assert then(None, two) == two
+    np.testing.assert_allclose(compose_updates(one, two).predict(z), expected, rtol=1e-9)
+    assert compose_updates(None, two) == two
 
 
 def test_a_kinds_update_is_carried_behind_another() -> None:
@@ -62,7 +67,7 @@ def test_a_kinds_update_is_carried_behind_another() -> None:
     kind, other = (LogisticMap((a,), b, (0.0,), (1.0,)) for a, b in ((0.5, -1.0), (1.3, 0.2)))
     z = np.linspace(-3, 3, 7)
     expected = other.predict(log_odds(kind.predict(z)))
-    found = carried(kind, other).predict(log_odds(other.predict(z)))
+    found = rebase_update(kind, other).predict(log_odds(other.predict(z)))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
@@ -85,3 +90,43 @@ def test_the_prior_gives_way_to_strong_evidence_only() -> None:
     near = rng.random(100) < expit(0.9 * z - 0.2)
     wide = fit_update(z, near, slope_spread=1.0, intercept_spread=2.0)
     assert abs(fit_update(z, near).coef[0] - 1) < abs(wide.coef[0] - 1)
+
+
+def test_copies_of_labels_teach_nothing_new() -> None:
+    """Five rephrasings of each question, right or wrong together, move the map as far as one of
+    each does, and are told as what they are worth.
+    """
+    rng = np.random.default_rng(6)
+    z = 1.5 * rng.normal(size=60)
+    y = (rng.random(60) < expit(z - 0.7)).astype(np.int64)
+    once = fit_update(z, y)
+    groups = np.repeat(np.arange(60), 5)
+    again = fit_update(np.repeat(z, 5), np.repeat(y, 5), groups)
+    assert again.coef[0] == pytest.approx(once.coef[0], abs=0.02)
+    assert again.intercept == pytest.approx(once.intercept, abs=0.02)
+    assert abs(fit_update(np.repeat(z, 5), np.repeat(y, 5)).intercept) > abs(once.intercept) + 0.1
+    found = fit_recalibration(expit(np.repeat(z, 5)), np.repeat(y, 5), groups)
+    assert found.effective == pytest.approx(59)
+    assert found.sentences()[0].startswith("300 labels, worth 59 independent ones: ")
+
+
+def test_where_nothing_moved_copies_cost_no_more_than_single_labels() -> None:
+    """Fifty questions five times over, of a confidence that was true: the log loss on new questions
+    rises by no more than the prior's own 0.01 in the mean.
+    """
+    rng, z_new = np.random.default_rng(7), 1.5 * np.random.default_rng(8).normal(size=4000)
+    truth = expit(z_new)
+
+    def cost(update: LogisticMap) -> float:
+        p = update.predict(z_new)
+        both = truth * np.log(p / truth) + (1 - truth) * np.log((1 - p) / (1 - truth))
+        return float(-both.mean())
+
+    known, blind = [], []
+    for _ in range(40):
+        z = np.repeat(1.5 * rng.normal(size=50), 5)
+        y = np.repeat(rng.random(50), 5) < expit(z)
+        known.append(cost(fit_update(z, y, np.repeat(np.arange(50), 5))))
+        blind.append(cost(fit_update(z, y)))
+    assert np.mean(known) < 0.01
+    assert np.mean(blind) > 1.5 * np.mean(known)

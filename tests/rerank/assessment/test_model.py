@@ -5,26 +5,32 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hand_made import make_scored
+from processes import run_python
 
-from rerank.assessment.fitted_maps import Calibrators
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import judge
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
-from rerank.assessment.passage_features import EVIDENCE
-from rerank.assessment.ranking_features import FEATURES
+from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.policy import decide
+from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve
+from rerank.inference.score_cache import ScoreCache
 from rerank.storage.folder import sealed, sha256_file
-from rerank.types import Ranking
-from rerank.workspace import score_cache
+from rerank.types import Query, Scored
+from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 UNUSED = ("sklearn", "mlflow", "pandas", "matplotlib")
@@ -32,7 +38,13 @@ UNUSED = ("sklearn", "mlflow", "pandas", "matplotlib")
 
 @pytest.fixture(scope="module")
 def model(run: Run) -> CalibratedReranker:
-    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
+    return CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
+
+
+@pytest.fixture(scope="module")
+def queries(run: Run) -> list[Query]:
+    """Every query of the run."""
+    return [*run.plan.fit.items, *run.plan.report.items]
 
 
 @pytest.fixture
@@ -53,18 +65,18 @@ def reconfigure(folder: Path, **values: Any) -> None:
     edit_manifest(folder, lambda m: m["config"].update(values))
     manifest = json.loads((folder / "manifest.json").read_text())
     bound = bound_to(manifest["config"], manifest["fingerprints"])
-    rewrite_calibrators(folder, lambda kept: kept.update(bound_to=bound), door=None)
+    rewrite_calibrators(folder, lambda kept: kept.update(bound_to=bound), mode=None)
 
 
 def rewrite_calibrators(
-    folder: Path, change: Callable[[dict[str, Any]], None], *, door: str | None = "found"
+    folder: Path, change: Callable[[dict[str, Any]], None], *, mode: str | None = "search"
 ) -> None:
-    """Change the maps of a door, or the whole file where it is None, and give the manifest the
+    """Change the maps of a mode, or the whole file where it is None, and give the manifest the
     right hash: only the content is wrong.
     """
     path = folder / "calibrators.json"
     kept = json.loads(path.read_text())
-    change(kept[door] if door else kept)
+    change(kept[mode] if mode else kept)
     path.write_text(json.dumps(kept))
     entry = {"sha256": sha256_file(path), "size": path.stat().st_size}
     edit_manifest(folder, lambda m: m["files"].update({"calibrators.json": entry}))
@@ -77,62 +89,63 @@ def refusal(folder: Path) -> str:
 
 
 def test_assessments_keep_the_order_and_are_probabilities(
-    model: CalibratedReranker, rankings: Mapping[str, Ranking]
+    model: CalibratedReranker, queries: list[Query], pipeline: Pipeline
 ) -> None:
-    """One assessment a ranking, in order; 0 <= confidence <= sufficiency <= 1."""
-    found = model.assess(list(rankings.values()))
-    assert [a.ranking.query.query_id for a in found] == list(rankings)
+    """One assessment a query, in order; 0 <= confidence <= sufficiency <= 1."""
+    found = model.assess(queries)
+    assert [a.ranking.query for a in found] == queries
+    brought = dict(zip((q.query_id for q in queries), pipeline.retrieve(queries), strict=True))
     for a in found:
         assert 0 <= a.confidence <= a.sufficiency <= 1
         assert a.accepted == (a.confidence >= 0.7)
         assert list(a.ranking.relevance) == sorted(a.ranking.relevance, reverse=True)
-        assert set(a.ranking.doc_ids) == set(rankings[a.ranking.query.query_id].doc_ids)
+        candidates = brought[a.ranking.query.query_id].passages
+        assert set(a.ranking.doc_ids) == {p.doc_id for p in candidates}
     assert len({a.confidence for a in found}) > len(found) / 2
 
 
 def test_an_assessment_does_not_depend_on_its_neighbours(
-    model: CalibratedReranker, rankings: Mapping[str, Ranking]
+    model: CalibratedReranker, queries: list[Query], maps: FittedMaps, config: Config
 ) -> None:
     """A query alone, in a batch, or in a reversed batch is judged the same to the bit."""
-    some = list(rankings.values())[:12]
-    whole = [a.to_dict() for a in model.assess(some)]
-    assert [model.assess([r])[0].to_dict() for r in some] == whole
-    assert [a.to_dict() for a in model.assess(some[::-1])] == whole[::-1]
+    some = model.pipeline.run(queries[:12], maps.policy)
+
+    def judged(scored: Sequence[Scored]) -> list[Any]:
+        return [a.to_dict() for a in decide(judge(scored, maps, config), maps, config)]
+
+    whole = judged(some)
+    assert [judged([s])[0] for s in some] == whole
+    assert judged(some[::-1]) == whole[::-1]
 
 
 def test_sure_queries_are_right_more_often(
-    model: CalibratedReranker, rankings: Mapping[str, Ranking], small: LabelledSet
+    model: CalibratedReranker, queries: list[Query], small: LabelledSet
 ) -> None:
     """The surer half of all queries is right more often than the other half."""
-    found = sorted(model.assess(list(rankings.values())), key=lambda a: -a.confidence)
+    found = sorted(model.assess(queries), key=lambda a: -a.confidence)
     right = [a.ranking.doc_ids[0] in small.relevant(a.ranking.query.query_id) for a in found]
     half = len(right) // 2
     assert np.mean(right[:half]) > np.mean(right[half:]) + 0.2
 
 
-def test_no_ranking_gives_no_assessment(model: CalibratedReranker) -> None:
+def test_no_query_gives_no_assessment(model: CalibratedReranker) -> None:
     """Nothing in, nothing out."""
-    assert model.assess([]) == []
+    assert model.assess([]) == model.assess_each([]) == []
 
 
-def test_a_ranking_without_passages_is_no_answer(
-    model: CalibratedReranker, by_hand: Callable[..., Ranking]
-) -> None:
+def test_a_query_without_passages_is_no_answer(maps: FittedMaps, config: Config) -> None:
     """Where nothing was found confidence and sufficiency are 0, and the reason says it."""
-    (found,) = model.assess([by_hand()])
+    (found,) = decide(judge([make_scored()], maps, config), maps, config)
     assert (found.confidence, found.sufficiency) == (0.0, 0.0)
     assert (found.level, found.verdict, found.accepted) == ("VERY_LOW", "INSUFFICIENT", False)
     assert found.reasons == ("against: no passage was found",)
     assert found.to_dict()["ranking"] == []
 
 
-def test_search_is_ranking_and_assessing(
-    model: CalibratedReranker, run: Run, small: LabelledSet, rankings: Mapping[str, Ranking]
-) -> None:
-    """`search` gives the numbers that the batch path gives for the same words."""
-    query_id = run.plan.report[0]
-    ranking = rankings[query_id]
-    found, expected = model.search(small.queries[query_id].text), model.assess([ranking])[0]
+def test_search_is_ranking_and_assessing(model: CalibratedReranker, run: Run) -> None:
+    """`search` gives the numbers that the bulk path gives for the same words."""
+    query = run.plan.report.items[0]
+    found, expected = model.search(query.text), model.assess([query])[0]
     assert found.confidence == expected.confidence
     assert found.sufficiency == expected.sufficiency
     assert found.ranking.doc_ids == expected.ranking.doc_ids
@@ -141,7 +154,7 @@ def test_search_is_ranking_and_assessing(
 @pytest.mark.parametrize("question", ["", "  \n "])
 def test_an_empty_question_is_refused(model: CalibratedReranker, question: str) -> None:
     """There is nothing to search for."""
-    with pytest.raises(InputError, match="the question is empty"):
+    with pytest.raises(InputError, match="the query is empty"):
         model.search(question)
 
 
@@ -155,17 +168,17 @@ def test_any_other_question_is_answered(model: CalibratedReranker) -> None:
 
 @pytest.mark.parametrize("rank_by", ["relevance", "logit", "fused"])
 def test_the_order_is_the_one_asked_for(
-    run: Run, rankings: Mapping[str, Ranking], copied: Path, rank_by: str
+    run: Run, queries: list[Query], copied: Path, rank_by: str
 ) -> None:
-    """`rank_by` decides what the passages are sorted by, unread ones after those read."""
+    """`rank_by` decides what the passages are sorted by, unscored ones after those scored."""
     reconfigure(copied, rank_by=rank_by)
-    model = CalibratedReranker.load(copied, cache=score_cache(run.work))
-    for found in model.assess(list(rankings.values())[:10]):
+    model = CalibratedReranker.load(copied, cache=ScoreCache(Workspace(run.work).scores))
+    for found in model.assess(queries[:10]):
         r = found.ranking
         key = {
             "relevance": r.relevance,
-            "logit": np.where(r.read, r.logits, -np.inf),
-            "fused": r.candidates.fused,
+            "logit": np.where(r.scored, r.logits, -np.inf),
+            "fused": r.first_stage.fused,
         }[rank_by]
         assert (key[:-1] >= key[1:]).all()
 
@@ -174,12 +187,13 @@ def test_the_order_is_the_one_asked_for(
 
 
 def test_searching_needs_none_of_the_training_libraries(
-    model: CalibratedReranker, run: Run, small: LabelledSet, run_python: Callable[..., str]
+    model: CalibratedReranker, run: Run
 ) -> None:
     """Loading and searching work, with the same numbers, where these libraries cannot load."""
-    question = small.queries[run.plan.report[0]].text
+    question = run.plan.report.items[0].text
     code = f"""
 import json
+from rerank.assessment.judge import judge
 from rerank.assessment.model import CalibratedReranker
 found = CalibratedReranker.load({str(run.folder)!r}).search({question!r})
 print(json.dumps([found.to_dict(), sorted({{m.split(".")[0] for m in sys.modules}})]))
@@ -279,14 +293,14 @@ def test_an_unknown_configuration_field_is_refused(copied: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda k: k["features"].pop(), "the model's features differ"),
-        (lambda k: k["evidence"].reverse(), "the model's evidence differ"),
+        (lambda k: k["ranking_features"].pop(), "the model's ranking_features differ"),
+        (lambda k: k["passage_features"].reverse(), "the model's passage_features differ"),
         (lambda k: k.pop("hazard"), "calibrators.json cannot be read"),
         (lambda k: k["relevance"].update(intercept="x"), "calibrators.json cannot be read"),
         (lambda k: k.update(relevance=k["confidence"]), "map should be logistic"),
         (lambda k: k.update(prior=k["confidence"]), "map should be logistic"),
         (lambda k: k["certificate"].update(colour=1), "calibrators.json cannot be read"),
-        (lambda k: k.update(floor=1.5), "the floor should be in [0, 1]"),
+        (lambda k: k.update(cutoff=1.5), "the cutoff should be in [0, 1]"),
         (lambda k: k.update(confidence=k["relevance"]), "should have two stages"),
     ],
 )
@@ -311,24 +325,23 @@ def test_maps_of_another_width_are_refused(copied: Path, name: str) -> None:
     refusal(copied)
 
 
-@pytest.mark.parametrize("door", ["found", "given"])
-def test_maps_survive_json_to_the_bit(run: Run, door: str) -> None:
+@pytest.mark.parametrize("mode", ["search", "rerank"])
+def test_maps_survive_json_to_the_bit(run: Run, mode: str) -> None:
     """`to_dict` and `from_dict` are each other's inverse."""
     whole = json.loads((run.folder / "calibrators.json").read_text())
-    kept = whole[door]
-    learned = Calibrators.from_dict(copy.deepcopy(kept))
+    kept = whole[mode]
+    learned = FittedMaps.from_dict(copy.deepcopy(kept))
     assert json.loads(json.dumps(learned.to_dict())) == kept
     assert len(whole["bound_to"]) == 64
-    assert kept["features"] == list(FEATURES)
-    assert kept["evidence"] == list(EVIDENCE)
+    assert kept["ranking_features"] == list(RANKING_FEATURES)
+    assert kept["passage_features"] == list(PASSAGE_FEATURES)
 
 
 def test_sufficiency_is_of_every_k_and_never_falls(
-    run: Run, rankings: Mapping[str, Ranking], empty: Ranking
+    model: CalibratedReranker, queries: list[Query]
 ) -> None:
     """Its first number is the confidence, its fifth the one that the verdict is of."""
-    model = CalibratedReranker.load(run.folder)
-    for found in model.assess([*rankings.values(), empty]):
+    for found in model.assess([*queries, Query("nothing was brought", passages=())]):
         assert len(found.sufficiency_at) == 10
         assert found.sufficiency_at[0] == found.confidence
         assert found.sufficiency_at[4] == found.sufficiency
@@ -336,24 +349,27 @@ def test_sufficiency_is_of_every_k_and_never_falls(
         assert found.sufficiency_at[-1] <= 1
 
 
-@pytest.mark.parametrize("threshold", [None, 0.4])
+@pytest.mark.parametrize("threshold", [None, 0.004, 0.8])
 def test_the_certified_threshold_decides(
-    run: Run, rankings: Mapping[str, Ranking], copied: Path, threshold: float | None
+    run: Run, queries: list[Query], copied: Path, threshold: float | None
 ) -> None:
-    """A confidence from the certified threshold up is certified; without one, none is."""
+    """Certified is what reaches the certified threshold and is accepted besides; without a
+    threshold, none is.
+    """
     rewrite_calibrators(copied, lambda k: k["certificate"].update(threshold=threshold))
-    for found in CalibratedReranker.load(copied).assess(list(rankings.values())):
-        assert found.certified == (threshold is not None and found.confidence >= 0.4)
+    model = CalibratedReranker.load(copied, cache=ScoreCache(Workspace(run.work).scores))
+    for found in model.assess(queries):
+        expected = threshold is not None and found.confidence >= max(0.7, threshold)
+        assert found.certified == expected
+        assert found.accepted or not found.certified
 
 
-def test_thresholds_of_the_folder_decide(
-    run: Run, rankings: Mapping[str, Ranking], copied: Path
-) -> None:
+def test_thresholds_of_the_folder_decide(run: Run, queries: list[Query], copied: Path) -> None:
     """The bands kept in the folder are the ones that are applied."""
     bands = {"high": 0.2, "medium": 0.1, "low": 0.0, "sufficient": 0.0, "partial": 0.0}
     reconfigure(copied, thresholds=bands)
-    model = CalibratedReranker.load(copied, cache=score_cache(run.work))
-    for found in model.assess(list(rankings.values())[:20]):
+    model = CalibratedReranker.load(copied, cache=ScoreCache(Workspace(run.work).scores))
+    for found in model.assess(queries[:20]):
         assert found.accepted == (found.confidence >= 0.1)
         assert found.verdict == "SUFFICIENT"
         assert found.level in ("HIGH", "MEDIUM", "LOW")

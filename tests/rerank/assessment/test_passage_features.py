@@ -12,10 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata
 
-from rerank.assessment.passage_features import EVIDENCE, as_read, evidence_matrix, view
+from rerank.assessment.passage_features import (
+    PASSAGE_FEATURES,
+    first_stage_features,
+    passage_features,
+)
 from rerank.data.text import sentence_words, words
 from rerank.retrieval.index import Index
-from rerank.types import Candidates, Passage, Query, Ranking
+from rerank.types import FirstStage, Passage, Ranking
 
 IDF = {"fill": 2.0, "miss": 1.0, "valu": 1.0}
 
@@ -23,7 +27,7 @@ IDF = {"fill": 2.0, "miss": 1.0, "valu": 1.0}
 def seen(
     query: str, passages: Sequence[tuple[str, str]], numbers: dict[str, Any] | None = None
 ) -> np.ndarray:
-    """Evidence of passages (title, text), with numbers that are constant unless given."""
+    """Features of passages (title, text), with numbers that are constant unless given."""
     n = len(passages)
     given = {
         "bm25": [0.0] * n,
@@ -32,16 +36,16 @@ def seen(
         "dense_rank": [1] * n,
         "fused": [1.0] * n,
         "logits": [0.0] * n,
-        "read": [True] * n,
+        "scored": [True] * n,
     } | (numbers or {})
     arrays = {name: np.array(values, dtype=np.float64) for name, values in given.items()}
-    logits, read = arrays.pop("logits"), arrays.pop("read").astype(np.bool_)
-    found = Candidates(query=Query("q", query), rows=np.arange(n), **arrays)
+    logits, scored = arrays.pop("logits"), arrays.pop("scored").astype(np.bool_)
     texts = [Passage(f"d{i}", title, text) for i, (title, text) in enumerate(passages)]
-    first = evidence_matrix(
-        view(found, texts, weight=lambda w: IDF.get(w, 3.0), language="english")
+    stage = FirstStage(rows=np.arange(n), **arrays)
+    first = first_stage_features(
+        query, texts, stage, weight=lambda w: IDF.get(w, 3.0), language="english"
     )
-    return as_read(first, logits, read)
+    return passage_features(first, logits, scored)
 
 
 def test_the_table_by_hand() -> None:
@@ -56,13 +60,13 @@ def test_the_table_by_hand() -> None:
             "dense_rank": [1, 101],
             "fused": [0.02, 0.03],
             "logits": [1.5, -0.5],
-            "read": [True, False],
+            "scored": [True, False],
         },
     )
     expected = {
         "logit": [1.5, -0.5],
         "logit_below_best": [0.0, -2.0],
-        "unread": [0.0, 1.0],
+        "unscored": [0.0, 1.0],
         "cosine": [0.7, 0.4],
         "cosine_below_best": [0.0, -0.3],
         "bm25_of_best": [0.4, 1.0],
@@ -77,22 +81,22 @@ def test_the_table_by_hand() -> None:
         "bigram_coverage": [1.0, 0.0],
         "log_length": [math.log(5), math.log(5)],
     }
-    assert set(expected) == set(EVIDENCE)
-    for k, name in enumerate(EVIDENCE):
+    assert set(expected) == set(PASSAGE_FEATURES)
+    for k, name in enumerate(PASSAGE_FEATURES):
         assert X[:, k].tolist() == pytest.approx(expected[name], abs=1e-12), name
 
 
 def test_repeated_query_words_count_once() -> None:
     """A word asked twice weighs once in the coverage."""
     once, twice = (seen(q, [("", "fill it")]) for q in ("fill gaps", "fill fill gaps"))
-    names = list(EVIDENCE)
+    names = list(PASSAGE_FEATURES)
     for name in ("term_coverage", "idf_coverage"):
         assert once[0, names.index(name)] == pytest.approx(twice[0, names.index(name)])
 
 
 def test_no_candidate_gives_no_row() -> None:
     """An empty ranking has a matrix of the right width."""
-    assert seen("fill", []).shape == (0, len(EVIDENCE))
+    assert seen("fill", []).shape == (0, len(PASSAGE_FEATURES))
 
 
 def test_sentences_end_where_a_reader_ends_them() -> None:
@@ -120,17 +124,17 @@ def test_every_value_is_finite(
 ) -> None:
     """Whatever the words, and with constant scores, no value is NaN or infinite."""
     X = seen(query, passages, {"logits": [constant] * len(passages)})
-    assert X.shape == (len(passages), len(EVIDENCE))
+    assert X.shape == (len(passages), len(PASSAGE_FEATURES))
     assert np.isfinite(X).all()
 
 
-def test_real_evidence_is_that_of_the_candidates(
+def test_real_features_are_those_of_the_candidates(
     rankings: Mapping[str, Ranking], index: Index
 ) -> None:
     """On real text the columns follow from the candidates, with coverage counted here."""
-    names = list(EVIDENCE)
+    names = list(PASSAGE_FEATURES)
     for ranking in list(rankings.values())[:20]:
-        X, c = ranking.evidence, ranking.candidates
+        X, c = ranking.features, ranking.first_stage
         assert np.isfinite(X).all()
         np.testing.assert_array_equal(X[:, names.index("cosine")], c.dense)
         np.testing.assert_array_equal(X[:, names.index("logit")], ranking.logits)

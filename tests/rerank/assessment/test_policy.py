@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.assessment import policy
-from rerank.assessment.ranking_features import FEATURES, meaning
+from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
 from rerank.config import Thresholds
 
 T = Thresholds()
@@ -66,7 +66,7 @@ def test_more_confidence_is_never_a_lower_level(bands: list[float], confidence: 
 
 def test_reasons_by_hand() -> None:
     """The three features that moved the log-odds most, strongest first, with their side."""
-    names = list(FEATURES)[:5]
+    names = list(RANKING_FEATURES)[:5]
     moves = np.array([0.2, -1.5, 0.01, 0.7, -0.3])
     values, usual = np.arange(5.0), (9.0,) * 5
     found = policy.reasons(names, values, usual, moves)
@@ -80,5 +80,5 @@ def test_reasons_by_hand() -> None:
 
 def test_what_moves_nothing_is_no_reason() -> None:
     """A slight contribution is not worth reading."""
-    names = list(FEATURES)[:2]
+    names = list(RANKING_FEATURES)[:2]
     assert policy.reasons(names, np.zeros(2), (0.0, 0.0), np.array([0.01, -0.02])) == ()

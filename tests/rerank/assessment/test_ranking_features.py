@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hand_made import make_ranking
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from rerank.assessment.passage_features import EVIDENCE
-from rerank.assessment.pipeline import order
+from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.ranking_features import (
-    FEATURES,
     GROUPS,
-    feature_matrix,
+    RANKING_FEATURES,
     mean_ranks,
     meaning,
+    ranking_features,
     spearman,
 )
-from rerank.data.labelled_set import LabelledSet
-from rerank.fitting.fit import fit_relevance
 from rerank.types import Ranking
-
-Make = Callable[..., Ranking]
 
 
 def log_odds(p: float) -> float:
@@ -35,13 +31,13 @@ def log_odds(p: float) -> float:
 
 
 @pytest.fixture(scope="module")
-def table(by_hand: Make) -> Ranking:
-    """Three passages with round numbers; the third was not read by the cross-encoder."""
-    return by_hand(
+def table() -> Ranking:
+    """Three passages with round numbers; the third was not scored by the cross-encoder."""
+    return make_ranking(
         query="fill missing values",  # three words
         texts=["fill the gaps", "drop the gaps", "plot a line"],
         logits=[2.0, 3.0, 2.0],
-        read=[True, True, False],
+        scored=[True, True, False],
         truncated=[True, False, False],
         bm25=[4.0, 6.0, 2.0],
         dense=[0.6, 0.3, 0.9],
@@ -49,7 +45,7 @@ def table(by_hand: Make) -> Ranking:
         dense_rank=[2, 11, 1],
         fused=[0.3, 0.2, 0.1],
         relevance=[0.8, 0.5, 0.2],
-        evidence={
+        features={
             "term_coverage": [0.25, 0.5, 0.75],
             "idf_coverage": [0.3, 0.9, 0.6],
             "sentence_coverage": [0.2, 0.9, 0.6],
@@ -66,12 +62,12 @@ BY_HAND = {  # each worked out from the definition in the docstring, with pencil
     "relevance_share": 0.8 / 1.5,
     "top_logit": 3.0,
     "winner_logit_gap": -1.0,
-    "logit_margin": 1.0,  # 3 - 2, of the two that were read
+    "logit_margin": 1.0,  # 3 - 2, of the two that were scored
     "logit_margin_k": 1.0,
     "logit_mean": 2.5,
     "logit_spread": 0.5,
     "logit_consensus": 1.0,  # 2 >= 3 - 1
-    "passages_read": 2.0,
+    "passages_scored": 2.0,
     "reranker_impact": -1.0,  # fused .3 > .2, logits 2 < 3
     "top_cosine": 0.9,
     "cosine_margin": 0.3,
@@ -97,48 +93,48 @@ BY_HAND = {  # each worked out from the definition in the docstring, with pencil
 }
 
 
-@pytest.mark.parametrize("name", FEATURES)
-def test_each_feature_by_hand(table: Ranking, name: str) -> None:
+@pytest.mark.parametrize("name", RANKING_FEATURES)
+def test_each_feature_make_ranking(table: Ranking, name: str) -> None:
     """The feature has the value worked out by hand; a new one needs a line in the table."""
-    assert FEATURES[name](table) == pytest.approx(BY_HAND[name], abs=1e-12)
+    assert RANKING_FEATURES[name](table) == pytest.approx(BY_HAND[name], abs=1e-12)
 
 
-def test_wig_by_hand(by_hand: Make) -> None:
+def test_wig_make_ranking() -> None:
     """Of six passages the top five's mean less the mean, BM25's over the root of query words."""
-    made = by_hand(
+    made = make_ranking(
         query="a b c d",
         texts=["x"] * 6,
         bm25=[10, 8, 6, 4, 2, 0],
         dense=[0.9, 0.7, 0.5, 0.3, 0.1, -0.1],
     )
-    assert FEATURES["bm25_wig"](made) == pytest.approx((6 - 5) / 2, abs=1e-12)
-    assert FEATURES["dense_wig"](made) == pytest.approx(0.5 - 0.4, abs=1e-12)
+    assert RANKING_FEATURES["bm25_wig"](made) == pytest.approx((6 - 5) / 2, abs=1e-12)
+    assert RANKING_FEATURES["dense_wig"](made) == pytest.approx(0.5 - 0.4, abs=1e-12)
 
 
-def test_the_matrix_has_the_tables_columns(table: Ranking, by_hand: Make) -> None:
-    """A row a ranking, columns in the order of FEATURES; zeros where nothing was found."""
-    X = feature_matrix([table, by_hand(), table])
-    assert X.shape == (3, len(FEATURES))
-    assert X[0].tolist() == pytest.approx([BY_HAND[name] for name in FEATURES], abs=1e-12)
-    assert X[1].tolist() == [0.0] * len(FEATURES)
+def test_the_matrix_has_the_tables_columns(table: Ranking) -> None:
+    """A row a ranking, columns in the order of RANKING_FEATURES; zeros where nothing was found."""
+    X = ranking_features([table, make_ranking(), table])
+    assert X.shape == (3, len(RANKING_FEATURES))
+    assert X[0].tolist() == pytest.approx([BY_HAND[name] for name in RANKING_FEATURES], abs=1e-12)
+    assert X[1].tolist() == [0.0] * len(RANKING_FEATURES)
     assert X[2].tolist() == X[0].tolist()
-    assert feature_matrix([]).shape == (0, len(FEATURES))
+    assert ranking_features([]).shape == (0, len(RANKING_FEATURES))
 
 
 def test_there_are_at_least_fifteen_and_each_says_what_it_means() -> None:
     """Every feature has a meaning in words before its formula."""
-    assert len(FEATURES) >= 15
-    meanings = [meaning(name) for name in FEATURES]
+    assert len(RANKING_FEATURES) >= 15
+    meanings = [meaning(name) for name in RANKING_FEATURES]
     assert len(set(meanings)) == len(meanings)
-    for name, text in zip(FEATURES, meanings, strict=True):
+    for name, text in zip(RANKING_FEATURES, meanings, strict=True):
         assert text != name
         assert len(text.split()) >= 2
-        assert ":" in (FEATURES[name].__doc__ or "")
+        assert ":" in (RANKING_FEATURES[name].__doc__ or "")
 
 
 def test_every_feature_is_in_one_group() -> None:
     """A new feature needs a place in the table that reports are made by."""
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(FEATURES)
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(RANKING_FEATURES)
 
 
 ALONE = {  # one passage: a missing second counts as the lowest, a correlation of one is 0
@@ -147,7 +143,7 @@ ALONE = {  # one passage: a missing second counts as the lowest, a correlation o
     "logit_margin_k": 0.0,
     "logit_spread": 0.0,
     "logit_consensus": 1.0,
-    "passages_read": 1.0,
+    "passages_scored": 1.0,
     "reranker_impact": 0.0,
     "cosine_margin": 0.0,
     "bm25_margin": 1.0,
@@ -159,16 +155,16 @@ ALONE = {  # one passage: a missing second counts as the lowest, a correlation o
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_one_candidate_has_defined_values(by_hand: Make, name: str) -> None:
+def test_one_candidate_has_defined_values(name: str) -> None:
     """With a single passage each feature takes the value its docstring promises."""
-    made = by_hand(texts=["alone"], logits=[1.5], bm25=[3.0], dense=[0.4], relevance=[0.6])
-    assert FEATURES[name](made) == pytest.approx(ALONE[name], abs=1e-12)
+    made = make_ranking(texts=["alone"], logits=[1.5], bm25=[3.0], dense=[0.4], relevance=[0.6])
+    assert RANKING_FEATURES[name](made) == pytest.approx(ALONE[name], abs=1e-12)
 
 
-def test_constant_scores_have_defined_values(by_hand: Make) -> None:
+def test_constant_scores_have_defined_values() -> None:
     """Where every passage scores the same, margins and correlations are 0, and all is finite."""
-    made = by_hand(texts=["same"] * 4, logits=[1.0] * 4)
-    row = dict(zip(FEATURES, feature_matrix([made])[0], strict=True))
+    made = make_ranking(texts=["same"] * 4, logits=[1.0] * 4)
+    row = dict(zip(RANKING_FEATURES, ranking_features([made])[0], strict=True))
     assert all(math.isfinite(v) for v in row.values())
     for name in ("logit_margin", "logit_spread", "reranker_impact", "stage_correlation"):
         assert row[name] == 0.0
@@ -191,7 +187,7 @@ def odd_rankings(draw: st.DrawFn) -> dict[str, Any]:
         "query": draw(st.text(max_size=8)),
         "texts": some(st.text(max_size=8)),
         "logits": some(NUMBERS),
-        "read": some(st.booleans()),
+        "scored": some(st.booleans()),
         "truncated": some(st.booleans()),
         "bm25": some(st.floats(0, 1e4)),
         "dense": some(st.floats(-1, 1)),
@@ -199,32 +195,31 @@ def odd_rankings(draw: st.DrawFn) -> dict[str, Any]:
         "dense_rank": some(st.integers(1, 101)),
         "fused": some(st.floats(1e-6, 1)),
         "relevance": some(st.one_of(UNIT, st.sampled_from([0.0, 1.0]))),
-        "evidence": {name: some(UNIT) for name in EVIDENCE},
+        "features": {name: some(UNIT) for name in PASSAGE_FEATURES},
     }
 
 
 @settings(max_examples=150, deadline=None)
 @given(numbers=odd_rankings())
-def test_every_feature_is_finite(by_hand: Make, numbers: dict[str, Any]) -> None:
+def test_every_feature_is_finite(numbers: dict[str, Any]) -> None:
     """No ranking, however odd, gives NaN or infinity."""
-    assert np.isfinite(feature_matrix([by_hand(**numbers)])).all()
+    assert np.isfinite(ranking_features([make_ranking(**numbers)])).all()
 
 
-def test_negative_bm25_scores_stay_in_range(by_hand: Make) -> None:
+def test_negative_bm25_scores_stay_in_range() -> None:
     """BM25Okapi's scores fall below 0 in a corpus of two passages; shares of them stay small."""
-    made = by_hand(texts=["fill", "fill"], bm25=[-0.1, -0.2])
-    assert abs(FEATURES["bm25_margin"](made)) <= 1
-    assert abs(FEATURES["bm25_nqc"](made)) <= 10
+    made = make_ranking(texts=["fill", "fill"], bm25=[-0.1, -0.2])
+    assert abs(RANKING_FEATURES["bm25_margin"](made)) <= 1
+    assert abs(RANKING_FEATURES["bm25_nqc"](made)) <= 10
 
 
-def test_real_rankings_have_finite_features(
-    small: LabelledSet, rankings: Mapping[str, Ranking]
-) -> None:
+def test_real_rankings_have_finite_features(rankings: Mapping[str, Ranking]) -> None:
     """Real text gives finite numbers, and hardly a feature that says the same of every query."""
-    learned = fit_relevance(list(rankings.values()), small)
-    X = feature_matrix([order(r, learned) for r in rankings.values()])
+    X = ranking_features(list(rankings.values()))
     assert np.isfinite(X).all()
-    constant = [name for name, span in zip(FEATURES, np.ptp(X, axis=0), strict=True) if span == 0]
+    constant = [
+        name for name, span in zip(RANKING_FEATURES, np.ptp(X, axis=0), strict=True) if span == 0
+    ]
     assert len(constant) <= 1, constant
 
 
@@ -233,19 +228,18 @@ def test_the_order_below_the_winner_does_not_matter(rankings: Mapping[str, Ranki
     ranking = next(iter(rankings.values()))
     head = list(range(len(ranking)))
     head[1], head[2] = head[2], head[1]
-    swapped = ranking.reorder(np.array(head))
+    swapped = ranking.take(np.array(head))
     np.testing.assert_allclose(
-        feature_matrix([swapped]), feature_matrix([ranking]), rtol=0, atol=1e-12
+        ranking_features([swapped]), ranking_features([ranking]), rtol=0, atol=1e-12
     )
 
 
 def test_new_ids_change_nothing(rankings: Mapping[str, Ranking]) -> None:
     """No feature looks at a passage's id."""
     ranking = next(iter(rankings.values()))
-    renamed = replace(
-        ranking, passages=tuple(replace(p, doc_id=f"x{p.doc_id}") for p in ranking.passages)
-    )
-    assert np.array_equal(feature_matrix([renamed]), feature_matrix([ranking]))
+    passages = tuple(replace(p, doc_id=f"x{p.doc_id}") for p in ranking.passages)
+    renamed = replace(ranking, candidates=replace(ranking.candidates, passages=passages))
+    assert np.array_equal(ranking_features([renamed]), ranking_features([ranking]))
 
 
 # --- rank correlation -------------------------------------------------------------------------

@@ -1,46 +1,46 @@
-"""A model that corrects by kind, and every way in by which a query tells of what kind it is."""
+"""A model with segments, and every way in by which a query tells its segment."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from server import serving
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
-from rerank import CalibratedReranker, Passage
+from rerank import CalibratedReranker
 from rerank.assessment.model_folder import CALIBRATORS, bound_to
 from rerank.batch import rescore
 from rerank.batch.table import assess_table
 from rerank.cli import main
 from rerank.jobs.track import flavour
 from rerank.storage.folder import sealed, sha256_file
+from rerank.types import MODES
 
 Run = Any  # the session's run, see conftest
 QUESTION = "sort an array along an axis"
 TEXTS = ["Return a sorted copy of an array.", "Draw a histogram."]
 SURER = LogisticMap((1.0,), 1.0, (0.0,), (1.0,))
-KINDS = [{"source": "faq"}, {"source": "unheard of"}, {}]
+SEGMENTS = [{"source": "faq"}, {"source": "unheard of"}, {}]
 MOVES = [1.0, 0.0, 0.0]  # of the log odds
 
 
 @pytest.fixture(scope="module")
 def folder(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The session's model, as if it had been calibrated with `--correct-by source`."""
-    made = Path(shutil.copytree(run.folder, tmp_path_factory.mktemp("kinds") / "model"))
+    """The session's model, as if it had been calibrated with `--segment-by source`."""
+    made = Path(shutil.copytree(run.folder, tmp_path_factory.mktemp("segments") / "model"))
     manifest = json.loads((made / "manifest.json").read_text())
-    manifest["config"]["correct_by"] = "source"
+    manifest["config"]["segment_by"] = "source"
     kept = json.loads((made / CALIBRATORS).read_text())
     kept["bound_to"] = bound_to(manifest["config"], manifest["fingerprints"])
-    for door in ("found", "given"):
-        kept[door]["kinds"] = {"faq": SURER.to_dict()}
+    for mode in MODES:
+        kept[mode]["segments"] = {"faq": SURER.to_dict()}
     (made / CALIBRATORS).write_text(json.dumps(kept))
     size = (made / CALIBRATORS).stat().st_size
     manifest["files"][CALIBRATORS] = {"sha256": sha256_file(made / CALIBRATORS), "size": size}
@@ -54,16 +54,17 @@ def model(folder: Path) -> CalibratedReranker:
 
 
 def moves(confidences: list[float]) -> list[float]:
-    """By how much the log odds of each lie above those of the last, which has no kind."""
+    """By how much the log odds of each lie above those of the last, which has no segment."""
     odds = log_odds(np.array(confidences))
     return np.round(odds - odds[-1], 9).tolist()
 
 
-def test_both_doors_take_metadata(model: CalibratedReranker) -> None:
-    """What the model corrects by moves the confidence; another kind, and none, does not."""
-    passages = [Passage(str(i), "", text) for i, text in enumerate(TEXTS)]
-    assert moves([model.search(QUESTION, kind).confidence for kind in KINDS]) == MOVES
-    assert moves([model.rerank(QUESTION, passages, kind).confidence for kind in KINDS]) == MOVES
+def test_both_modes_take_metadata(model: CalibratedReranker) -> None:
+    """A segment of the model moves the confidence; another one, and none, does not."""
+    searched = [model.search(QUESTION, metadata=m).confidence for m in SEGMENTS]
+    assert moves(searched) == MOVES
+    brought = [model.rerank(QUESTION, TEXTS, metadata=m).confidence for m in SEGMENTS]
+    assert moves(brought) == MOVES
 
 
 @pytest.mark.parametrize("given", [{}, {"passages": TEXTS}])
@@ -72,7 +73,7 @@ def test_rows_of_a_file_take_metadata(
 ) -> None:
     """In a rescoring, with passages of their own or without."""
     rows = [
-        {"_id": str(i), "text": QUESTION, "metadata": kind, **given} for i, kind in enumerate(KINDS)
+        {"_id": str(i), "text": QUESTION, "metadata": m, **given} for i, m in enumerate(SEGMENTS)
     ]
     queries, out = tmp_path / "queries.jsonl", tmp_path / "out.jsonl"
     queries.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -81,40 +82,38 @@ def test_rows_of_a_file_take_metadata(
     assert moves([row["confidence"] for row in found]) == MOVES
 
 
-def test_a_column_of_a_table_is_the_kind(model: CalibratedReranker) -> None:
+def test_a_column_of_a_table_is_the_segment(model: CalibratedReranker) -> None:
     """For MLflow's ways of running a model, whose signature knows the column."""
     column = ["faq", "unheard of", None]
-    found = assess_table(model, {"text": [QUESTION] * 3, "source": column})
+    found = assess_table(model, {"query": [QUESTION] * 3, "source": column})
     assert moves(found["confidence"].tolist()) == MOVES
-    assert list(flavour("source").inputs) == ["source", "query_id", "text"]
-    assert list(flavour("").inputs) == ["query_id", "text"]
+    assert list(flavour("source").inputs) == ["source", "query_id", "query"]
+    assert list(flavour("").inputs) == ["query_id", "query"]
 
 
-def test_the_command_takes_a_kind(
+def test_the_command_takes_a_segment(
     folder: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`search --kind`; a model that corrects by none refuses it."""
+    """`search --segment`; a model without segments refuses it."""
     found = []
-    for given in (["--kind", "faq"], []):
+    for given in (["--segment", "faq"], []):
         assert main(["search", str(folder), QUESTION, "--json", *given]) == 0
         found.append(json.loads(capsys.readouterr().out)["confidence"])
     assert moves(found) == [1.0, 0.0]
-    assert main(["search", str(run.folder), QUESTION, "--kind", "faq"]) == 2
-    assert "corrects by no kind" in capsys.readouterr().err
+    assert main(["search", str(run.folder), QUESTION, "--segment", "faq"]) == 2
+    assert "has no segments" in capsys.readouterr().err
 
 
-def test_requests_take_metadata(
-    folder: Path, serving: Callable[..., AbstractContextManager[Any]]
-) -> None:
-    """Over HTTP, at both doors; no object is refused."""
-    doors = {
+def test_requests_take_metadata(folder: Path) -> None:
+    """Over HTTP, in both modes; no object is refused."""
+    paths = {
         "/v1/search": {"question": QUESTION},
         "/v1/rerank": {"query": QUESTION, "documents": TEXTS},
     }
     with serving(folder) as started, httpx.Client(base_url=started.url, timeout=60) as client:
-        for door, asked in doors.items():
-            answers = [client.post(door, json={**asked, "metadata": kind}) for kind in KINDS]
+        for path, asked in paths.items():
+            answers = [client.post(path, json={**asked, "metadata": m}) for m in SEGMENTS]
             assert moves([answer.json()["confidence"] for answer in answers]) == MOVES
-            assert client.post(door, json={**asked, "metadata": "faq"}).status_code == 422
+            assert client.post(path, json={**asked, "metadata": "faq"}).status_code == 422
         told = client.get("/v1/model").json()
-        assert (told["correct_by"], told["kinds"]) == ("source", ["faq"])
+        assert (told["segment_by"], told["segments"]) == ("source", ["faq"])

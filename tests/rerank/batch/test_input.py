@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from rerank.batch.chunks import CHUNK_ROWS, Position
 from rerank.batch.jsonl import Line, decode
 from rerank.batch.parquet import write_parquet
-from rerank.batch.rows import LONGEST_ROW, Asked, Rejected, Row, parse
+from rerank.batch.rows import QueryRow, RejectedRow, Row, parse
 from rerank.batch.source import open_input
+from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError
-from rerank.types import Given, Query
+from rerank.types import Query
 
 FEW = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -48,19 +49,19 @@ def table(path: Path, columns: dict[str, Any], **options: Any) -> Path:
 
 def test_a_query_is_read() -> None:
     """An id and a text ask the index; a whole number is an id, and metadata is passed over."""
-    assert line({"_id": "a", "text": "x", "metadata": [1]}) == Asked(3, Query("a", "x"))
-    assert line({"_id": 7, "text": "x"}) == Asked(3, Query("7", "x"))
+    assert line({"_id": "a", "text": "x", "metadata": [1]}) == QueryRow(3, Query("x", "a"))
+    assert line({"_id": 7, "text": "x"}) == QueryRow(3, Query("x", "7"))
 
 
-def test_of_metadata_the_kind_is_read() -> None:
-    """What the model corrects by, and nothing else; one and 1.0 are the same name."""
+def test_of_metadata_the_segment_is_read() -> None:
+    """What names the segment, and nothing else; 1 and 1.0 are the same name."""
     metadata = {"language": 1.0, "notes": "x" * 1000}
     row = json.dumps({"_id": "a", "text": "x", "metadata": metadata}).encode()
-    assert decode(Line(3, row), "language") == Asked(3, Query("a", "x", {"language": "1"}))
+    assert decode(Line(3, row), "language") == QueryRow(3, Query("x", "a", {"language": "1"}))
     for wrong, why in (("fr", "should be an object"), ({"language": "x" * 600}, "600 characters")):
         row = json.dumps({"_id": "a", "text": "x", "metadata": wrong}).encode()
         found = decode(Line(3, row), "language")
-        assert isinstance(found, Rejected)
+        assert isinstance(found, RejectedRow)
         assert why in found.reason
 
 
@@ -68,16 +69,16 @@ def test_of_metadata_the_kind_is_read() -> None:
     "kind", [pa.map_(pa.string(), pa.string()), pa.struct({"by": pa.string()})]
 )
 def test_arrow_has_two_forms_of_an_object(kind: pa.DataType, tmp_path: Path) -> None:
-    """A map and a struct are both read, if the model corrects by something."""
+    """A map and a struct are both read, if the model has segments."""
     pairs = [[("by", "faq")], None]
     values = pairs if pa.types.is_map(kind) else [v and dict(v) for v in pairs]
     made = pa.array(values, kind)
     table = pa.table({"_id": ["a", "b"], "text": ["x", "y"], "metadata": made})
     pq.write_table(table, tmp_path / "rows.parquet")
     for by, expected in (("by", [{"by": "faq"}, {}]), ("", [{}, {}])):
-        with open_input(tmp_path / "rows.parquet", correct_by=by) as opened:
+        with open_input(tmp_path / "rows.parquet", segment_by=by) as opened:
             found = [r for c in opened.source.chunks(Position()) for r in opened.source.rows(c)]
-        assert [r.item.metadata for r in found if isinstance(r, Asked)] == expected
+        assert [r.query.metadata for r in found if isinstance(r, QueryRow)] == expected
 
 
 def test_a_huge_value_rejects_its_row(tmp_path: Path) -> None:
@@ -85,8 +86,8 @@ def test_a_huge_value_rejects_its_row(tmp_path: Path) -> None:
     table = pa.table({"_id": ["a", "b"], "text": ["x", "y" * (2**25 + 1)]})
     pq.write_table(table, tmp_path / "rows.parquet", compression="zstd")
     first, second = rows(tmp_path / "rows.parquet")
-    assert first == Asked(1, Query("a", "x"))
-    assert isinstance(second, Rejected)
+    assert first == QueryRow(1, Query("x", "a"))
+    assert isinstance(second, RejectedRow)
     assert "at most 33554432 are taken" in second.reason
 
 
@@ -94,24 +95,24 @@ def test_own_passages_are_read() -> None:
     """Texts and objects, under either name; what has no id gets its position."""
     for name in ("passages", "documents"):
         row = line({"_id": "a", "text": "x", name: ["one", {"doc_id": "d", "text": "two"}]})
-        assert isinstance(row, Asked)
-        assert isinstance(row.item, Given)
-        assert [(p.doc_id, p.title, p.text) for p in row.item.passages] == [
+        assert isinstance(row, QueryRow)
+        assert row.query.passages is not None
+        assert [(p.doc_id, p.title, p.text) for p in row.query.passages] == [
             ("0", "", "one"),
             ("d", "", "two"),
         ]
-        assert row.item.logits is None
+        assert row.query.logits is None
 
 
 def test_logits_are_read() -> None:
     """A logit or score a passage, as it came."""
     own = [{"_id": "p", "title": "t", "text": "b", "logit": 1.5}, {"text": "c", "score": -2}]
     row = line({"_id": "a", "text": "x", "passages": own})
-    assert isinstance(row, Asked)
-    assert isinstance(row.item, Given)
-    assert row.item.logits is not None
-    assert row.item.logits.tolist() == [1.5, -2.0]
-    assert row.item.passages[0].full_text == "t. b"
+    assert isinstance(row, QueryRow)
+    assert row.query.passages is not None
+    assert row.query.logits is not None
+    assert row.query.logits.tolist() == [1.5, -2.0]
+    assert row.query.passages[0].full_text == "t. b"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_a_bad_row_is_told_with_its_line_and_id(
 ) -> None:
     """Why, in words, and which line and query it was."""
     found = line(value)
-    assert isinstance(found, Rejected)
+    assert isinstance(found, RejectedRow)
     assert reason in found.reason
     assert (found.line, found.query_id) == (3, query_id)
 
@@ -172,7 +173,7 @@ def test_a_bad_row_is_told_with_its_line_and_id(
 def test_a_reason_is_short_whatever_came() -> None:
     """Ten megabytes of id do not come back in the side file."""
     found = line({"_id": "\t" + "x" * 500, "text": "x"})
-    assert isinstance(found, Rejected)
+    assert isinstance(found, RejectedRow)
     assert len(found.reason) < 400
     assert len(str(line({"_id": "x" * 10_000_000, "text": "x"}))) < 400
 
@@ -194,8 +195,8 @@ PLAIN = st.recursive(
 def test_any_values_are_a_row_or_a_rejection(value: object) -> None:
     """Whatever a row holds, it is read or refused, never an exception."""
     found = parse(1, value)
-    assert isinstance(found, (Asked, Rejected))
-    json.dumps(found.to_dict() if isinstance(found, Rejected) else 0).encode()
+    assert isinstance(found, (QueryRow, RejectedRow))
+    json.dumps(found.to_dict() if isinstance(found, RejectedRow) else 0).encode()
 
 
 # --- JSONL ------------------------------------------------------------------------------------
@@ -207,17 +208,17 @@ def test_lines_are_counted_from_one_blank_ones_too(tmp_path: Path) -> None:
     path.write_bytes(b'\xef\xbb\xbf{"_id": "a", "text": "x"}\r\n\n  \n{\n{"_id": "b", "text": "y"}')
     found = rows(path)
     assert [row.line for row in found] == [1, 4, 5]
-    assert [type(row) for row in found] == [Asked, Rejected, Asked]
+    assert [type(row) for row in found] == [QueryRow, RejectedRow, QueryRow]
 
 
 def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
     """It is one rejected row, and the next line is read."""
     path = tmp_path / "q.jsonl"
-    long = b'{"_id": "a", "text": "' + b"x" * (2 * LONGEST_ROW) + b'"}\n'
+    long = b'{"_id": "a", "text": "' + b"x" * (2 * LONGEST_RECORD) + b'"}\n'
     path.write_bytes(long + b'{"_id": "b", "text": "y"}\n' + long)
     found = rows(path)
     assert [row.line for row in found] == [1, 2, 3]
-    assert found[1] == Asked(2, Query("b", "y"))
+    assert found[1] == QueryRow(2, Query("y", "b"))
     assert "more than" in str(found[0])
 
 
@@ -254,15 +255,17 @@ def test_a_chunk_is_the_same_wherever_reading_begins(many: Path) -> None:
     """From the end of any chunk on, the chunks are those of reading from the start."""
     with open_input(many) as opened:
         source = opened.source
-        whole = [(c.start, c.end, source.rows(c)) for c in source.chunks(Position())]
+        whole = [(c.start, c.end, list(source.rows(c))) for c in source.chunks(Position())]
         assert source.total == whole[-1][1].line == CHUNK_ROWS * 7 // 2
         assert max(len(r) for _, _, r in whole) == CHUNK_ROWS
         for i, (start, _, _) in enumerate(whole):
-            assert [(c.start, c.end, source.rows(c)) for c in source.chunks(start)] == whole[i:]
+            assert [(c.start, c.end, list(source.rows(c))) for c in source.chunks(start)] == whole[
+                i:
+            ]
             assert list(source.starts(start)) == [s for s, _, _ in whole[i:]]
         for start, end, found in [*whole, *whole[::-1], *whole[::2]]:
             chunk = source.at(start)
-            assert (chunk.start, chunk.end, source.rows(chunk)) == (start, end, found)
+            assert (chunk.start, chunk.end, list(source.rows(chunk))) == (start, end, found)
 
 
 @pytest.mark.parametrize("name", ["q.csv", "q.jsonl.gz", "folder.jsonl", "none.jsonl", "none.pq"])
@@ -292,7 +295,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
 def test_ids_of_many_types_are_read(tmp_path: Path, column: pa.Array) -> None:
     """Text in any encoding that Arrow has for it, and whole numbers."""
     path = table(tmp_path / "q.parquet", {"_id": column, "text": ["x", "y"]})
-    assert rows(path) == [Asked(1, Query("5", "x")), Asked(2, Query("6", "y"))]
+    assert rows(path) == [QueryRow(1, Query("x", "5")), QueryRow(2, Query("y", "6"))]
 
 
 def test_values_that_are_no_text_reject_their_row_alone(tmp_path: Path) -> None:
@@ -304,14 +307,14 @@ def test_values_that_are_no_text_reject_their_row_alone(tmp_path: Path) -> None:
     )
     path = table(tmp_path / "q.parquet", {"_id": [1, 2, 3], "text": bad})
     found = rows(path)
-    assert [type(row) for row in found] == [Asked, Rejected, Asked]
+    assert [type(row) for row in found] == [QueryRow, RejectedRow, QueryRow]
     assert "'text' cannot be read" in str(found[1])
     assert rows(table(path, {"_id": [None, "b"], "text": ["x", None]})) == [
-        Rejected(1, "'_id' should be text, got null"),
-        Rejected(2, "'text' should be text, got null", "b"),
+        RejectedRow(1, "'_id' should be text, got null"),
+        RejectedRow(2, "'text' should be text, got null", "b"),
     ]
     odd = {"_id": pa.array([1.5, 2.5]), "text": pa.array([Decimal("1.5"), None])}
-    assert all(isinstance(row, Rejected) for row in rows(table(path, odd)))
+    assert all(isinstance(row, RejectedRow) for row in rows(table(path, odd)))
 
 
 def test_own_passages_of_nested_columns(tmp_path: Path) -> None:
@@ -332,13 +335,13 @@ def test_own_passages_of_nested_columns(tmp_path: Path) -> None:
         {"_id": list("abcd"), "text": ["x"] * 4, "passages": pa.array(own, kind)},
     )
     first, second, third, fourth = rows(path)
-    assert isinstance(first, Asked)
-    assert isinstance(first.item, Given)
-    assert first.item.passages[0].doc_id == "4"
-    assert second == Asked(2, Query("b", "x"))
-    assert third == Rejected(3, "passages[0] should be text or an object, got null", "c")
-    assert isinstance(fourth, Asked)
-    assert fourth.item == Given(Query("d", "x"), ())
+    assert isinstance(first, QueryRow)
+    assert first.query.passages is not None
+    assert first.query.passages[0].doc_id == "4"
+    assert second == QueryRow(2, Query("x", "b"))
+    assert third == RejectedRow(3, "passages[0] should be text or an object, got null", "c")
+    assert isinstance(fourth, QueryRow)
+    assert fourth.query == Query("x", "d", passages=())
 
 
 @pytest.mark.parametrize("columns", [{"_id": ["a"]}, {"id": ["a"], "text": ["x"]}])
@@ -363,7 +366,7 @@ def test_a_damaged_parquet_is_refused(tmp_path: Path) -> None:
     for at in range(0, len(whole), 41):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
         with suppress(InputError):
-            assert all(isinstance(row, (Asked, Rejected)) for row in rows(path))
+            assert all(isinstance(row, (QueryRow, RejectedRow)) for row in rows(path))
 
 
 def test_a_written_parquet_reads_back(tmp_path: Path) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import random
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import run_python
+
+from rerank.batch.source import open_input
+from rerank.errors import InputError
 
 Run = Any  # the session's run, see conftest
 LIMIT = 32 * 2**20  # bytes that the process may grow by
@@ -64,9 +69,7 @@ def write_parquet(path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_an_input_ten_times_larger_than_may_be_held(
-    run: Run, run_python: Callable[..., str], tmp_path: Path, ending: str
-) -> None:
+def test_an_input_ten_times_larger_than_may_be_held(run: Run, tmp_path: Path, ending: str) -> None:
     """The process grows by a chunk and what scoring it takes, not by what the file holds."""
     (write_jsonl if ending == "jsonl" else write_parquet)(tmp_path / f"large.{ending}")
     assert (tmp_path / f"large.{ending}").stat().st_size > 10 * LIMIT
@@ -76,3 +79,67 @@ def test_an_input_ten_times_larger_than_may_be_held(
     answered, rejected, grown = map(int, run_python(code).split()[-3:])
     assert (answered, rejected) == (ASKED, ROWS - ASKED)
     assert grown < LIMIT
+
+
+LIMITED = """
+import resource
+from pathlib import Path
+from rerank.assessment.model import CalibratedReranker
+from rerank.batch import rescore
+
+folder = Path({folder!r})
+model = CalibratedReranker.load({model!r})
+rescore(model, folder / "few.jsonl", folder / "warm.jsonl")
+size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + {room}, -1))
+done = rescore(model, folder / {name!r}, folder / "out.jsonl")
+print(done.answered, done.rejected)
+"""
+ROOM = 768 * 2**20  # bytes; of docs/rescoring.md 512 MiB, and what allocators take beforehand
+
+
+def _long_passages(path: Path) -> tuple[int, int]:
+    """Ten rows of four passages of 300,000 characters, of which no two words in a row are alike."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("abcdefghij", k=draw.randint(2, 9))) for _ in range(20_000)]
+    with path.open("w") as file:
+        for i in range(10):
+            passages = [" ".join(draw.choices(words, k=50_000))[:300_000] for _ in range(4)]
+            file.write(json.dumps({"_id": str(i), "text": "median", "passages": passages}) + "\n")
+    return 10, 0
+
+
+def _repeated(path: Path) -> tuple[int, int]:
+    """A few KiB that say 256 times the same 8 MiB, and one row that says it 1,000 times."""
+    rows = [["x" * 2**23]] * 256 + [["x" * 2**23] * 1_000]
+    offsets = [0, *accumulate(map(len, rows))]
+    said = pa.DictionaryArray.from_arrays(pa.array([0] * offsets[-1], pa.int32()), [rows[0][0]])
+    passages = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), said)
+    ids = [str(i) for i in range(len(rows))]
+    columns = {"_id": ids, "text": ["median"] * len(rows), "passages": passages}
+    pq.write_table(pa.table(columns), path, compression="zstd")
+    assert path.stat().st_size < 20_000
+    return 0, len(rows)
+
+
+@pytest.mark.parametrize(
+    ("write", "name"), [(_long_passages, "long.jsonl"), (_repeated, "bomb.parquet")]
+)
+def test_long_rows_fit_under_a_limit_of_memory(
+    run: Run, tmp_path: Path, write: Any, name: str
+) -> None:
+    """Rows are bounded by bytes: the address space may grow by what the documentation says."""
+    expected = write(tmp_path / name)
+    few = '{"_id": "a", "text": "sort an array"}\n{"_id": "b", "text": "x", "passages": ["y"]}\n'
+    (tmp_path / "few.jsonl").write_text(few)
+    code = LIMITED.format(folder=str(tmp_path), model=str(run.folder), name=name, room=ROOM)
+    assert tuple(map(int, run_python(code).split()[-2:])) == expected
+
+
+def test_a_row_group_that_unpacks_to_many_times_the_file_is_refused(tmp_path: Path) -> None:
+    """A hundred megabytes of one letter, told before they are unpacked."""
+    path = tmp_path / "bomb.parquet"
+    row = pa.table({"_id": ["a"], "text": ["x"], "passages": [["y" * 10**8]]})
+    pq.write_table(row, path, compression="zstd", use_dictionary=False)
+    with pytest.raises(InputError, match=r"row group 1 unpacks to 1\d{8} bytes"), open_input(path):
+        pass

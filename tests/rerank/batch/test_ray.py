@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +16,11 @@ import pytest
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch import on_ray, rescore
+from rerank.batch.ray_guard import users
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.workspace import score_cache
+from rerank.inference.score_cache import ScoreCache
+from rerank.workspace import Workspace
 
 ray = pytest.importorskip("ray")
 
@@ -21,7 +29,7 @@ Run = Any  # the session's run, see conftest
 
 @pytest.fixture(scope="module")
 def model(run: Run) -> CalibratedReranker:
-    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
+    return CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
 
 
 @pytest.mark.parametrize(
@@ -88,11 +96,11 @@ def test_two_actors_give_the_same_bytes(
     assert rescore(model, queries, here).rejected == 1
     assess, done = model.assess, list[int]()
 
-    def stopping(rankings: Any) -> Any:
+    def stopping(queries: Any) -> Any:
         if done:
             raise KeyboardInterrupt
-        done.append(len(rankings))
-        return assess(rankings)
+        done.append(len(queries))
+        return assess(queries)
 
     with monkeypatch.context() as patch:
         patch.setattr(model, "assess", stopping)
@@ -104,3 +112,61 @@ def test_two_actors_give_the_same_bytes(
     assert there.read_bytes() == here.read_bytes()
     assert summary.side.read_bytes() == Path(f"{here}.rejected.jsonl").read_bytes()
     assert not ray.is_initialized()
+
+
+DRIVER = """
+import os, sys, time
+from rerank.batch.on_ray import _ray
+
+with _ray(2) as ray:
+    actor = ray.remote(num_cpus=0.5)(type("Actor", (), {"pid": lambda self: os.getpid()})).remote()
+    ray.get(actor.pid.remote())
+    print(os.path.dirname(ray._private.worker._global_node.get_session_dir_path()), flush=True)
+    sys.stdin.read()
+"""
+
+
+def _listening(processes: set[int]) -> set[str]:
+    """Addresses, as the kernel writes them, on which processes wait for connections."""
+    held = set()
+    for process in processes:
+        for handle in Path(f"/proc/{process}/fd").iterdir():
+            with suppress(OSError):
+                held.add(str(handle.readlink()))
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    ]
+    return {r[1].rpartition(":")[0] for r in rows if r[3] == "0A" and f"socket:[{r[9]}]" in held}
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, None])
+def test_ray_on_this_machine_is_ours_alone(end: signal.Signals | None) -> None:
+    """It listens on the loopback address only; however its driver ends, no process of it stays."""
+    if not Path("/proc/net/tcp").exists():
+        pytest.skip("needs /proc")
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER],
+        env={k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        assert driver.stdout is not None
+        folder = Path(driver.stdout.readline().strip())
+        assert folder.name.startswith("rerank-ray-")
+        before = users(folder)
+        assert len(before) > 4
+        loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
+        assert _listening(before) <= loopback
+        if end is None:
+            driver.communicate()
+        else:
+            driver.send_signal(end)
+        driver.wait()
+    deadline = time.monotonic() + 60
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not folder.exists()
+    assert not users(folder)

@@ -17,8 +17,9 @@ from rerank.batch import jsonl, rescore
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.types import Query, Ranking
-from rerank.workspace import score_cache
+from rerank.inference.score_cache import ScoreCache
+from rerank.types import Query
+from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 FIELDS = {  # "Prediction" in the design: the fields of a line, with their types
@@ -38,7 +39,7 @@ PASSAGE_FIELDS = ["doc_id", "logit", "relevance", "bm25", "dense"]
 
 @pytest.fixture(scope="module")
 def model(run: Run) -> CalibratedReranker:
-    return CalibratedReranker.load(run.folder, cache=score_cache(run.work))
+    return CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
 
 
 @pytest.fixture(scope="module")
@@ -209,10 +210,10 @@ def test_a_row_that_the_model_fails_on_is_rejected_alone(
     """One question that breaks the scoring does not stop the others; a broken model stops all."""
     assess, broken = model.assess, some[3].text
 
-    def failing(rankings: Sequence[Ranking]) -> Any:
-        if any(broken in (r.query.text, "all") for r in rankings):
+    def failing(queries: Sequence[Query]) -> Any:
+        if any(broken in (q.text, "all") for q in queries):
             raise ZeroDivisionError("of this text")
-        return assess(rankings)
+        return assess(queries)
 
     monkeypatch.setattr(model, "assess", failing)
     queries, out = query_file(tmp_path / "queries.jsonl", some), tmp_path / "out.jsonl"
@@ -273,11 +274,11 @@ def stopping(model: CalibratedReranker, monkeypatch: pytest.MonkeyPatch, after: 
     """Let the model be stopped, as by Ctrl-C, after some chunks; the list grows by each."""
     assess, done = model.assess, list[int]()
 
-    def assessing(rankings: Sequence[Ranking]) -> Any:
+    def assessing(queries: Sequence[Query]) -> Any:
         if len(done) == after:
             raise KeyboardInterrupt
-        done.append(len(rankings))
-        return assess(rankings)
+        done.append(len(queries))
+        return assess(queries)
 
     monkeypatch.setattr(model, "assess", assessing)
     return done
@@ -332,9 +333,9 @@ def test_an_input_that_changes_meanwhile_is_refused(
     queries, out = query_file(tmp_path / "queries.jsonl", some), tmp_path / "out.jsonl"
     assess = model.assess
 
-    def writing(rankings: Sequence[Ranking]) -> Any:
+    def writing(asked: Sequence[Query]) -> Any:
         query_file(queries, some[:3])
-        return assess(rankings)
+        return assess(asked)
 
     monkeypatch.setattr(model, "assess", writing)
     with pytest.raises(InputError, match="was changed while it was read"):
@@ -344,7 +345,7 @@ def test_an_input_that_changes_meanwhile_is_refused(
 
 def test_any_characters_come_through(model: CalibratedReranker, tmp_path: Path) -> None:
     """Ids and text in any script are given back as they came, one JSON object a line."""
-    odd = [Query("ö/\u20281", "naïve Größe"), Query("二", "何ですか \u2028 \u0085 ?")]
+    odd = [Query("naïve Größe", "ö/\u20281"), Query("何ですか \u2028 \u0085 ?", "二")]
     out = tmp_path / "out.jsonl"
     rescore(model, query_file(tmp_path / "queries.jsonl", odd), out)
     found = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.data.beir import SHOWN_PROBLEMS, read_labelled_set, read_queries, write_labelled_set
+from rerank.data.beir import read_queries
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.lines import SHOWN_PROBLEMS
 from rerank.errors import InputError
 from rerank.types import Passage, Query
 
@@ -55,18 +56,18 @@ def folder_of(
 
 def refusal(folder: Path) -> str:
     with pytest.raises(InputError) as caught:
-        read_labelled_set(folder)
+        LabelledSet.read(folder)
     return str(caught.value)
 
 
 def test_a_folder_is_read_as_its_files_say(tmp_path: Path) -> None:
     """Passages, queries, grades and splits are those of the files, in file order."""
-    labelled = read_labelled_set(folder_of(tmp_path))
+    labelled = LabelledSet.read(folder_of(tmp_path))
     assert list(labelled.corpus.values()) == [
         Passage("d1", "fillna", "Fill missing values."),
         Passage("d2", "", "Drop missing values.", {"temperature": 80}),
     ]
-    assert labelled.queries["q1"] == Query("q1", "replace gaps", {"group": "gaps"})
+    assert labelled.queries["q1"] == Query("replace gaps", "q1", {"group": "gaps"})
     assert labelled.qrels == {"q1": {"d1": 1.0}, "q2": {"d2": 2.0}}
     assert labelled.splits == {"test": ("q1", "q2", "q3")}
     assert labelled.name == "set"
@@ -74,7 +75,7 @@ def test_a_folder_is_read_as_its_files_say(tmp_path: Path) -> None:
 
 def test_a_query_without_qrels_counts(tmp_path: Path) -> None:
     """An unanswerable query stands in its split and in the counts, with no right passage."""
-    labelled = read_labelled_set(folder_of(tmp_path))
+    labelled = LabelledSet.read(folder_of(tmp_path))
     assert labelled.relevant("q3") == frozenset()
     assert labelled.counts() == {
         "passages": 2,
@@ -84,15 +85,38 @@ def test_a_query_without_qrels_counts(tmp_path: Path) -> None:
     }
 
 
-def test_without_split_files_the_judged_queries_are_the_split(tmp_path: Path) -> None:
-    """A plain BEIR folder has the queries of its qrels as its splits."""
-    assert read_labelled_set(folder_of(tmp_path, split=None)).splits == {"test": ("q1", "q2")}
+def test_a_query_that_no_qrels_name_is_never_dropped_in_silence(tmp_path: Path) -> None:
+    """Without split files it may be unanswerable or unjudged: the caller says which, or nothing is
+    read.
+    """
+    folder = folder_of(tmp_path, split=None)
+    said = refusal(folder)
+    assert "1 queries stand in no qrels, such as 'q3'" in said
+    assert "--unjudged unanswerable or --unjudged leave-out" in said
+    left = LabelledSet.read(folder, unjudged="leave-out")
+    assert left.splits == {"test": ("q1", "q2")}
+    counted = LabelledSet.read(folder, unjudged="unanswerable")
+    assert counted.splits == {"test": ("q1", "q2", "q3")}
+    assert counted.counts()["test_answerable"] == 2
+    with pytest.raises(InputError, match="unjudged should be one of"):
+        LabelledSet.read(folder, unjudged="maybe")
+
+
+def test_unanswerable_queries_need_one_split_to_stand_in(tmp_path: Path) -> None:
+    """Of several splits the reader does not choose; qrels that name every query settle it."""
+    folder = folder_of(tmp_path, qrels=f"{HEADER}\nq1\td1\t1\n", split=None)
+    (folder / "qrels/train.tsv").write_text(f"{HEADER}\nq2\td2\t1\n", encoding="utf-8")
+    with pytest.raises(InputError, match="there are 2 splits: list them in splits"):
+        LabelledSet.read(folder, unjudged="unanswerable")
+    (folder / "qrels/train.tsv").write_text(f"{HEADER}\nq2\td2\t1\nq3\td2\t0\n", encoding="utf-8")
+    assert LabelledSet.read(folder).splits == {"test": ("q1",), "train": ("q2", "q3")}
 
 
 def test_a_grade_of_zero_is_a_judged_miss(tmp_path: Path) -> None:
     """Grades of 0 and below make no passage right, but the query still counts."""
     qrels = f"{HEADER}\nq1\td1\t0\nq2\td2\t-1\n"
-    labelled = read_labelled_set(folder_of(tmp_path, qrels=qrels, split=None))
+    folder = folder_of(tmp_path, qrels=qrels, split=None)
+    labelled = LabelledSet.read(folder, unjudged="leave-out")
     assert labelled.qrels == {}
     assert labelled.splits["test"] == ("q1", "q2")
 
@@ -100,11 +124,11 @@ def test_a_grade_of_zero_is_a_judged_miss(tmp_path: Path) -> None:
 def test_windows_files_are_read_alike(tmp_path: Path) -> None:
     """A byte order mark, CRLF line ends and blank lines change nothing."""
     folder = folder_of(tmp_path)
-    plain = read_labelled_set(folder)
+    plain = LabelledSet.read(folder)
     for path in [p for p in folder.rglob("*") if p.is_file()]:
         content = path.read_bytes().replace(b"\n", b"\r\n")
         path.write_bytes(b"\xef\xbb\xbf" + content + b"\r\n")
-    assert read_labelled_set(folder) == plain
+    assert LabelledSet.read(folder) == plain
 
 
 # --- refusals ---------------------------------------------------------------------------------
@@ -263,11 +287,11 @@ def test_metadata_that_is_no_text_is_refused_or_carried(tmp_path: Path) -> None:
     row = '{"_id": "d3", "text": "x", "metadata": {"note": "\\ud800"}}'
     folder = folder_of(tmp_path, corpus=lines([*CORPUS, row]))
     try:
-        labelled = read_labelled_set(folder)
+        labelled = LabelledSet.read(folder)
     except InputError:
         return
     labelled.digest()
-    write_labelled_set(labelled, tmp_path / "again")
+    labelled.write(tmp_path / "again")
 
 
 # --- any bytes --------------------------------------------------------------------------------
@@ -294,7 +318,7 @@ def test_any_bytes_load_or_are_refused(
     path = folder / name
     path.write_bytes(path.read_bytes() + content if append else content)
     try:
-        labelled = read_labelled_set(folder)
+        labelled = LabelledSet.read(folder)
     except InputError:
         return
     assert labelled.corpus
@@ -320,7 +344,7 @@ def labelled_sets(draw: st.DrawFn, grades: st.SearchStrategy[float]) -> Labelled
     docs = draw(st.lists(ID, min_size=1, max_size=4, unique=True))
     asked = draw(st.lists(ID, min_size=1, max_size=5, unique=True))
     corpus = {d: Passage(d, draw(st.text(max_size=5)), draw(TEXT), draw(METADATA)) for d in docs}
-    queries = {q: Query(q, draw(TEXT), draw(METADATA)) for q in asked}
+    queries = {q: Query(draw(TEXT), q, draw(METADATA)) for q in asked}
     splits: dict[str, list[str]] = {}
     for q in asked:
         splits.setdefault(draw(st.sampled_from(SPLIT_NAMES)), []).append(q)
@@ -336,8 +360,8 @@ def labelled_sets(draw: st.DrawFn, grades: st.SearchStrategy[float]) -> Labelled
 
 def written_and_read(labelled: LabelledSet, parent: Path) -> LabelledSet:
     folder = parent / labelled.name
-    write_labelled_set(labelled, folder)
-    return read_labelled_set(folder)
+    labelled.write(folder)
+    return LabelledSet.read(folder)
 
 
 @settings(max_examples=80, deadline=None)
@@ -356,7 +380,7 @@ def test_every_grade_is_written_whole(tmp_path: Path, grade: float) -> None:
     """A grade is read back to the last bit, however many digits it needs."""
     labelled = LabelledSet(
         {"d": Passage("d", "", "text")},
-        {"q": Query("q", "text")},
+        {"q": Query("text", "q")},
         {"q": {"d": grade}},
         {"test": ("q",)},
         "graded",
@@ -366,14 +390,14 @@ def test_every_grade_is_written_whole(tmp_path: Path, grade: float) -> None:
 
 def test_an_older_set_in_the_folder_does_not_shine_through(tmp_path: Path) -> None:
     """Writing into a folder that holds another set leaves none of that set's splits."""
-    old = read_labelled_set(folder_of(tmp_path))
+    old = LabelledSet.read(folder_of(tmp_path))
     new = replace(old, splits={"train": old.splits["test"]})
-    write_labelled_set(new, tmp_path / "set")
-    assert read_labelled_set(tmp_path / "set") == new
+    new.write(tmp_path / "set")
+    assert LabelledSet.read(tmp_path / "set") == new
 
 
 def test_the_real_set_is_written_and_read(small: LabelledSet, small_folder: Path) -> None:
     """Real documentation survives the trip through the folder."""
-    again = read_labelled_set(small_folder)
+    again = LabelledSet.read(small_folder)
     assert again == small
     assert again.digest() == small.digest()

@@ -16,9 +16,9 @@ LABELLED = LabelledSet(
         "d2": Passage("d2", "", "Drop missing values.", {"temperature": 80}),
     },
     {
-        "q1": Query("q1", "replace gaps", {"group": "gaps", "article": "Gap"}),
-        "q2": Query("q2", "remove gaps", {"article": "Gap"}),
-        "q3": Query("q3", "train a network"),
+        "q1": Query("replace gaps", "q1", {"group": "gaps", "article": "Gap"}),
+        "q2": Query("remove gaps", "q2", {"article": "Gap"}),
+        "q3": Query("train a network", "q3"),
     },
     {"q1": {"d1": 1.0}, "q2": {"d2": 2.0}},
     {"test": ("q1", "q2", "q3")},
@@ -73,16 +73,16 @@ def test_a_group_is_given_or_follows_from_the_answers() -> None:
     labelled = LabelledSet(
         {d: Passage(d, "", d) for d in "ab"},
         {
-            "g1": Query("g1", "x", {"group": 0}),
-            "g2": Query("g2", "x", {"group": 0}),
-            "same": Query("same", "one"),
-            "too": Query("too", "two"),
-            "other": Query("other", "three"),
-            "none": Query("none", "four"),
-            "again": Query("again", " FOUR"),
-            "nothing": Query("nothing", "five"),
-            "about": Query("about", "six", {"asked_about": "a"}),
-            "too_about": Query("too_about", "seven", {"asked_about": 0}),
+            "g1": Query("x", "g1", {"group": 0}),
+            "g2": Query("x", "g2", {"group": 0}),
+            "same": Query("one", "same"),
+            "too": Query("two", "too"),
+            "other": Query("three", "other"),
+            "none": Query("four", "none"),
+            "again": Query(" FOUR", "again"),
+            "nothing": Query("five", "nothing"),
+            "about": Query("six", "about", {"asked_about": "a"}),
+            "too_about": Query("seven", "too_about", {"asked_about": 0}),
         },
         {
             "g1": {"a": 1.0},
@@ -109,7 +109,7 @@ def test_a_blank_group_is_none(blank: object) -> None:
     queries = {i: replace(q, metadata={"group": blank}) for i, q in LABELLED.queries.items()}
     labelled = replace(LABELLED, queries=queries)
     assert len({labelled.group(i) for i in queries}) == len(queries)
-    assert all(len(labelled.questions(i)) == 1 for i in queries)
+    assert all(len(labelled.duplicate_keys(i)) == 1 for i in queries)
 
 
 def test_a_number_is_the_same_group_however_it_is_written() -> None:
@@ -126,7 +126,7 @@ def test_any_metadata_can_be_the_group() -> None:
     grouped = LABELLED.grouped_by("article")
     assert LABELLED.group("q1") != LABELLED.group("q2")
     assert grouped.group("q1") == grouped.group("q2") == "group:Gap"
-    assert grouped.questions("q1") & grouped.questions("q2") == {"group:Gap"}
+    assert grouped.duplicate_keys("q1") & grouped.duplicate_keys("q2") == {"group:Gap"}
     assert grouped.group("q3") == LABELLED.group("q3")
     assert list(grouped.queries) == list(LABELLED.queries)
     assert grouped.digest() != LABELLED.digest()

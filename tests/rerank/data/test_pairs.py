@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from rerank.data.beir import write_labelled_set
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.pairs import read_pairs, read_training_set
 from rerank.errors import InputError
@@ -81,7 +80,7 @@ def test_the_same_question_in_the_same_group_is_asked_once(tmp_path: Path) -> No
 
 def test_a_folder_of_either_kind_is_read(small: LabelledSet, tmp_path: Path) -> None:
     """Pairs where there are pairs, else the BEIR layout."""
-    write_labelled_set(small, tmp_path / "small")
+    small.write(tmp_path / "small")
     assert read_training_set(tmp_path / "small").digest() == small.digest()
     assert len(read_training_set(write(tmp_path / "made", ROWS)).queries) == 2
 

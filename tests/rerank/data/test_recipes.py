@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rerank.data.beir import read_labelled_set
 from rerank.data.build import recipes as recipe
 from rerank.data.build.docstrings import documented_objects
 from rerank.data.build.recipes import (
@@ -128,7 +127,7 @@ def test_building_says_whether_the_set_is_the_known_one(
     older = dict.fromkeys(known["packages"], "1.0")
     path.write_text(json.dumps(known | {"packages": older}))
     assert build("pydata", tmp_path)["matches"] == "other versions"
-    assert read_labelled_set(tmp_path).digest() == pydata.digest()
+    assert LabelledSet.read(tmp_path).digest() == pydata.digest()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -145,7 +144,7 @@ def test_questions_in_plain_words(pydata: LabelledSet, tmp_path: Path) -> None:
         for p in map(recipe._passage, documented_objects(PYDATA).values())
     ]
     (folder / "corpus.jsonl").write_text("\n".join(lines))
-    found = read_labelled_set(folder)
+    found = LabelledSet.read(folder)
     answerable = sum(bool(found.relevant(i)) for i in found.queries)
     assert len(found.queries) >= 200
     assert len(found.queries) - answerable >= 40

@@ -10,7 +10,7 @@ import pytest
 from calibration import metrics
 from calibration.arrays import sigmoid
 from calibration.fitting import fit_two_stage
-from rerank.assessment.ranking_features import FEATURES, GROUPS
+from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.evaluation.ablation import (
     BUDGETS,
     SUBSETS,
@@ -40,9 +40,9 @@ def test_steps_add_one_group_of_features_after_the_other() -> None:
     """The first step is the first group, the last one all features, none twice."""
     found = steps()
     assert list(found) == [name if i == 0 else f"+ {name}" for i, name in enumerate(GROUPS)]
-    place = list(FEATURES)
+    place = list(RANKING_FEATURES)
     assert {place[i] for i in found["logits"]} == set(GROUPS["logits"])
-    assert list(found.values())[-1] == list(range(len(FEATURES)))
+    assert list(found.values())[-1] == list(range(len(RANKING_FEATURES)))
     before: set[int] = set()
     for columns in found.values():
         assert before < set(columns)

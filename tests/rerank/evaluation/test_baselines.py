@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from hand_made import make_ranking
 
 from rerank.evaluation.baselines import (
     HEURISTICS,
@@ -18,8 +19,6 @@ from rerank.evaluation.baselines import (
     top_logit_sigmoid,
 )
 from rerank.types import Ranking
-
-Make = Callable[..., Ranking]
 
 
 def sigmoid(x: float) -> float:
@@ -39,19 +38,19 @@ def sigmoid(x: float) -> float:
         ([0.4] * 12, [0] * 12, 0.4 + 10 * 0.03),  # only the first ten are results
     ],
 )
-def test_sufficiency_score_by_hand(
-    by_hand: Make, dense: list[float], temperature: list[object], expected: float
+def test_sufficiency_score_make_ranking(
+    dense: list[float], temperature: list[object], expected: float
 ) -> None:
     """Best similarity + 0.03 a similar result + 0.05 a hot one up to 0.15, capped at 1."""
-    made = by_hand(
+    made = make_ranking(
         texts=["x"] * len(dense), dense=dense, metadata=[{"temperature": t} for t in temperature]
     )
     assert sufficiency_score(made) == pytest.approx(expected, abs=1e-12)
 
 
-def test_seven_metric_score_by_hand(by_hand: Make) -> None:
+def test_seven_metric_score_make_ranking() -> None:
     """The weighted sum of seven signals, each from its definition, on two passages."""
-    made = by_hand(
+    made = make_ranking(
         texts=["fill the gaps", "drop the gaps"],
         logits=[0.0, math.log(4)],  # scores 0.5 and 0.8
         bm25=[1.0, 2.0],
@@ -70,16 +69,16 @@ def test_seven_metric_score_by_hand(by_hand: Make) -> None:
     assert seven_metric_score(made) == pytest.approx(expected, abs=1e-12)
 
 
-def test_seven_metric_score_of_one_passage(by_hand: Make) -> None:
+def test_seven_metric_score_of_one_passage() -> None:
     """Alone there is no gap, no correlation, no spread and no diversity."""
-    made = by_hand(texts=["x"], logits=[math.log(9)])  # score 0.9
+    made = make_ranking(texts=["x"], logits=[math.log(9)])  # score 0.9
     expected = 0.30 * 0.9 + 0.15 * 1.0 + 0.10 + 0.05
     assert seven_metric_score(made) == pytest.approx(expected, abs=1e-12)
 
 
-def test_disagreement_and_odd_metadata_count_as_nothing(by_hand: Make) -> None:
+def test_disagreement_and_odd_metadata_count_as_nothing() -> None:
     """A negative correlation, and support that is no number, are clipped to 0."""
-    made = by_hand(
+    made = make_ranking(
         texts=["a", "b"],
         logits=[0.0, 0.0],
         bm25=[1.0, 2.0],
@@ -98,9 +97,9 @@ def test_disagreement_and_odd_metadata_count_as_nothing(by_hand: Make) -> None:
         ("use numpy.linspace with 50", "numpy.linspace only", 0.6 * 0.3 + 0.4 * 0.5),
     ],
 )
-def test_coverage_score_by_hand(by_hand: Make, query: str, text: str, expected: float) -> None:
+def test_coverage_score_make_ranking(query: str, text: str, expected: float) -> None:
     """0.6 x mean similarity + 0.4 x share of the entities found in the results."""
-    made = by_hand(query=query, texts=[text, "other"], dense=[0.4, 0.2])
+    made = make_ranking(query=query, texts=[text, "other"], dense=[0.4, 0.2])
     assert coverage_score(made) == pytest.approx(expected, abs=1e-12)
 
 
@@ -114,25 +113,25 @@ def test_coverage_score_by_hand(by_hand: Make, query: str, text: str, expected: 
         ("does Rome like Rome", ["Rome"]),
     ],
 )
-def test_entities_by_hand(text: str, expected: list[str]) -> None:
+def test_entities_make_ranking(text: str, expected: list[str]) -> None:
     """Capitalised words after the first, numbers and dotted names, each once."""
     assert [e for e in entities(text) if e != "DataFrame"] == expected
 
 
-def test_the_sigmoid_of_the_top_logit(by_hand: Make) -> None:
-    """The best logit that was read, through a sigmoid; extremes do not overflow."""
-    made = by_hand(texts=["a", "b"], logits=[-1.0, 0.7], read=[True, False])
+def test_the_sigmoid_of_the_top_logit() -> None:
+    """The best logit that was given, through a sigmoid; extremes do not overflow."""
+    made = make_ranking(texts=["a", "b"], logits=[-1.0, 0.7], scored=[True, False])
     assert top_logit_sigmoid(made) == pytest.approx(sigmoid(-1.0), abs=1e-12)
-    assert top_logit_sigmoid(by_hand(texts=["a"], logits=[-1e6])) < 1e-12
-    assert top_logit_sigmoid(by_hand(texts=["a"], logits=[1e6])) == pytest.approx(1.0)
+    assert top_logit_sigmoid(make_ranking(texts=["a"], logits=[-1e6])) < 1e-12
+    assert top_logit_sigmoid(make_ranking(texts=["a"], logits=[1e6])) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("name", HEURISTICS)
 def test_every_formula_gives_a_number_between_0_and_1(
-    name: str, rankings: Mapping[str, Ranking], by_hand: Make
+    name: str, rankings: Mapping[str, Ranking]
 ) -> None:
     """On real rankings and on an empty one, which gets 0, as a calibrator would."""
-    values = predict(HEURISTICS[name], [*rankings.values(), by_hand()])
+    values = predict(HEURISTICS[name], [*rankings.values(), make_ranking()])
     assert values.shape == (len(rankings) + 1,)
     assert ((values >= 0) & (values <= 1)).all()
     assert values[-1] == 0.0

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hand_made import labelled, make_ranking, make_scored
 
-from rerank.assessment.pipeline import order
+from rerank.assessment.judge import judge
 from rerank.config import Config
-from rerank.data.labelled_set import LabelledSet
-from rerank.data.labels import hits
+from rerank.data.labels import Labelled, hits
 from rerank.evaluation.baselines import HEURISTICS
-from rerank.evaluation.evaluate import OURS, Evaluation, evaluate
+from rerank.evaluation.evaluate import OURS, Evaluation, measure
 from rerank.fitting.fit import Fitted
 from rerank.jobs.track import metrics_of
-from rerank.types import Ranking
+from rerank.types import Scored
 
 
 @pytest.fixture(scope="module")
-def evaluation(
-    fitted: Fitted, to_report: list[Ranking], empty: Ranking, asked: LabelledSet, config: Config
-) -> Evaluation:
+def evaluation(fitted: Fitted, to_report: Labelled[Scored], config: Config) -> Evaluation:
     """The reported queries, and one that brought back nothing, measured every way."""
-    every = [*to_report, empty]
-    return evaluate(every, asked, fitted.calibrators, config)
+    every = Labelled(
+        [*to_report.items, make_scored()],
+        np.append(to_report.groups, "none"),
+        [*to_report.grades, {}],
+    )
+    return measure(every, fitted.maps, config)
 
 
-def test_hits_by_hand(small: LabelledSet, by_hand: Callable[..., Ranking]) -> None:
+def test_hits_by_hand() -> None:
     """A query is right at k when one of its first k passages is judged right."""
-    made = by_hand(texts=["a", "b", "c"])  # ids d0, d1, d2
-    labelled = replace(small, qrels={"q": {"d1": 1.0, "elsewhere": 1.0}})
-    assert [int(hits([made], labelled, k=k)[0]) for k in (1, 2, 3)] == [0, 1, 1]
-    assert hits([made], replace(small, qrels={}), k=3).tolist() == [0]
-    assert hits([by_hand()], labelled, k=3).tolist() == [0]
+    made = make_ranking(texts=["a", "b", "c"])  # ids d0, d1, d2
+    every = labelled((made, ["d1", "elsewhere"]), (made, []), (make_ranking(), ["d1"]))
+    assert hits(every, depth=3).tolist() == [[0, 1, 1], [0, 0, 0], [0, 0, 0]]
+    assert hits(every).tolist() == [[0], [0], [0]]
 
 
 def test_a_query_without_passages_has_no_confidence(evaluation: Evaluation) -> None:
@@ -46,21 +46,22 @@ def test_a_query_without_passages_has_no_confidence(evaluation: Evaluation) -> N
 
 
 def test_evaluation_measures_every_way_on_the_same_queries(
-    evaluation: Evaluation, fitted: Fitted, to_report: list[Ranking], small: LabelledSet
+    evaluation: Evaluation, fitted: Fitted, to_report: Labelled[Scored], config: Config
 ) -> None:
     """The table has a row for each baseline and one of ours; all on n queries."""
     assert list(evaluation.confidences) == [*HEURISTICS, OURS]
     assert {row.n for _, row in evaluation.table.rows} == {len(to_report) + 1}
     assert set(evaluation.orders) == {"fused", "logit", "relevance"}
-    ordered = [order(r, fitted.calibrators.relevance) for r in to_report]
-    assert evaluation.right[:-1].tolist() == hits(ordered, small).tolist()
+    rankings = judge(to_report.items, fitted.maps, config).rankings
+    right = hits(replace(to_report, items=rankings))[:, 0]
+    assert evaluation.right[:-1].tolist() == right.tolist()
 
 
 def test_what_cannot_be_told_is_a_dash(
-    fitted: Fitted, to_report: list[Ranking], small: LabelledSet, config: Config
+    fitted: Fitted, to_report: Labelled[Scored], config: Config
 ) -> None:
     """Without any right passage there is no AUROC and no order to be good: null, and a dash."""
-    none = evaluate(to_report, replace(small, qrels={}), fitted.calibrators, config)
+    none = measure(replace(to_report, grades=[{}] * len(to_report)), fitted.maps, config)
     assert "nan" not in none.orders_table() + none.events_table() + none.table.table()
     assert none.orders_table().splitlines()[-1].split() == [
         "relevance",
@@ -77,10 +78,10 @@ def test_what_cannot_be_told_is_a_dash(
 
 
 def test_unanswerable_queries_are_measured_and_never_right(
-    evaluation: Evaluation, to_report: list[Ranking], small: LabelledSet
+    evaluation: Evaluation, to_report: Labelled[Scored]
 ) -> None:
     """They stand in the measurement, and no top passage of theirs is right."""
-    none = np.array([not small.relevant(r.query.query_id) for r in to_report])
+    none = np.array([not grades for grades in to_report.grades])
     assert none.sum() >= 5
     assert not evaluation.right[:-1][none].any()
     assert evaluation.right.any()

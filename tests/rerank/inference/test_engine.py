@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import resource
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import run_python
 
 from rerank.assessment.pipeline import Pipeline
 from rerank.data.labelled_set import LabelledSet
@@ -22,6 +25,7 @@ from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.engine import Engine, Tokenizer, Tokens, open_bi_encoder, open_cross_encoder
 from rerank.inference.model_files import cache_folder, resolve
 from rerank.inference.score_cache import ScoreCache
+from rerank.storage.folder import sealed
 from rerank.types import Precision
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
@@ -115,7 +119,7 @@ def test_a_logit_is_the_same_in_any_batch_order_and_number_of_threads(
 
 
 def test_a_logit_is_the_same_in_another_process(
-    reranker: CrossEncoder, pairs: list[tuple[str, str]], run_python: Callable[..., str]
+    reranker: CrossEncoder, pairs: list[tuple[str, str]]
 ) -> None:
     """A fresh process gives the very same numbers."""
     asked = json.dumps([reranker.files.name, LENGTH, pairs[:3]])
@@ -344,13 +348,61 @@ def test_a_bi_encoder_is_no_reranker() -> None:
         CrossEncoder(resolve("minilm"), max_length=32).score([("a", "b")])
 
 
-def test_a_broken_export_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a full disk leaves it: an empty file, which no runtime reads."""
-    monkeypatch.setattr(engine, "cache_folder", lambda: tmp_path)
-    files = resolve("minilm")
-    tokens = Tokenizer(files.folder, max_length=16)(["one text"])
-    expected = engine.open_bi_encoder(files)(tokens)
-    (made,) = tmp_path.glob("bi_encoder-*.onnx")
-    made.write_bytes(b"")
-    np.testing.assert_array_equal(engine.open_bi_encoder(files)(tokens), expected)
-    assert made.stat().st_size > 0
+def _emptied(home: Path) -> None:
+    (home / "graph.onnx").write_bytes(b"")
+
+
+def _one_bit(home: Path) -> None:
+    content = bytearray((home / "graph.onnx").read_bytes())
+    content[len(content) // 2] ^= 1
+    (home / "graph.onnx").write_bytes(content)
+
+
+def _of_other_weights(home: Path) -> None:
+    manifest = json.loads((home / "manifest.json").read_text())
+    (home / "manifest.json").write_text(json.dumps(sealed({**manifest, "weights": "0" * 64})))
+
+
+def _no_manifest(home: Path) -> None:
+    (home / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize("change", [_emptied, _one_bit, _of_other_weights, _no_manifest])
+def test_an_export_that_is_changed_is_made_again(
+    tiny: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    change: Callable[[Path], None],
+) -> None:
+    """Its hash is compared whenever it is read; a line of the log says that it is made anew."""
+    monkeypatch.setenv("RERANK_CACHE", str(tmp_path))
+    files = resolve(str(tiny))
+    tokens = Tokenizer(files.folder, max_length=16)([("one text", "another")])
+    expected = engine.open_cross_encoder(files)(tokens)
+    (home,) = (tmp_path / "models").iterdir()
+    change(home)
+    np.testing.assert_array_equal(engine.open_cross_encoder(files)(tokens), expected)
+    assert f"{home} is made again" in caplog.text
+    caplog.clear()
+    np.testing.assert_array_equal(engine.open_cross_encoder(files)(tokens), expected)
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("where", ["exported", "unpacked"])
+def test_a_full_cache_is_told_in_a_sentence(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Neither a slower way in silence nor a traceback: the folder is named, and nothing is left."""
+    monkeypatch.setenv("RERANK_CACHE", str(tmp_path))
+    files = resolve(str(tiny))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(OSError, match=rf"{tmp_path}/models: no .* there: .*File too large"):
+            open_cross_encoder(files) if where == "exported" else resolve("minilm-reranker")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert not list((tmp_path / "models").iterdir())

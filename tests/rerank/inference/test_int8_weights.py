@@ -126,7 +126,22 @@ def test_unpacking_is_done_once(tmp_path: Path) -> None:
     before = (one / "model.safetensors").stat().st_mtime_ns
     assert unpack(BUNDLED_RERANKER, base=base, cache=cache) == one
     assert (one / "model.safetensors").stat().st_mtime_ns == before
-    assert [p.name for p in cache.iterdir()] == [one.name]
+    assert list(cache.iterdir()) == [one.parent]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "extra"])
+def test_an_unpacked_file_that_is_changed_is_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """One other byte, or a file more: the folder is told of, and unpacked anew."""
+    base, cache = resolve("minilm").folder, tmp_path / "cache"
+    folder = unpack(BUNDLED_RERANKER, base=base, cache=cache)
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    with (folder / name).open("ab") as file:
+        file.write(b" ")
+    assert unpack(BUNDLED_RERANKER, base=base, cache=cache) == folder
+    assert f"is unpacked again: model/{name} is changed" in caplog.text
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
 
 
 def test_other_word_embeddings_cannot_be_packed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -136,10 +137,25 @@ def test_the_cache_is_where_the_environment_says(
 ) -> None:
     """RERANK_CACHE first, then XDG_CACHE_HOME, then the home folder."""
     monkeypatch.setenv("RERANK_CACHE", str(tmp_path / "own"))
-    assert cache_folder() == tmp_path / "own"
+    assert cache_folder() == tmp_path / "own" / "models"
     monkeypatch.delenv("RERANK_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "calibrated-rerank"
+    assert cache_folder() == tmp_path / "calibrated-rerank" / "models"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / ".cache" / "calibrated-rerank"
+    assert cache_folder() == tmp_path / ".cache" / "calibrated-rerank" / "models"
+
+
+def test_the_cache_is_its_users_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is made closed to others; one that others can write to, or own, is refused."""
+    monkeypatch.setenv("RERANK_CACHE", str(tmp_path))
+    folder = cache_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o770)
+    with pytest.raises(InputError, match=r"with mode 770; expected yours, and 700"):
+        cache_folder()
+    folder.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(folder, 12345, -1)
+        with pytest.raises(InputError, match="belongs to user 12345"):
+            cache_folder()

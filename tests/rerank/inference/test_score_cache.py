@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -52,32 +55,109 @@ def test_beyond_the_limit_the_oldest_go(tmp_path: Path) -> None:
     assert set(cache.get(keys)) == {keys[0], keys[3], keys[4], keys[5]}
 
 
-def test_a_broken_file_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A file that is no database is told of, read as empty, and written anew."""
+def _no_database(path: Path) -> None:
+    path.write_bytes(b"no database, but long enough to be taken for one" * 99)
+
+
+def _other_columns(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE scores (key TEXT, value REAL)")
+
+
+def _other_table(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE thesis (chapter TEXT)")
+
+
+@pytest.mark.parametrize("make", [_no_database, _other_columns, _other_table])
+@pytest.mark.parametrize("read_first", [True, False])
+def test_a_file_that_is_no_cache_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None], read_first: bool
+) -> None:
+    """It is told of, kept under another name, and an empty cache begun."""
     cache = ScoreCache(tmp_path / "scores.sqlite")
-    content = b"no database, but long enough to be taken for one" * 99
-    cache.path.write_bytes(content)
-    assert cache.get([b"k" * 16]) == {}
-    assert "starting an empty one" in caplog.text
-    cache.path.write_bytes(content)
+    make(cache.path)
+    content = cache.path.read_bytes()
+    if read_first:
+        assert cache.get([b"k" * 16]) == {}
     cache.put({b"k" * 16: (1.5, True)})
     assert cache.get([b"k" * 16]) == {b"k" * 16: (1.5, True)}
+    assert (tmp_path / "scores.sqlite.aside").read_bytes() == content
+    assert caplog.text.count("is no cache of scores") == 1
+
+
+def _link(path: Path) -> None:
+    _other_table(path.with_name("of others"))
+    path.symlink_to("of others")
+
+
+def _lost_link(path: Path) -> None:
+    path.symlink_to("nothing")
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _another_users(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    ScoreCache(path).put({})
+    os.chown(path, 12345, -1)
+
+
+@pytest.mark.parametrize("make", [_link, _lost_link, _folder, _another_users])
+def test_without_a_file_of_its_own_nothing_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None]
+) -> None:
+    """It is told of once, nothing is written, and scoring goes on."""
+    cache = ScoreCache(tmp_path / "scores.sqlite")
+    make(cache.path)
+    before = sorted(os.listdir(tmp_path))
+    cache.put({b"k" * 16: (1.5, True)})
+    assert cache.get([b"k" * 16]) == {}
+    assert caplog.text.count("is not used, scores are computed anew") == 1
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_the_file_is_its_users_alone(tmp_path: Path) -> None:
+    """Nobody else reads or writes it."""
+    cache = ScoreCache(tmp_path / "scores.sqlite")
+    cache.put({b"k" * 16: (1.5, True)})
+    assert cache.path.stat().st_mode & 0o777 == 0o600
 
 
 def test_what_another_process_holds_is_waited_for_and_not_destroyed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A file that stays locked is an error that names it; what it holds stays."""
+    """A file that stays locked is told of, and not waited for again; what it holds stays."""
     cache = ScoreCache(tmp_path / "scores.sqlite")
     cache.put({b"k" * 16: (1.5, True)})
     monkeypatch.setattr(score_cache, "WAIT", 0.05)
     other = sqlite3.connect(cache.path)
     other.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(OSError, match=r"scores\.sqlite.*locked"):
-        cache.put({b"l" * 16: (0.5, False)})
+    cache.put({b"l" * 16: (0.5, False)})
+    assert "scores.sqlite is not used, scores are computed anew: database is locked" in caplog.text
     other.rollback()
     other.close()
-    assert set(cache.get([b"k" * 16, b"l" * 16])) == {b"k" * 16}
+    assert cache.get([b"k" * 16]) == {}
+    assert set(ScoreCache(cache.path).get([b"k" * 16, b"l" * 16])) == {b"k" * 16}
+
+
+def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours of scores should not be lost without a word, so the run stops."""
+    cache = ScoreCache(tmp_path / "scores.sqlite")
+    cache.put({b"k" * 16: (1.5, True)})
+    real = sqlite3.connect
+
+    def small(path: Path, timeout: float) -> sqlite3.Connection:
+        db = real(path, timeout=timeout)
+        db.execute("PRAGMA max_page_count = 4")
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with pytest.raises(OSError, match=r"scores\.sqlite: database or disk is full"):
+        cache.put({k.to_bytes(16, "big"): (0.5, True) for k in range(999)})
 
 
 def test_threads_share_one_file(tmp_path: Path) -> None:

@@ -1,77 +1,81 @@
-"""The training job on real text: what it reads, writes, tracks, reuses and refuses."""
+"""The training job on real text: what it scores, writes, tracks, reuses and refuses."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from processes import run_python
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
+from small_sets import relabelled
 
 from calibration.maps import TILT, IsotonicMap, LogisticMap, map_from_dict
-from rerank.assessment.fitted_maps import Calibrators
-from rerank.assessment.pipeline import Pipeline, Reading, order
-from rerank.assessment.ranking_features import FEATURES, GROUPS, feature_matrix
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import judge
+from rerank.assessment.pipeline import Pipeline, scored_features
+from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.errors import StoreError
+from rerank.data.labels import Labelled
+from rerank.errors import FolderError
 from rerank.evaluation.baselines import HEURISTICS
-from rerank.evaluation.evaluate import OURS, evaluate
+from rerank.evaluation.evaluate import OURS, measure
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.plan import LEAST_QUERIES
 from rerank.jobs.calibrate import calibrate
 from rerank.storage.folder import verify_folder
 from rerank.tracking.runs import FOLDER, INNER
-from rerank.types import Floats, Ranking
+from rerank.types import Floats, Scored
 
 Run = Any  # the session's run, see conftest
-Relabel = Callable[[LabelledSet, Callable[[str], str]], LabelledSet]
 
 
-def test_reported_queries_are_read_in_the_order_of_the_prior(
-    pipeline: Pipeline, to_report: list[Ranking], reading: Reading
+def doc_ids(scored: Sequence[Scored]) -> list[list[str]]:
+    return [[p.doc_id for p in s.candidates.passages] for s in scored]
+
+
+def test_reported_queries_are_scored_in_the_order_of_the_prior(
+    pipeline: Pipeline, to_report: Labelled[Scored], maps: FittedMaps
 ) -> None:
-    """The prior of the model folder orders the candidates; what it puts first was read."""
-    expected = pipeline.rank([r.query for r in to_report], reading)
-    assert [r.doc_ids for r in to_report] == [r.doc_ids for r in expected]
-    assert [r.read.tolist() for r in to_report] == [r.read.tolist() for r in expected]
-    unread = pipeline.find([r.query for r in to_report])
-    assert [r.doc_ids for r in to_report] != [r.doc_ids for r in unread]
+    """The prior of the model folder orders the candidates; what it puts first was scored."""
+    queries = [s.query for s in to_report.items]
+    expected = pipeline.run(queries, replace(maps.policy, cutoff=0.0))
+    assert doc_ids(to_report.items) == doc_ids(expected)
+    for ours, theirs in zip(to_report.items, expected, strict=True):
+        assert ours.logits.tolist() == theirs.logits.tolist()
+    fused = [[p.doc_id for p in c.passages] for c in pipeline.retrieve(queries)]
+    assert doc_ids(to_report.items) != fused
 
 
-def test_fitted_queries_are_read_in_the_order_of_a_prior_that_has_not_seen_them(
-    pipeline: Pipeline, to_fit: list[Ranking], reading: Reading
+def test_fitted_queries_are_scored_in_the_order_of_a_prior_that_has_not_seen_them(
+    pipeline: Pipeline, to_fit: Labelled[Scored], maps: FittedMaps
 ) -> None:
     """Not in the order of the prior that is kept, which was fitted on them."""
-    kept = pipeline.rank([r.query for r in to_fit], reading)
-    assert [r.doc_ids for r in to_fit] != [r.doc_ids for r in kept]
-    assert all(set(a.doc_ids) == set(b.doc_ids) for a, b in zip(to_fit, kept, strict=True))
+    kept = doc_ids(pipeline.run([s.query for s in to_fit.items], maps.policy))
+    ours = doc_ids(to_fit.items)
+    assert ours != kept
+    assert all(set(a) == set(b) for a, b in zip(ours, kept, strict=True))
 
 
-def test_formulas_are_given_what_the_model_did_not_read(
-    maps: dict[str, Any],
-    pipeline: Pipeline,
-    to_report: list[Ranking],
-    small: LabelledSet,
-    config: Config,
+def test_formulas_are_given_what_the_model_did_not_score(
+    maps: FittedMaps, to_report: Labelled[Scored], config: Config
 ) -> None:
-    """A model that reads less changes its own confidence, not the rivals it is compared with."""
-    learned = Calibrators.from_dict(maps)
-    whole = pipeline.rank([r.query for r in to_report], replace(learned.reading, floor=0.0))
-    readings = [replace(learned.reading, floor=floor) for floor in (1.0, 0.0)]
+    """A model that scores less changes its own confidence, not the rivals it is compared with."""
     some, all_of_it = (
-        evaluate(whole, small, replace(learned, reading=reading), config) for reading in readings
+        measure(to_report, replace(maps, policy=replace(maps.policy, cutoff=cutoff)), config)
+        for cutoff in (1.0, 0.0)
     )
-    assert some.passages_read == 2 < all_of_it.passages_read == config.rerank_depth
+    assert some.passages_scored == 2 < all_of_it.passages_scored == config.rerank_depth
     assert some.orders["logit"] == all_of_it.orders["logit"]
     assert some.confidences[OURS].tolist() != all_of_it.confidences[OURS].tolist()
     formula = "sigmoid of top logit"
@@ -89,7 +93,7 @@ def test_an_interrupted_run_leaves_no_model_folder(run: Run) -> None:
 def test_the_second_run_scores_only_what_is_missing(run: Run, config: Config) -> None:
     """The chunk that was scored before the interruption is not scored again.
 
-    The lists that askers might bring ask for a few more, which the index's order had not reached.
+    The lists that callers might bring ask for a few more, which the index's order had not reached.
     """
     every = (len(run.plan.fit) + len(run.plan.report)) * config.rerank_depth
     assert 0 < run.interrupted.pairs_first < every
@@ -119,9 +123,10 @@ def test_the_configuration_is_kept_whole(run: Run, config: Config) -> None:
     assert Config.from_dict(manifest["config"]) == config
 
 
-def test_the_folder_holds_the_maps_that_fitting_gives(maps: dict[str, Any], fitted: Fitted) -> None:
+def test_the_folder_holds_the_maps_that_fitting_gives(maps: FittedMaps, fitted: Fitted) -> None:
     """`calibrators.json` is what fitting the same rankings again gives, to the last bit."""
-    assert Calibrators.from_dict(maps) == fitted.calibrators
+    assert maps.policy == fitted.maps.policy
+    assert replace(maps, certificate=fitted.maps.certificate) == fitted.maps
 
 
 def test_the_report_tells_what_was_measured(run: Run, small: LabelledSet) -> None:
@@ -154,35 +159,33 @@ def test_what_is_measured_holds_the_ablations(run: Run) -> None:
 
 def test_maps_loaded_without_scikit_learn_predict_as_scikit_learn(
     run: Run,
-    maps: dict[str, Any],
-    to_report: list[Ranking],
-    run_python: Callable[..., str],
+    maps: FittedMaps,
+    config: Config,
+    to_report: Labelled[Scored],
     tmp_path: Path,
 ) -> None:
     """The folder's maps, read where sklearn is blocked, equal sklearn's predictions to 1e-12."""
-    learned = Calibrators.from_dict(maps)
-    ordered = [order(r, learned.relevance) for r in to_report]
-    features, evidence = feature_matrix(ordered), np.concatenate([r.evidence for r in to_report])
-    np.savez(tmp_path / "in.npz", features=features, evidence=evidence)
+    features = judge(to_report.items, maps, config).features
+    inputs = np.concatenate([scored_features(s) for s in to_report.items])
+    np.savez(tmp_path / "in.npz", features=features, inputs=inputs)
     code = f"""
 import json
 import numpy as np
-from rerank.assessment.fitted_maps import Calibrators
+from rerank.assessment.fitted_maps import FittedMaps
 with open({str(run.folder / "calibrators.json")!r}) as file:
-    c = Calibrators.from_dict(json.load(file)["found"])
+    c = FittedMaps.from_dict(json.load(file)["search"])
 given = np.load({str(tmp_path / "in.npz")!r})
-print(json.dumps([c.relevance.predict(given["evidence"]).tolist(),
+print(json.dumps([c.relevance.predict(given["inputs"]).tolist(),
                   c.confidence.predict(given["features"]).tolist()]))
 """
     blocked = ("sklearn", "mlflow", "pandas", "matplotlib", "torch")
     relevance, confidence = json.loads(run_python(code, blocked=blocked))
-    expected = sklearn_logistic(learned.relevance).predict_proba(
-        scaled(learned.relevance, evidence)
-    )
+    oracle = sklearn_logistic(maps.relevance)
+    expected = oracle.predict_proba(scaled(maps.relevance, inputs))
     np.testing.assert_allclose(relevance, expected[:, 1], rtol=0, atol=1e-12)
-    first = sklearn_logistic(learned.confidence.first)
-    score = first.decision_function(scaled(learned.confidence.first, features))[:, None]
-    then = learned.confidence.then
+    first = sklearn_logistic(maps.confidence.first)
+    score = first.decision_function(scaled(maps.confidence.first, features))[:, None]
+    then = maps.confidence.then
     assert isinstance(then, LogisticMap)
     expected = sklearn_logistic(then).predict_proba(scaled(then, score))
     np.testing.assert_allclose(confidence, expected[:, 1], rtol=0, atol=1e-12)
@@ -205,16 +208,12 @@ def scaled(learned: LogisticMap, X: Floats) -> Floats:
 
 
 def test_the_isotonic_map_predicts_as_scikit_learn(
-    to_fit: list[Ranking],
-    to_report: list[Ranking],
-    small: LabelledSet,
-    reading: Reading,
-    config: Config,
+    to_fit: Labelled[Scored], to_report: Labelled[Scored], maps: FittedMaps, config: Config
 ) -> None:
     """Through JSON it equals IsotonicRegression fitted on its knots, but for its slight tilt."""
-    fitted = fit(to_fit, small, reading, replace(config, calibrator="isotonic"))
-    features = feature_matrix([order(r, fitted.calibrators.relevance) for r in to_report])
-    way = fitted.calibrators.confidence
+    fitted = fit(to_fit, maps.policy, replace(config, calibrator="isotonic"))
+    features = judge(to_report.items, fitted.maps, config).features
+    way = fitted.maps.confidence
     then = way.then
     assert isinstance(then, IsotonicMap)
     oracle = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(then.x, then.y)
@@ -243,9 +242,9 @@ def test_a_model_of_other_features_is_not_taken_for_this_one(
     """What an earlier version made of the same data is not "there already", but in the way."""
     folder = shutil.copytree(run.folder, tmp_path / "model")
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["inputs"]["features"].pop()
+    manifest["inputs"]["ranking_features"].pop()
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         calibrate(small, folder, config, work=run.work)
 
 
@@ -257,13 +256,13 @@ def test_another_model_is_not_replaced_unasked(
     labelled = replace(small, qrels={}) if change == "data" else small
     options = replace(config, seed=1) if change == "configuration" else config
     bound = 40 if change == "bound" else None
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         calibrate(labelled, run.folder, options, work=run.work, max_queries=bound)
 
 
 @pytest.fixture(scope="module")
 def train_only(
-    run: Run, small: LabelledSet, config: Config, relabelled: Relabel, tmp_path_factory: Any
+    run: Run, small: LabelledSet, config: Config, tmp_path_factory: Any
 ) -> tuple[Any, str]:
     """The small set under other ids, all in one split, calibrated and tracked elsewhere."""
     every = tuple(i for ids in small.splits.values() for i in ids)
@@ -323,8 +322,8 @@ def test_the_run_holds_its_parameters_and_metrics(
     measured = json.loads((run.folder / "reliability.json").read_text())
     ours = measured["confidence"][OURS]
     assert kept.data.metrics["brier"] == pytest.approx(ours["brier"])
-    assert kept.data.metrics["smece_interval_low"] == pytest.approx(ours["smece_interval"][0])
-    assert kept.data.metrics["smece_interval_high"] == pytest.approx(ours["smece_interval"][1])
+    assert kept.data.metrics["smece_low"] == pytest.approx(ours["smece_interval"][0])
+    assert kept.data.metrics["smece_high"] == pytest.approx(ours["smece_interval"][1])
 
 
 def test_the_run_holds_figures_tables_and_the_folder(run: Run, tracked: Any) -> None:
@@ -340,13 +339,13 @@ def test_the_run_holds_figures_tables_and_the_folder(run: Run, tracked: Any) -> 
     path = client.download_artifacts(kept.info.run_id, "feature_weights.json")
     table = json.loads(Path(path).read_text())
     inputs = {row[table["columns"].index("input")] for row in table["data"]}
-    assert set(FEATURES) <= inputs
+    assert set(RANKING_FEATURES) <= inputs
 
 
 def test_the_model_is_registered(run: Run, tracked: Any) -> None:
     """The registered version points at the run, and its folder passes every hash."""
     client, kept = tracked
-    version = client.get_model_version("calibrated-rerank", run.outcome.run.model_version)
+    version = client.get_model_version(run.outcome.run.model_name, run.outcome.run.model_version)
     assert version.run_id == kept.info.run_id
     place = Path(client.download_artifacts(kept.info.run_id, FOLDER))
     assert (place / "MLmodel").is_file()

@@ -11,15 +11,15 @@ import pytest
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.jobs.evaluate import evaluate_model
+from rerank.jobs.evaluate import evaluate
 
 Run = Any  # the session's run, see conftest
 
 
 def test_evaluating_again_gives_what_the_run_measured(run: Run, small: LabelledSet) -> None:
     """A loaded model measured on the reported split shows the numbers of its own report."""
-    seen, notes = evaluate_model(CalibratedReranker.load(run.folder), small, "test", work=run.work)
-    assert notes == ()
+    seen = evaluate(CalibratedReranker.load(run.folder), small, "test", work=run.work)
+    assert seen.notes == ()
     kept = json.loads((run.folder / "reliability.json").read_text())
     ours = dict(seen.table.rows)["calibrated"].to_dict()
     expected = kept["confidence"]["calibrated"]
@@ -35,14 +35,14 @@ def test_evaluating_again_gives_what_the_run_measured(run: Run, small: LabelledS
 def test_what_flatters_the_figures_is_said(run: Run, small: LabelledSet) -> None:
     """Measured where it was fitted, the model says so, whatever the set is called."""
     renamed = replace(small, name="another name")
-    _, notes = evaluate_model(CalibratedReranker.load(run.folder), renamed, "train", work=run.work)
+    model = CalibratedReranker.load(run.folder)
+    notes = evaluate(model, renamed, "train", work=run.work).notes
     assert any(f"fitted on {len(run.plan.fit)} of these" in note for note in notes)
     other = replace(small, splits={"train": small.splits["test"]})
-    _, notes = evaluate_model(CalibratedReranker.load(run.folder), other, "train", work=run.work)
-    assert notes == ()
+    assert evaluate(model, other, "train", work=run.work).notes == ()
 
 
 def test_an_unknown_split_is_refused(run: Run, small: LabelledSet) -> None:
     """The refusal names the splits that there are."""
     with pytest.raises(InputError, match=r"no split 'tset'; it has \['train', 'test'\]"):
-        evaluate_model(CalibratedReranker.load(run.folder), small, "tset", work=run.work)
+        evaluate(CalibratedReranker.load(run.folder), small, "tset", work=run.work)

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import math
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mlflow import MlflowClient
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.config import Gate
+from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.evaluation.evaluate import OURS, Evaluation
-from rerank.jobs.drift import drift
-from rerank.jobs.evaluate import evaluate_model
-from rerank.jobs.promote import champion_checks, own_checks, promote, table
-from rerank.tracking.registry import champion
-from rerank.tracking.uris import NAME
-from rerank.types import Query
-from rerank.workspace import tracked_run
+from rerank.jobs.drift import detect_drift
+from rerank.jobs.evaluate import evaluate
+from rerank.jobs.promote import Check, champion_checks, own_checks, promote, undecided
+from rerank.jobs.recalibrate import recalibrate
+from rerank.storage.folder import sealed
+from rerank.tracking.registry import CHAMPION, champion, crown
 
 Run = Any  # the session's run, see conftest
+NAME = "calibrated-rerank-small"  # after the set
+EASY = PromotionGate(most_smece=1.0, least_certified=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +38,23 @@ def model(run: Run) -> CalibratedReranker:
 
 @pytest.fixture(scope="module")
 def measured(run: Run, model: CalibratedReranker, small: LabelledSet) -> Evaluation:
-    return evaluate_model(model, small, "test", work=run.work)[0]
+    return evaluate(model, small, "test", work=run.work)
 
 
-def named(checks: list[Any]) -> dict[str, bool]:
+@pytest.fixture(scope="module", autouse=True)
+def _leaves_no_trace(run: Run) -> Iterator[None]:
+    """The other modules find the store of the session's run as that left it."""
+    yield
+    ours = run.outcome.run
+    client = MlflowClient(tracking_uri=ours.tracking_uri)
+    for version in client.search_model_versions(f"name = '{NAME}'"):
+        if version.run_id != ours.run_id:
+            client.delete_model_version(NAME, version.version)
+            client.delete_run(version.run_id)
+    client.delete_registered_model_alias(NAME, CHAMPION)
+
+
+def named(checks: Sequence[Check]) -> dict[str, bool]:
     return {check.name: check.holds for check in checks}
 
 
@@ -43,79 +62,154 @@ def test_each_threshold_can_fail(
     run: Run, model: CalibratedReranker, measured: Evaluation, small: LabelledSet
 ) -> None:
     """An easy gate lets the model through; each limit stops it, and so do queries it knows."""
-    easy = Gate(most_smece=1.0, least_certified=0.0)
-    assert all(named(own_checks(model, measured, small, easy)).values())
-    strict = own_checks(model, measured, small, Gate(most_smece=0.0, least_certified=0.0))
+    assert all(named(own_checks(model, measured, small, EASY)).values())
+    strict = own_checks(model, measured, small, PromotionGate(most_smece=0.0, least_certified=0.0))
     assert not named(strict)["calibrated"]
-    all_of_it = own_checks(model, measured, small, replace(easy, least_certified=1.0))
+    all_of_it = own_checks(model, measured, small, replace(EASY, least_certified=1.0))
     assert not named(all_of_it)["certified"]
-    lucky = replace(model.calibrators.certificate, threshold=0.0, target=0.99)
-    refuted = CalibratedReranker.load(run.folder)
-    refuted.calibrators = replace(model.calibrators, certificate=lucky)
-    assert not named(own_checks(refuted, measured, small, easy))["certified"]
-    known, _ = evaluate_model(model, small, "train", work=run.work)
-    assert not named(own_checks(model, known, small, easy))["unseen"]
+    maps = model.maps["search"]
+    lucky = replace(maps, certificate=replace(maps.certificate, threshold=0.0))
+    refuted = CalibratedReranker(model.files, {**model.maps, "search": lucky}, model.pipeline)
+    wrong = replace(measured, right=np.zeros_like(measured.right))
+    assert not named(own_checks(refuted, wrong, small, EASY))["certified"]
+    known = evaluate(model, small, "train", work=run.work)
+    assert not named(own_checks(model, known, small, EASY))["unseen"]
 
 
-def against(candidate: Evaluation, champion: Evaluation, small: LabelledSet) -> dict[str, bool]:
-    """The last words of the checks, and whether they hold."""
-    made = champion_checks(candidate, champion, small, Gate(), version="1")
-    return {name.rpartition(": ")[2]: holds for name, holds in named(made).items()}
+def against(candidate: Evaluation, champion: Evaluation) -> dict[str, Check]:
+    """The checks by their last words."""
+    made = champion_checks(candidate, champion, PromotionGate(), version="1")
+    return {check.name.rpartition(": ")[2]: check for check in made}
 
 
-def test_what_is_lost_to_the_champion_fails(measured: Evaluation, small: LabelledSet) -> None:
+def test_what_is_lost_to_the_champion_fails(measured: Evaluation) -> None:
     """Against itself a model passes; one that is sure of everything wrong does not, nor does one
-    that is rarely right and knows it.
+    that is rarely right and knows it. The check says who loses to whom.
     """
-    assert all(against(measured, measured, small).values())
+    same = against(measured, measured)
+    assert all(check.holds for check in same.values())
+    n = len(measured.right)
+    assert f"on {n} queries the model loses 0.000 to version 1" in same["log loss"].measured
     wrong = {**measured.confidences, OURS: np.where(measured.right == 1, 0.01, 0.99)}
     worse = replace(measured, confidences=wrong)
-    assert against(worse, measured, small) == {"right answers": True, "log loss": False}
+    assert named(list(against(worse, measured).values())) == {
+        "no worse than the champion: right answers": True,
+        "no worse than the champion: log loss": False,
+    }
+    assert "the model gains" in against(measured, worse)["log loss"].measured
     never = np.zeros_like(measured.right)
-    sure = {**measured.confidences, OURS: np.full(len(never), 0.001)}
-    modest = replace(measured, right=never, confidences=sure)
-    assert against(modest, measured, small) == {"right answers": False, "log loss": True}
+    sure = {**measured.confidences, OURS: np.full(n, 0.001)}
+    modest = against(replace(measured, right=never, confidences=sure), measured)
+    assert not modest["right answers"].holds
+    assert modest["log loss"].holds
+    assert "too few" not in modest["right answers"].measured  # it is decided
 
 
-def test_few_queries_prove_nothing(measured: Evaluation, small: LabelledSet) -> None:
+def test_few_queries_prove_nothing(measured: Evaluation) -> None:
     """A constant against a champion passes no more because there are few queries to lose on."""
     constant = {**measured.confidences, OURS: np.full(len(measured.right), 0.5)}
-    found = against(replace(measured, confidences=constant), measured, small)
-    assert found == {"right answers": True, "log loss": False}
+    found = against(replace(measured, confidences=constant), measured)
+    assert found["right answers"].holds
+    assert not found["log loss"].holds
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "sentence"),
+    [
+        (0.00, -0.10, 0.10, "too few queries to decide: about 400 would"),  # half as wide
+        (0.04, 0.00, 0.08, "too few queries to decide: about 1,600 would"),  # a quarter
+        (0.15, 0.04, 0.26, "too few queries to decide: about 130 would"),  # to refuse it
+        (0.05, -0.10, 0.20, "too few queries to decide, as 10,000 would be"),
+        (0.00, -0.04, 0.04, ""),
+        (0.20, 0.10, 0.30, ""),
+        (0.00, math.nan, math.nan, "too few queries for an interval"),
+    ],
+)
+def test_how_many_queries_would_decide(
+    value: float, low: float, high: float, sentence: str
+) -> None:
+    """Worked out by hand, for 100 queries: with 400 an interval is half as wide."""
+    said = undecided(100, value, low, high, limit=0.05)
+    assert said.removeprefix("; ") == sentence
 
 
 def test_a_passed_gate_crowns_the_version_of_the_run(run: Run, small: LabelledSet) -> None:
     """First it fails and there is no champion; then it passes; then it must match itself."""
-    uri = tracked_run(run.folder, run.work)["tracking_uri"]
-    checks, version = promote(run.folder, small, "test", Gate(0.0, 0.0), work=run.work)
-    assert version is None
-    assert "FAILED  calibrated" in table(checks)
+    uri = run.outcome.run.tracking_uri
+    refused = promote(run.folder, small, "test", PromotionGate(0.0, 0.0), work=run.work)
+    assert refused.version is None
+    assert refused.sentence == f"not promoted; it has no champion: {NAME}"
+    assert "FAILED  calibrated" in refused.table()
     assert champion(NAME, tracking_uri=uri) is None
-    easy = Gate(most_smece=1.0, least_certified=0.0)
-    checks, version = promote(run.folder, small, "test", easy, work=run.work)
-    assert version is not None
-    assert not any("champion" in name for name in named(checks))
-    checks, again = promote(run.folder, small, "test", easy, work=run.work)
-    assert again == version
-    assert sum("champion" in name for name in named(checks)) == 2
-    assert champion(NAME, tracking_uri=uri)[0] == version
+    first = promote(run.folder, small, "test", EASY, work=run.work)
+    assert first.sentence == f"version {first.version} is the champion now: models:/{NAME}@champion"
+    assert not any("champion" in name for name in named(first.checks))
+    again = promote(run.folder, small, "test", EASY, work=run.work)
+    assert (again.before, again.version) == (first.version, first.version)
+    assert sum("champion" in name for name in named(again.checks)) == 2
+    assert champion(NAME, tracking_uri=uri)[0] == first.version
 
 
-def test_a_model_without_a_run_cannot_be_promoted(
+def test_a_champion_of_another_corpus_is_not_compared_with(
     run: Run, small: LabelledSet, tmp_path: Path
 ) -> None:
-    """The registry holds versions of runs: an unknown folder is refused."""
-    with pytest.raises(InputError, match="no run of it is known"):
-        promote(run.folder, small, "test", Gate(), work=tmp_path)
+    """It is not replaced unasked: whoever follows the name would search other passages."""
+    uri = run.outcome.run.tracking_uri
+    before = promote(run.folder, small, "test", EASY, work=run.work).version
+    other = Path(shutil.copytree(run.folder, tmp_path / "other"))
+    manifest = json.loads((other / "manifest.json").read_text())
+    renamed = {"corpus_digest": "of another one", "name": NAME}
+    (other / "manifest.json").write_text(json.dumps(sealed({**manifest, **renamed})))
+    refused = promote(other, small, "test", EASY, work=run.work)
+    assert refused.version is None
+    assert not named(refused.checks)["same corpus"]
+    assert f"version {before} stays the champion" in refused.sentence
+    assert f"version {before} searches another one: small, {len(small.corpus)} passages" in (
+        refused.table()
+    )
+    taken = promote(other, small, "test", EASY, work=run.work, new_corpus=True)
+    assert champion(NAME, tracking_uri=uri)[0] == taken.version != before
+    assert not any("no worse" in name for name in named(taken.checks))
+    crown(NAME, run.outcome.run.run_id, tracking_uri=uri)
+
+
+def test_a_recalibrated_model_is_promoted_without_another_command(
+    run: Run, model: CalibratedReranker, small: LabelledSet, tmp_path: Path
+) -> None:
+    """`recalibrate` tracks it under the name of the model that it moves."""
+    uri = run.outcome.run.tracking_uri
+    if champion(NAME, tracking_uri=uri):
+        MlflowClient(tracking_uri=uri).delete_registered_model_alias(NAME, CHAMPION)
+    ids = sorted(small.splits["test"], key=lambda i: (small.group(i), i))
+    halves = {"labels": tuple(ids[:15]), "test": tuple(ids[15:])}
+    halved = replace(small, splits=halves)
+    moved = recalibrate(model, halved, tmp_path / "moved", split="labels", work=run.work)
+    assert moved.run is not None
+    assert moved.run.model_name == NAME
+    done = promote(moved.folder, halved, "test", EASY, work=run.work)
+    assert done.version == moved.run.model_version
+
+
+def test_a_model_that_mlflow_lacks_is_sent_to_it(
+    run: Run, small: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The registry holds versions of runs: a folder without one gets one when it passes."""
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    shutil.copyfile(run.work / "mlflow.db", tmp_path / "mlflow.db")  # migrated already
+    manifest = json.loads((run.folder / "manifest.json").read_text())
+    fresh = Path(shutil.copytree(run.folder, tmp_path / "model"))
+    (fresh / "manifest.json").write_text(json.dumps(sealed({**manifest, "name": "elsewhere"})))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert promote(fresh, small, "test", EASY, work=run.work).version == "1"
+    assert champion("elsewhere", tracking_uri=uri)[0] == "1"
 
 
 def test_the_alarm_hears_other_questions(model: CalibratedReranker, small: LabelledSet) -> None:
     """The set's own test queries raise none; questions about something else do."""
-    queries, groups = small.asked("test")
-    assert not drift(model, queries, groups=groups).fired
-    strange = [Query(f"s{i}", f"who won the {1950 + i} election in county {i}") for i in range(40)]
-    found = drift(model, strange)
+    assert not detect_drift(model, small.select(small.splits["test"])).fired
+    strange = [f"who won the {1950 + i} election in county {i}" for i in range(40)]
+    found = detect_drift(model, strange)
     assert found.fired
     assert found.moves[0].name in found.table()
     with pytest.raises(InputError, match="none of the queries"):
-        drift(model, [])
+        detect_drift(model, [])

@@ -13,13 +13,13 @@ import pytest
 from calibration.arrays import log_odds
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config
-from rerank.data.feedback import feedback_of, read_feedback, refuse_unknown, says
+from rerank.data.feedback import feedback_of, hit_labels, read_feedback, refuse_unknown
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
 from rerank.data.text import query_hash
-from rerank.errors import InputError, StoreError
+from rerank.errors import FolderError, InputError
 from rerank.jobs.calibrate import calibrate
-from rerank.jobs.recalibrate import drawn, fresh, recalibrate
+from rerank.jobs.recalibrate import fresh, recalibrate, subsample
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.types import Ranking
 
@@ -44,36 +44,39 @@ def test_labels_are_read_in_both_forms(tmp_path: Path, rankings: dict[str, Ranki
         {"query": "d", "relevant": []},
     ]
     found = read_feedback(written(tmp_path, [json.dumps(line) for line in lines]))
-    assert says(found, [ranking] * 5).tolist() == [1, 0, 1, 0, 0]
+    assert hit_labels(found, [ranking] * 5).tolist() == [1, 0, 1, 0, 0]
     assert found[0].group == found[1].group != found[2].group
 
 
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("[]", "expected"),
-        ("{", "labels.jsonl:2"),
-        ('{"query": "x"}', "one of the two"),
-        ('{"query": "x", "right": true, "relevant": []}', "one of the two"),
-        ('{"query": "x", "right": "yes"}', "right should be true or false"),
-        ('{"query": "x", "relevant": [1]}', "list of passage ids"),
-        ('{"query": " ", "right": true}', "the query is empty"),
+        ("[]", "expected a JSON object, got a list"),
+        ("{", "not JSON"),
+        ('{"query": "x"}', "expected one of 'right' and 'relevant'"),
+        ('{"query": "x", "right": true, "relevant": []}', "expected one of 'right' and 'relevant'"),
+        ('{"query": "x", "right": "yes"}', "'right' should be true or false"),
+        ('{"query": "x", "relevant": [1.5]}', "'relevant'"),
+        ('{"query": " ", "right": true}', "'query' is empty"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, complaint: str) -> None:
     """File, line, what came and what was expected."""
     path = written(tmp_path, ['{"query": "good", "right": true}', line])
-    with pytest.raises(InputError, match="1 lines are not labels") as refused:
+    with pytest.raises(InputError, match="1 bad line") as refused:
         read_feedback(path)
-    assert complaint in str(refused.value)
+    assert f"{path}:2: {complaint}" in str(refused.value)
 
 
-def test_labels_of_a_set_are_its_qrels(small: LabelledSet, to_report: list[Ranking]) -> None:
+def test_labels_of_a_set_are_its_qrels(
+    small: LabelledSet, run: Run, rankings: dict[str, Ranking]
+) -> None:
     """A split of a labelled set says of each top passage what its qrels say."""
     given = feedback_of(small, "test")
-    by_id = {r.query.query_id: r for r in to_report}
-    ranked = [by_id[f.query.query_id] for f in given]
-    assert says(given, ranked).tolist() == hits(ranked, small).tolist()
+    assert [f.query for f in given] == list(run.plan.report.items)
+    own = [rankings[f.query.query_id] for f in given]
+    ranked = replace(run.plan.report, items=own)
+    assert hit_labels(given, ranked.items).tolist() == hits(ranked)[:, 0].tolist()
     with pytest.raises(InputError, match="no split 'dev'"):
         feedback_of(small, "dev")
 
@@ -82,18 +85,19 @@ def test_labels_of_a_set_are_its_qrels(small: LabelledSet, to_report: list[Ranki
 def moved(run: Run, small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The session's model, moved by the labels of its reported queries."""
     model, out = CalibratedReranker.load(run.folder), tmp_path_factory.mktemp("moved") / "moved"
-    recalibrate(model, feedback_of(small, "test"), out, pipeline=model.pipeline, corpus={})
+    recalibrate(model, feedback_of(small, "test"), out)
     return out
 
 
 def test_the_moved_model_loads_and_ranks_as_before(
-    run: Run, moved: Path, small: LabelledSet, to_report: list[Ranking]
+    run: Run, moved: Path, small: LabelledSet
 ) -> None:
     """Same passages in the same order; the confidence is the old one, its log odds moved."""
     old, new = CalibratedReranker.load(run.folder), CalibratedReranker.load(moved)
-    update = new.calibrators.confidence.update
+    update = new.maps["search"].confidence.update
     assert update is not None
-    for before, after in zip(old.assess(to_report), new.assess(to_report), strict=True):
+    queries = run.plan.report.items
+    for before, after in zip(old.assess(queries), new.assess(queries), strict=True):
         assert before.ranking.doc_ids == after.ranking.doc_ids
         expected = update.predict(log_odds([before.confidence]))[0]
         assert after.confidence == pytest.approx(expected, abs=1e-9)
@@ -111,7 +115,7 @@ def test_calibrate_does_not_take_it_for_its_own(
     run: Run, moved: Path, small: LabelledSet, config: Config
 ) -> None:
     """The same data and configuration made the parent, not this: it is not handed out for it."""
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         calibrate(small, moved, config, work=run.work)
 
 
@@ -119,11 +123,11 @@ def test_what_cannot_be_used_is_refused(run: Run, small: LabelledSet, moved: Pat
     """Too few labels, or a folder that is there, stop it before anything is ranked."""
     model = CalibratedReranker.load(run.folder)
     labels = feedback_of(small, "test")
-    with pytest.raises(StoreError, match="exists"):
-        recalibrate(model, labels, moved, pipeline=model.pipeline, corpus={})
+    with pytest.raises(FolderError, match="exists"):
+        recalibrate(model, labels, moved)
     few = moved.parent / "few"
     with pytest.raises(InputError, match=r"at least 10 different queries, got \d"):
-        recalibrate(model, labels[:3], few, pipeline=model.pipeline, corpus={})
+        recalibrate(model, labels[:3], few)
     assert not few.exists()
 
 
@@ -135,10 +139,8 @@ def test_labels_of_known_queries_are_left_out(run: Run, small: LabelledSet) -> N
     assert fresh(model, new) == new
     beside = replace(new[0], group=feedback_of(small, "train")[0].group)
     assert fresh(model, [beside, *feedback_of(small, "train")]) == []
-    with pytest.raises(InputError, match=r"got 0 and \d+ that the model knows already"):
-        recalibrate(
-            model, feedback_of(small, "train"), run.work / "x", pipeline=model.pipeline, corpus={}
-        )
+    with pytest.raises(InputError, match=r"got 0 \(left out: \d+ labels of queries that the model"):
+        recalibrate(model, feedback_of(small, "train"), run.work / "x")
 
 
 def test_labels_must_name_passages_of_the_index(run: Run, small: LabelledSet) -> None:
@@ -151,33 +153,34 @@ def test_labels_must_name_passages_of_the_index(run: Run, small: LabelledSet) ->
         refuse_unknown([*known, lost], corpus)
 
 
-def test_the_second_door_follows(run: Run, moved: Path) -> None:
+def test_the_maps_of_the_other_mode_follow(run: Run, moved: Path) -> None:
     """Ids tell of other lists too: its maps move, and what they promise rests on these labels."""
     old, new = CalibratedReranker.load(run.folder), CalibratedReranker.load(moved)
-    assert new.given.confidence.update is not None
-    assert new.given.confidence.first == old.given.confidence.first
-    assert new.given.certificate.queries == new.calibrators.certificate.queries
+    before, after = old.maps["rerank"], new.maps["rerank"]
+    assert after.confidence.update is not None
+    assert after.confidence.first == before.confidence.first
+    assert after.certificate.queries == new.maps["search"].certificate.queries
 
 
 def test_right_and_wrong_certify_no_other_lists(
     run: Run, small: LabelledSet, tmp_path: Path
 ) -> None:
-    """Without ids the labels tell of a selection of the lists that askers might bring."""
+    """Without ids the labels tell of a selection of the lists that callers might bring."""
     model = CalibratedReranker.load(run.folder)
     labels = feedback_of(small, "test")
     said = [replace(f, right=i % 2 == 0, relevant=frozenset()) for i, f in enumerate(labels)]
-    recalibrate(model, said, tmp_path / "moved", pipeline=model.pipeline, corpus={})
+    recalibrate(model, said, tmp_path / "moved")
     new = CalibratedReranker.load(tmp_path / "moved")
-    assert new.given.certificate.threshold is None
-    assert new.given.certificate.queries == 0
+    certificate = new.maps["rerank"].certificate
+    assert (certificate.threshold, certificate.queries) == (None, 0)
     assert new.sketch == model.sketch
 
 
 def test_a_limit_draws_labels_from_all_of_them(small: LabelledSet) -> None:
     """In their order, the same each time, and not the first ones."""
     labels = feedback_of(small, "train")
-    some = drawn(labels, 10)
+    some = subsample(labels, 10)
     assert len(some) == 10
-    assert some == [f for f in labels if f in some] == drawn(labels, 10)
+    assert some == [f for f in labels if f in some] == subsample(labels, 10)
     assert some != labels[:10]
-    assert drawn(labels, None) == drawn(labels, len(labels)) == labels
+    assert subsample(labels, None) == subsample(labels, len(labels)) == labels

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,23 +14,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import flags
 
+from calibration.thresholds import Certificate
+from rerank.assessment.fitted_maps import maps_from_dict
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import open_folder
-from rerank.batch.table import OUTPUT_EXAMPLE, assess_table, frame
+from rerank.batch.job import rescore
+from rerank.batch.table import OUTPUT_EXAMPLE, TOP, assess_table, frame
 from rerank.cli import main
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.errors import InputError, NotTrackedError
-from rerank.jobs.track import metrics_of, record_of, track_model
-from rerank.storage.folder import verify_folder
-from rerank.tracking.uris import NAME
-from rerank.workspace import noted_run, tracked_run
+from rerank.errors import InputError, TrackingError
+from rerank.jobs.track import metrics_of, record_of, track_if_installed, track_model
+from rerank.storage.folder import sealed, verify_folder
+from rerank.tracking.runs import noted_run
+from rerank.types import Query
+from rerank.workspace import Workspace
 
 mlflow = pytest.importorskip("mlflow")
 pd = pytest.importorskip("pandas")
 
 Run = Any  # the session's run, see conftest
+NAME = "calibrated-rerank-small"  # after the set
 
 
 @pytest.fixture(scope="module")
@@ -101,19 +108,39 @@ def test_everything_comes_from_the_folder(run: Run) -> None:
     """A record is the same wherever and whenever it is made, and names the certificate."""
     record = record_of(open_folder(run.folder))
     measured = json.loads((run.folder / "reliability.json").read_text())
-    assert record.metrics["brier"] == measured["confidence"]["calibrated"]["brier"]
-    assert record.metrics["relevance_ndcg10"] == measured["orders"]["relevance"]["ndcg10"]
-    kept = json.loads((run.folder / "calibrators.json").read_text())["found"]["certificate"]
-    assert record.metrics["certificate_queries"] == kept["queries"]
-    assert ("certificate_threshold" in record.metrics) == (kept["threshold"] is not None)
-    assert (
-        "certified" in record.params["certificate"] or "up at least" in record.params["certificate"]
-    )
-    assert record.tags["certified"] == str(kept["threshold"] is not None).lower()
-    assert {path.suffix for path in record.files} == {".png"}
+    ours = measured["confidence"]["calibrated"]
+    few = record.metrics
+    assert (few["hit_at_1"], few["brier"]) == (ours["base_accuracy"], ours["brier"])
+    assert [few["smece_low"], few["smece_high"]] == ours["smece_interval"]
+    assert few["ndcg_at_10_relevance"] == measured["orders"]["relevance"]["ndcg10"]
+    assert few["rerank_brier"] == measured["rerank"]["confidence"]["calibrated"]["brier"]
+    kept = maps_from_dict(json.loads((run.folder / "calibrators.json").read_text()))["search"]
+    certified = kept.certificate.threshold is not None
+    assert ("certified_threshold" in few) == certified
+    assert record.tags["certified"] == str(certified).lower()
+    assert record.params["certificate"] == kept.certificate.sentence
+    assert record.registered_name == NAME
+    assert {path.suffix for path in record.files} == {".png", ".html"}
 
 
-def test_what_cannot_be_told_is_not_logged() -> None:
+def test_few_numbers_are_metrics_and_all_are_in_a_table(run: Run) -> None:
+    """A page of metrics is for comparing; what else was measured is one table."""
+    record = record_of(open_folder(run.folder))
+    assert len(record.metrics) <= 42
+    assert not [name for name in record.metrics if "sufficiency" in name and "_at_5_" not in name]
+    rows = record.tables["measurements"]
+    measured = json.loads((run.folder / "reliability.json").read_text())
+    found = rows[(rows["mode"] == "search") & (rows["part"] == "events")]
+    assert set(found["name"]) == set(measured["events"])
+    for mode, part in (("search", measured), ("rerank", measured["rerank"])):
+        one = rows[(rows["mode"] == mode) & (rows["name"] == "calibrated")]
+        numbers = dict(zip(one["metric"], one["value"], strict=True))
+        ours = part["confidence"]["calibrated"]
+        assert numbers["augrc"] == ours["augrc"]
+        assert numbers["brier_interval_high"] == ours["brier_interval"][1]
+
+
+def test_what_cannot_be_told_is_not_logged(run: Run) -> None:
     """An unknown number is left out, and a moved model's row is its own."""
     measured = {
         "confidence": {
@@ -121,7 +148,9 @@ def test_what_cannot_be_told_is_not_logged() -> None:
             "after": {"brier": 0.2, "auroc": None, "smece_interval": [0.1, None]},
         }
     }
-    assert metrics_of(measured) == {"brier": 0.2, "smece_interval_low": 0.1}
+    certificate = Certificate(None, 0.7, 0.95, 0, 0, 0, None)
+    known = {"brier": 0.2, "smece_low": 0.1, "certified_share": 0.0}
+    assert metrics_of(measured, certificate) == known
 
 
 def test_the_same_model_is_sent_once(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +163,9 @@ def test_the_same_model_is_sent_once(run: Run, capsys: pytest.CaptureFixture[str
         assert f"already tracked as run {run.outcome.run.run_id}" in said
         assert f"models:/{NAME}/{run.outcome.run.model_version}" in said
     client = mlflow.MlflowClient(tracking_uri=run.outcome.run.tracking_uri)
-    assert len(client.search_runs([run.outcome.run.experiment_id])) == 1
+    key = client.get_run(run.outcome.run.run_id).data.tags["record_key"]
+    asked = f"tags.record_key = '{key}'"
+    assert len(client.search_runs([run.outcome.run.experiment_id], asked)) == 1
 
 
 def test_only_a_whole_model_is_sent(run: Run, tmp_path: Path) -> None:
@@ -142,8 +173,21 @@ def test_only_a_whole_model_is_sent(run: Run, tmp_path: Path) -> None:
     broken = shutil.copytree(run.folder, tmp_path / "model")
     (broken / "sketch.json").write_text("{}")
     with pytest.raises(InputError, match=r"sketch.json has"):
-        track_model(broken, work=tmp_path)
+        track_model(broken, work=Workspace(tmp_path))
     assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_without_mlflow_a_job_is_done_and_says_so(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has not installed it does not want it: no error, and a note that says how to have it."""
+    monkeypatch.delitem(sys.modules, "rerank.tracking.client")
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    found, (note,) = track_if_installed(run.folder, work=Workspace(tmp_path))
+    assert found is None
+    assert note.startswith("not tracked: the extra [track] is not installed")
+    assert main(["track", str(run.folder), "--work", str(tmp_path)]) == 2
+    assert not list(tmp_path.iterdir())
 
 
 # --- a server that fails ----------------------------------------------------------------------
@@ -159,14 +203,17 @@ def test_a_server_that_is_down_costs_no_model(
     impatient: None,
 ) -> None:
     """`calibrate` says so, exits with 3, and names the command that works when it is back."""
-    from rerank.arguments import OPTIONS
-
-    monkeypatch.setattr("rerank.arguments.Config", lambda: config)
-    kept = config.to_dict()
-    options = [f"--{n.replace('_', '-')}={kept[n]}" for n in OPTIONS]
     work, out = tmp_path / "work", tmp_path / "model"
     shutil.copytree(run.folder, out)  # made, and not yet sent
-    command = ["calibrate", str(small_folder), "--out", str(out), "--work", str(work), *options]
+    command = [
+        "calibrate",
+        str(small_folder),
+        "--out",
+        str(out),
+        "--work",
+        str(work),
+        *flags(config),
+    ]
     with silent() as address:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
         assert main(command) == 3
@@ -174,9 +221,9 @@ def test_a_server_that_is_down_costs_no_model(
     assert said.err.count("rerank: error:") == 1
     assert "Traceback" not in said.err
     assert f"rerank track {out} --work {work}" in said.err
-    assert run.outcome.report in said.out
+    assert run.outcome.report.splitlines()[0] in said.out
     verify_folder(out)
-    assert tracked_run(out, work) is None
+    assert Workspace(work).tracked(out) is None
 
 
 def test_a_server_that_hangs_in_the_middle_costs_no_model(
@@ -189,7 +236,9 @@ def test_a_server_that_hangs_in_the_middle_costs_no_model(
     address, failing = server
     model = shutil.copytree(run.folder, tmp_path / "model")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    monkeypatch.setattr("rerank.workspace.NAME", "served")  # whose files the server keeps
+    manifest = json.loads((model / "manifest.json").read_text())
+    renamed = sealed({**manifest, "name": "served"})  # an experiment whose files the server keeps
+    (model / "manifest.json").write_text(json.dumps(renamed))
     client = mlflow.MlflowClient(tracking_uri=address)
     for healthy in (3, 9):
         failing.asked, failing.healthy = 0, healthy
@@ -197,19 +246,19 @@ def test_a_server_that_hangs_in_the_middle_costs_no_model(
         with monkeypatch.context() as patch:
             patch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
             patch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-            with pytest.raises(NotTrackedError, match="is written, but MLflow did not take"):
-                track_model(model, work=tmp_path)
+            with pytest.raises(TrackingError, match="is written, but MLflow did not take"):
+                track_model(model, work=Workspace(tmp_path))
         failing.mended.set()
-        assert tracked_run(model, tmp_path) is None
+        assert Workspace(tmp_path).tracked(model) is None
         verify_folder(model)
     failing.healthy = 10**9
-    sent = track_model(model, work=tmp_path)
+    sent = track_model(model, work=Workspace(tmp_path))
     assert not sent.found
-    assert track_model(model, work=tmp_path).run_id == sent.run_id
+    assert track_model(model, work=Workspace(tmp_path)).run_id == sent.run_id
     runs = client.search_runs([sent.experiment_id])
     finished = [r.info.run_id for r in runs if r.info.status == "FINISHED"]
     assert finished == [sent.run_id]
-    uri = f"models:/{NAME}/{sent.model_version}"
+    uri = f"models:/served/{sent.model_version}"
     again = CalibratedReranker.load(uri)
     place = again.folder
     assert again.manifest == CalibratedReranker.load(model).manifest
@@ -247,43 +296,54 @@ def loaded(run: Run) -> Any:
     mlflow.MlflowClient(tracking_uri=uri).delete_registered_model_alias(NAME, CHAMPION)
 
 
-def questions(run: Run, small: LabelledSet) -> Any:
-    ids = run.plan.report[:3]
-    return frame({"query_id": ids, "text": [small.queries[i].text for i in ids]})
+def queries(run: Run) -> Any:
+    asked = run.plan.report.items[:3]
+    return frame({"query_id": [q.query_id for q in asked], "query": [q.text for q in asked]})
 
 
 def expected(model: CalibratedReranker, asked: Any) -> list[dict[str, Any]]:
-    """What `search` says, row by row."""
-    rows = []
-    for query_id, text in zip(asked["query_id"], asked["text"], strict=True):
-        found = model.search(text)
-        rows.append(
-            {
-                "query_id": query_id,
-                "confidence": found.confidence,
-                "sufficiency": found.sufficiency,
-                "level": found.level,
-                "verdict": found.verdict,
-                "accepted": found.accepted,
-                "certified": found.certified,
-                "doc_ids": list(found.ranking.doc_ids[:10]),
-                "relevance": found.ranking.relevance[:10].tolist(),
-            }
-        )
-    return rows
+    """What `assess` says, row by row."""
+    rows = asked.to_dict("records")
+    found = model.assess([Query(row["query"], row["query_id"]) for row in rows])
+    return [assessment.to_dict(top=TOP) for assessment in found]
 
 
 def test_mlflow_gives_the_numbers_of_load(
     loaded: Any, model: CalibratedReranker, run: Run, small: LabelledSet
 ) -> None:
     """`mlflow.pyfunc.load_model` of the champion, with ids and without."""
-    asked = questions(run, small)
+    asked = queries(run)
     said = loaded.predict(asked)
     assert list(said.columns) == list(OUTPUT_EXAMPLE)
     assert said.to_dict("records") == expected(model, asked)
-    bare = loaded.predict(asked[["text"]])
+    bare = loaded.predict(asked[["query"]])
     assert bare["query_id"].tolist() == ["0", "1", "2"]
     assert bare["confidence"].tolist() == said["confidence"].tolist()
+
+
+def test_an_older_column_is_read(model: CalibratedReranker, run: Run) -> None:
+    """`text` is the column of `query` in tables for earlier versions."""
+    asked = queries(run)
+    older = assess_table(model, asked.rename(columns={"query": "text"}))
+    assert older.equals(assess_table(model, asked))
+
+
+def test_a_row_is_what_rescore_writes(model: CalibratedReranker, run: Run, tmp_path: Path) -> None:
+    """One schema of predictions: a line of the batch job has the fields of a row."""
+    asked = queries(run)
+    records = [{"_id": i, "query": q} for i, q in asked.itertuples(index=False)]
+    file = tmp_path / "queries.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    rescore(model, file, tmp_path / "out.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    cut = [line | {"ranking": line["ranking"][:TOP]} for line in lines]
+    assert assess_table(model, asked).to_dict("records") == cut
+
+
+def test_ids_are_kept_as_they_came(model: CalibratedReranker) -> None:
+    """Whole numbers too, although pandas makes them fractions where one is missing."""
+    asked = pd.DataFrame({"query_id": [7, None], "query": ["sort an array", "mean of a column"]})
+    assert assess_table(model, asked)["query_id"].tolist() == ["7", "1"]
 
 
 def test_mlflow_serves_the_numbers_of_load(
@@ -293,7 +353,7 @@ def test_mlflow_serves_the_numbers_of_load(
     from fastapi.testclient import TestClient
     from mlflow.pyfunc.scoring_server import init
 
-    asked = questions(run, small)
+    asked = queries(run)
     client = TestClient(init(loaded))
     records = {"dataframe_records": asked.to_dict("records")}
     answered = client.post("/invocations", json=records)
@@ -305,7 +365,7 @@ def test_mlflow_serves_the_numbers_of_load(
 def test_the_signature_is_that_of_the_table(loaded: Any) -> None:
     """Text is needed, an id is not; the output is flat."""
     inputs = {c.name: c.required for c in loaded.metadata.signature.inputs}
-    assert inputs == {"query_id": False, "text": True}
+    assert inputs == {"query_id": False, "query": True}
     assert loaded.metadata.signature.outputs.input_names() == list(OUTPUT_EXAMPLE)
 
 
@@ -320,7 +380,7 @@ def test_the_champion_is_loaded_by_its_name(
         assert found.manifest == model.manifest
         assert found.folder.is_dir()
     for wrong in (f"models:/{NAME}@nobody", f"models:/{NAME}/99", "models:/x", "runs:/none/model"):
-        with pytest.raises(InputError, match="does not give"):
+        with pytest.raises(InputError, match=r"does not give|expected models:/name@alias"):
             CalibratedReranker.load(wrong, tracking_uri=uri)
     monkeypatch.chdir(run.folder)
     with pytest.raises(InputError, match="set MLFLOW_TRACKING_URI"):
@@ -330,8 +390,11 @@ def test_the_champion_is_loaded_by_its_name(
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"text": ["a", "", None, 3, " "]}, "rows 1, 2, 3, 4: 'text' is empty or no text"),
-        ({"question": ["a"]}, "expected a column 'text', got"),
+        ({"query": ["a", "", None]}, "row 1: 'query' is empty; row 2: 'query' should be text"),
+        ({"query": ["a", 3]}, "row 1: 'query' should be text, got"),
+        ({"query": [""] * 12}, "and 2 others"),
+        ({"query": ["a"], "query_id": [1.5]}, "row 0: '_id' should be text, got"),
+        ({"word": ["a"]}, "expected a column 'query', got"),
     ],
 )
 def test_bad_rows_are_named(
@@ -344,7 +407,7 @@ def test_bad_rows_are_named(
 
 def test_no_rows_give_an_empty_table(model: CalibratedReranker) -> None:
     """With every column, and of its type."""
-    none = assess_table(model, {"text": []})
+    none = assess_table(model, {"query": []})
     assert list(none.columns) == list(OUTPUT_EXAMPLE)
     assert none["confidence"].dtype == float
 
@@ -353,6 +416,6 @@ def test_a_run_of_another_store_is_not_this_ones(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model that one store knows is still to be sent to another."""
-    assert noted_run(run.folder, run.work) is not None
+    assert noted_run(run.folder, Workspace(run.work)) is not None
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'other.db'}")
-    assert noted_run(run.folder, run.work) is None
+    assert noted_run(run.folder, Workspace(run.work)) is None

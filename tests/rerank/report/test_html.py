@@ -1,25 +1,37 @@
-"""The page: everything is escaped, nothing is fetched, and what was given is there in order."""
+"""The pages: every value is escaped, nothing is fetched, and a missing value is an error."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode
 from html.parser import HTMLParser
+from typing import Any
 
+import jinja2
 import pytest
 
-from rerank.report.html import Folded, Picture, Section, Table, Text, html_page
+from calibration.plots.picture import Picture
+from rerank.report.html import html_page
 
 HOSTILE = "<script>alert('1')</script> & \"quoted\" </td></table> <img src=http://x.org/a.png>"
 PNG = b"\x89PNG not really"
 VOID = {"meta", "img"}
 
 
-def everything(text: str) -> str:
-    """A page whose every string is `text`."""
-    table = Table((text, text), ((text, text), (text, text)), note=text, ours=1, words=True)
-    parts = [Text(text, weight=True), table, Picture(b"whole", PNG, text, text)]
-    return html_page(text, text, [Section(text, [*parts, Folded(text, [Text(text), table])])])
+def values(text: str) -> dict[str, Any]:
+    """What the page of a recalibration shows, each of its strings being `text`."""
+    return {
+        "title": text,
+        "below": text,
+        "sentences": [text, text],
+        "comparison": [(text, text), (text, text), ("after", text)],
+        "note": text,
+        "pictures": [Picture(b"whole", PNG, text, text)],
+    }
+
+
+def page(text: str) -> str:
+    return html_page("recalibration", **values(text))
 
 
 class Reader(HTMLParser):
@@ -47,61 +59,53 @@ class Reader(HTMLParser):
             self.texts.append(data)
 
 
-def read(page: str) -> Reader:
+def read(text: str) -> Reader:
     reader = Reader()
-    reader.feed(page)
+    reader.feed(text)
     reader.close()
+    assert reader.open == []
     return reader
 
 
-@pytest.mark.parametrize("text", ["plain", HOSTILE])
-def test_every_text_is_escaped(text: str) -> None:
+def test_every_text_is_escaped() -> None:
     """Whatever the texts hold, they are shown as they are and no tag comes of them."""
-    reader = read(everything(text))
-    assert set(reader.texts) == {text}
-    assert len(reader.texts) == 22
-    assert [tag for tag, _ in reader.tags] == [tag for tag, _ in read(everything("plain")).tags]
-    assert next(attrs["alt"] for tag, attrs in reader.tags if tag == "img") == text
+    plain, hostile = read(page("plain")), read(page(HOSTILE))
+    assert hostile.texts == [HOSTILE if text == "plain" else text for text in plain.texts]
+    assert hostile.texts.count(HOSTILE) == 12
+    assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in plain.tags]
+    assert next(attrs["alt"] for tag, attrs in hostile.tags if tag == "img") == HOSTILE
 
 
 def test_nothing_is_fetched_and_nothing_runs() -> None:
     """No script, no link, no handler; the only source is the picture's own data."""
-    page = everything("plain")
-    reader = read(page)
+    made = page("plain")
+    reader = read(made)
     tags = {tag for tag, _ in reader.tags}
     assert tags.isdisjoint({"script", "link", "iframe", "object", "embed", "base", "form", "a"})
     for _, attrs in reader.tags:
         assert not any(name.startswith("on") or name in {"href", "style"} for name in attrs)
         assert (attrs.get("src") or "data:").startswith("data:")
-    assert not re.search(r"https?:|//|@import|url\(", page.replace("<!doctype html>", ""))
-    assert "default-src 'none'" in page
+    assert not re.search(r"https?:|//|@import|url\(", made.replace("<!doctype html>", ""))
+    assert "default-src 'none'" in made
 
 
 def test_pictures_are_inlined_without_their_caption() -> None:
     """The data decodes to the very PNG that has no caption; the caption stands below it."""
-    page = everything("plain")
-    data = re.findall(r'src="data:image/png;base64,([^"]*)"', page)
+    made = page("plain")
+    data = re.findall(r'src="data:image/png;base64,([^"]*)"', made)
     assert [b64decode(each) for each in data] == [PNG]
-    assert "<figcaption>plain</figcaption>" in page
+    assert "<figcaption>plain</figcaption>" in made
 
 
-def test_sections_keep_their_order_and_tags_are_closed() -> None:
-    """Title, line below, sections and their parts come as they were given."""
-    sections = [
-        Section("", [Text("first"), Text("second")]),
-        Section("A heading", [Table(("head",), (("cell",),), note="a note")]),
-        Section("Another", [Folded("more", [Text("inside")])]),
-    ]
-    reader = read(html_page("Title", "below", sections))
-    assert reader.open == []
-    assert reader.texts == [
-        *("Title", "Title", "below", "first", "second", "A heading", "head", "cell", "a note"),
-        *("Another", "more", "inside"),
-    ]
+def test_our_own_row_stands_out() -> None:
+    """The row of the model, and no other, is marked."""
+    assert re.findall(r'class="ours"><td>(\w+)<', page("plain")) == ["after"]
 
 
-def test_a_table_without_a_head_has_none() -> None:
-    """Rows alone are a table too."""
-    page = html_page("t", "b", [Section("s", [Table((), (("a", "b"),))])])
-    assert "<thead>" not in page
-    assert "<tr><td>a</td><td>b</td></tr>" in page
+@pytest.mark.parametrize("name", values("plain"))
+def test_a_missing_value_is_an_error(name: str) -> None:
+    """No page is made with a hole in it."""
+    given = values("plain")
+    del given[name]
+    with pytest.raises(jinja2.UndefinedError, match=name):
+        html_page("recalibration", **given)

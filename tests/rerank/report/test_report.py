@@ -14,59 +14,55 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from calibration.arrays import sigmoid
 from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
-from calibration.thresholds import Certificate
-from rerank.assessment.ranking_features import FEATURES, GROUPS
+from calibration.plots.picture import Picture
+from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.evaluation.evaluate import OURS, Evaluation, evaluate
+from rerank.data.labels import Labelled
+from rerank.evaluation.evaluate import OURS, Evaluation, measure
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
-from rerank.report.html import Picture
+from rerank.report.glossary import GLOSSARY
+from rerank.report.headline import (
+    accepted_sentence,
+    certified_sentence,
+    headline,
+    promised_too_much,
+)
 from rerank.report.page import report_figures, report_page, report_pictures
 from rerank.report.report import (
     Report,
     band_sentence,
     certificate_sentences,
+    groups_sentence,
     make_report,
     report_text,
     split_sentences,
-    threshold_sentence,
     usual_log_odds,
+    warnings,
 )
-from rerank.types import Ranking
+from rerank.types import Scored
 
 HOSTILE = "<script>alert('1')</script> & \"quoted\" <img src=http://x.org/a.png>"
 
 
 @pytest.fixture(scope="module")
-def evaluation(
-    fitted: Fitted, to_report: list[Ranking], small: LabelledSet, config: Config
-) -> Evaluation:
+def evaluation(fitted: Fitted, to_report: Labelled[Scored], config: Config) -> Evaluation:
     """The reported queries measured every way."""
-    return evaluate(to_report, small, fitted.calibrators, config)
+    return measure(to_report, fitted.maps, config)
 
 
 @pytest.fixture(scope="module")
 def report(
-    run: Any,
-    fitted: Fitted,
-    evaluation: Evaluation,
-    to_report: list[Ranking],
-    small: LabelledSet,
-    config: Config,
+    run: Any, fitted: Fitted, evaluation: Evaluation, small: LabelledSet, config: Config
 ) -> Report:
     """The report of the session's run."""
-    made_from = {"config": config.to_dict(), "inputs": {"features": list(FEATURES)}}
-    return make_report(
-        small,
-        run.plan,
-        fitted,
-        evaluation,
-        config,
-        given=evaluation,
-        rankings=to_report,
-        made_from=made_from,
-    )
+    made_from = {
+        "config": config.to_dict(),
+        "dataset": small.described(),
+        "inputs": {"ranking_features": list(RANKING_FEATURES)},
+    }
+    return make_report(run.plan, fitted, evaluation, config, rerank=evaluation, made_from=made_from)
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +79,9 @@ def page(report: Report, pictures: dict[str, Picture]) -> str:
 
 def certified(report: Report, **changes: Any) -> Report:
     """The report with another certificate."""
-    calibrators = report.fitted.calibrators
-    changed = replace(calibrators, certificate=replace(calibrators.certificate, **changes))
-    return replace(report, fitted=replace(report.fitted, calibrators=changed))
+    maps = report.fitted.maps
+    changed = replace(maps, certificate=replace(maps.certificate, **changes))
+    return replace(report, fitted=replace(report.fitted, maps=changed))
 
 
 # --- the result -------------------------------------------------------------------------------
@@ -120,7 +116,7 @@ def test_the_queries_explained_are_the_extremes(report: Report) -> None:
     assert least.confidence == ours[right == 1].min()
     for each in (wrong, least):
         assert float(sigmoid(each.base + each.moves.sum())) == pytest.approx(each.confidence)
-        assert len(each.names) == len(FEATURES)
+        assert len(each.names) == len(RANKING_FEATURES)
         assert each.query
         assert each.top
     assert wrong.answer
@@ -128,19 +124,12 @@ def test_the_queries_explained_are_the_extremes(report: Report) -> None:
 
 
 def test_where_nothing_is_right_there_is_still_a_report(
-    report: Report, run: Any, to_report: list[Ranking], small: LabelledSet, config: Config
+    report: Report, run: Any, config: Config
 ) -> None:
     """Only the surest mistake is explained; what cannot be told is null, and pictures are drawn."""
-    wrong = replace(report.evaluation, right=np.zeros(len(to_report), dtype=np.int64))
+    wrong = replace(report.evaluation, right=np.zeros_like(report.evaluation.right))
     made = make_report(
-        small,
-        run.plan,
-        report.fitted,
-        wrong,
-        config,
-        given=wrong,
-        rankings=to_report,
-        made_from={},
+        run.plan, report.fitted, wrong, config, rerank=wrong, made_from=report.made_from
     )
     assert [each.file for each in made.explained] == ["surest_wrong"]
     kept = json.loads(json.dumps(made.to_dict(), allow_nan=False))
@@ -178,15 +167,38 @@ def test_what_the_threshold_is_worth(report: Report) -> None:
         right_accepted=40,
         accuracy_accepted=0.8,
         accuracy_accepted_lower95=0.684,
+        effective_accepted=49.7,
     )
-    assert threshold_sentence(some) == (
-        "At 0.7: of 1,000 measured queries 50 are accepted (5.0%), and 40 of these are right: "
-        "80.0%, at least 68.4% with 95% confidence."
+    assert accepted_sentence(some.evaluation) == (
+        "At 0.7: 50 of 1,000 measured queries are accepted (5%); 40 of these are right (80.0%, at "
+        "least 68.4% with 95% confidence)."
     )
+    assert not promised_too_much(some.evaluation)
+    assert promised_too_much(with_ours(some, accuracy_accepted=0.69).evaluation)
     none = with_ours(
         report, n=9, accepted=0, accuracy_accepted=None, accuracy_accepted_lower95=None
     )
-    assert threshold_sentence(none) == "At 0.7: none of 9 measured queries is accepted."
+    assert accepted_sentence(none.evaluation) == "At 0.7: none of 9 measured queries is accepted."
+    assert not promised_too_much(none.evaluation)
+
+
+def test_what_is_certified(report: Report) -> None:
+    """From where on, and how that fares; else what it takes, or why it cannot be."""
+
+    def said(**changes: Any) -> str:
+        changed = certified(report, **{"threshold": None, "refused": "", **changes})
+        return certified_sentence(report.evaluation, changed.fitted.maps.certificate)
+
+    right = report.evaluation.right
+    assert said(threshold=0.0, labels_needed=None) == (
+        "Certified: from 0.000 up 70% or more are right, at 95% confidence; of the measured "
+        f"queries {right.sum()} of {len(right)} are ({right.mean():.1%})."
+    )
+    assert said(threshold=1.0, labels_needed=None).endswith("of the measured queries 0 of 0 are.")
+    few = said(queries=64, accepted=0, right=0, labels_needed=300)
+    assert few == "Certified: nothing yet; it takes about 236 more labelled queries."
+    assert said(labels_needed=None) == "Certified: nothing yet; it takes better scores."
+    assert said(refused="All labels are right.") == "Certified: nothing. All labels are right."
 
 
 def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
@@ -202,7 +214,8 @@ def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
 def test_how_the_certificate_fared(report: Report) -> None:
     """The promise, and the measured queries above it; or why there is none."""
     given = {"target": 0.7, "level": 0.95, "queries": 10, "accepted": 5, "right": 4}
-    promised = Certificate(threshold=0.0, labels_needed=None, **given)
+    made = report.fitted.maps.certificate
+    promised = replace(made, threshold=0.0, labels_needed=None, **given)
     right = report.evaluation.right
     first, second = certificate_sentences(certified(report, **{**given, "threshold": 0.0}))
     assert first == promised.sentence
@@ -225,9 +238,28 @@ def test_who_was_left_out(report: Report) -> None:
     assert "Left out: 3 queries that the measured ones ask again." in text
 
 
+def test_the_groups_are_named_and_what_they_leave(report: Report) -> None:
+    """What a group is, how many there are, the effective number of queries, and, where reported
+    queries are of groups that were fitted on, what that does to the figures.
+    """
+    alone = replace(report, planned=replace(report.planned, same_group=0))
+    said = groups_sentence(alone)
+    groups = len(set(report.fitted.groups))
+    assert said.startswith(f"Groups: {report.planned.grouping.name}, {groups} of them; the ")
+    assert said.endswith(f"worth {report.fitted.effective:.0f} independent ones.")
+    assert groups <= len(report.planned.fit)
+    assert 1 <= report.fitted.effective <= len(report.planned.fit)
+    shared = groups_sentence(replace(report, planned=replace(report.planned, same_group=7)))
+    assert "7 of the measured queries are of groups that were fitted on" in shared
+    assert said in " ".join(report_text(alone).split())
+
+
 def test_the_text_has_every_sentence_and_table(report: Report) -> None:
-    """Sentences wrapped, tables as they are, no line wider than 104 characters."""
+    """The headline first, a line a sentence; the rest no wider than 104 characters."""
     text = report_text(report)
+    head, _, rest = text.partition("\n\n")
+    certificate = report.fitted.maps.certificate
+    assert head.splitlines() == [*headline(report.evaluation, certificate), *warnings(report)]
     unwrapped = " ".join(text.split())
     for sentence in (*split_sentences(report), *certificate_sentences(report)):
         assert " ".join(sentence.split()) in unwrapped
@@ -237,7 +269,7 @@ def test_the_text_has_every_sentence_and_table(report: Report) -> None:
         report.evaluation.events_table(),
     ):
         assert table in text
-    assert max(map(len, text.splitlines())) <= 104
+    assert max(map(len, rest.splitlines())) <= 104
 
 
 # --- pictures ---------------------------------------------------------------------------------
@@ -255,7 +287,8 @@ def test_real_names_fit_into_the_pictures(report: Report) -> None:
     """The names of the features and of the steps lie within the picture, off its other texts."""
     worst = max(report.explained[0].names, key=lambda name: len(name.split("\n")[0]))
     stretched = replace(
-        report.explained[0], names=tuple(worst if i % 2 else n for i, n in enumerate(FEATURES))
+        report.explained[0],
+        names=tuple(worst if i % 2 else n for i, n in enumerate(RANKING_FEATURES)),
     )
     figures = report_figures(replace(report, explained=(stretched, *report.explained[1:])))
     for figure in figures.values():
@@ -279,7 +312,7 @@ def test_the_page_holds_all_of_it_in_order(
     expected = [
         f"Measured on {len(evaluation.right)} queries",
         "At 0.7:",
-        "Certificate:",
+        "Certified:",
         *(name for name, _ in evaluation.table.rows),
         pictures["reliability"].caption.split(".")[0],
         pictures["histogram"].caption.split(".")[0],
@@ -290,8 +323,10 @@ def test_the_page_holds_all_of_it_in_order(
         *evaluation.orders,
         *evaluation.events,
         f"fitted on {len(report.planned.fit)} queries",
-        f"{report.fitted.taken}.",
+        f"{report.fitted.calibrator}.",
         "config.rerank_depth",
+        "Act on",
+        *GLOSSARY["Act on"],
     ]
     place = 0
     for each in expected:
@@ -316,7 +351,7 @@ def test_text_from_data_is_escaped_on_the_page(
     assert "<script" not in page
     assert "<img src=http" not in page
     # the set thrice, the split twice, query and passages, and the configuration's name and value
-    assert page.count("&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt;") == 10
+    assert page.count("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;") == 10
     assert page.count("<img ") == len(pictures)
 
 
@@ -338,7 +373,7 @@ def test_the_page_is_the_same_every_time(
     assert report_page(report, redrawn) == page
 
 
-def test_a_page_needs_no_optional_part(report: Report, small: LabelledSet) -> None:
+def test_a_page_needs_no_optional_part(report: Report) -> None:
     """Without pictures, explanations and a measured band it is still a page."""
     bare = with_ours(replace(report, explained=()), band_rows=0)
     page = report_page(bare, {})

@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import run_python
 from rank_bm25 import BM25Okapi
 
 from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import words
-from rerank.errors import InputError, StoreError
+from rerank.errors import FolderError, InputError, MissingExtraError
 from rerank.inference.model_files import resolve
 from rerank.retrieval.dense import Encoder, cosines
 from rerank.retrieval.index import Index, build_index
 from rerank.storage.folder import sealed, verify_folder
-from rerank.types import Passage, Query
+from rerank.types import Passage
 
 FEW = 12
 
@@ -45,9 +46,8 @@ def made(few: list[Passage], encoder: Encoder, tmp_path_factory: pytest.TempPath
 
 
 def found(index: Index, encoder: Encoder, text: str, **options: Any) -> Any:
-    query = Query("q", text)
     chosen = {"pool": 5, "count": 8, "rrf_k": 60} | options
-    return index.candidates(query, encoder.encode([text])[0], **chosen)
+    return index.search(text, encoder.encode([text])[0], **chosen)
 
 
 def test_passages_are_read_back_from_disk(made: Index, few: list[Passage]) -> None:
@@ -75,7 +75,7 @@ def test_candidates_carry_exact_scores_of_both_stages(
     oracle = BM25Okapi([words(index.passage(i).full_text) for i in range(len(index))])
     for query in list(small.queries.values())[:10]:
         vector = pipeline.encoder.encode([query.text])[0]
-        c = index.candidates(query, vector, pool=5, count=10, rrf_k=60)
+        c = index.search(query.text, vector, pool=5, count=10, rrf_k=60)
         np.testing.assert_allclose(
             c.bm25, oracle.get_scores(words(query.text))[c.rows], rtol=0, atol=1e-9
         )
@@ -89,7 +89,7 @@ def test_candidates_are_the_fusion_of_two_exact_rankings(
     """Ranks and fused scores follow by hand from two sorted lists, 5 passages deep each."""
     for query in list(small.queries.values())[:10]:
         vector = pipeline.encoder.encode([query.text])[0]
-        c = index.candidates(query, vector, pool=5, count=10, rrf_k=60)
+        c = index.search(query.text, vector, pool=5, count=10, rrf_k=60)
         lexical = index.bm25.scores(words(query.text))
         dense = cosines(index.vectors, vector)
         by_bm25 = [i for i in _best(lexical, 5) if lexical[i] > 0]
@@ -178,7 +178,7 @@ def test_a_folder_that_exists_is_not_replaced_unasked(
 ) -> None:
     """Building over an index needs leave."""
     before = (made.folder / "manifest.json").read_bytes()
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         build_index(few[:1], made.folder, encoder)
     assert (made.folder / "manifest.json").read_bytes() == before
 
@@ -202,9 +202,34 @@ def test_approximate_search_needs_its_package(
     """Without USearch the refusal comes before the encoding, and says what to install."""
     monkeypatch.setitem(sys.modules, "usearch.index", None)
     monkeypatch.setattr(encoder, "encode", pytest.fail)
-    with pytest.raises(InputError, match=r"pip install 'calibrated-rerank\[approximate\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[approximate\]'$"):
         build_index(few, tmp_path / "index", encoder, approximate=True)
     assert not (tmp_path / "index").exists()
+
+
+FULL = """
+import resource, signal
+from pathlib import Path
+from rerank.retrieval.dense import Encoder
+from rerank.retrieval.index import build_index
+from rerank.inference.model_files import resolve
+from rerank.types import Passage
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, -1))  # of each file, as on a disk that is full
+passages = [Passage(str(i), "", "text") for i in range(9)]
+try:
+    build_index(passages, Path({folder!r}), Encoder(resolve("minilm"), max_length=8))
+except OSError as error:
+    print("refused:", error)
+"""
+
+
+def test_a_full_disk_is_an_error(tmp_path: Path, encoder: Encoder, few: list[Passage]) -> None:
+    """Vectors that find no room end in an exception, not in a signal, and leave nothing."""
+    encoder.encode([few[0].text])  # exported by now
+    assert "refused: " in run_python(FULL.format(folder=str(tmp_path / "index")))
+    assert not list(tmp_path.iterdir())
 
 
 def test_one_passage_is_a_corpus(tmp_path: Path, encoder: Encoder, few: list[Passage]) -> None:

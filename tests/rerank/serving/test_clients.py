@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from server import serving
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.types import Assessment, Passage
+from rerank.types import Assessment
 
 os.environ["LANGSMITH_TRACING"] = "false"
 
@@ -17,7 +18,7 @@ QUERY = "median along an axis while ignoring NaNs"
 
 
 @pytest.fixture(scope="module")
-def url(run: Any, serving: Callable[..., Any]) -> Iterator[str]:
+def url(run: Any) -> Iterator[str]:
     """The address of a server that asks for a key, as hosted ones do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RERANK_API_KEYS", "another-key,a-key-of-these-tests")
@@ -32,16 +33,14 @@ def documents(texts: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def expected(run: Any, documents: list[str]) -> Assessment:
+def expected(model: CalibratedReranker, documents: list[str]) -> Assessment:
     """What the model says in this process."""
-    passages = [Passage(str(i), "", text) for i, text in enumerate(documents)]
-    return CalibratedReranker.load(run.folder).rerank(QUERY, passages)
+    return model.rerank(QUERY, documents)
 
 
 def pairs(found: Assessment, count: int) -> list[tuple[int, float]]:
     """Places in the request and probabilities, best first."""
-    rows = found.ranking.candidates.rows.tolist()
-    return list(zip(rows, found.ranking.relevance.tolist(), strict=True))[:count]
+    return [(p.row, p.relevance) for p in found.first(count)]
 
 
 def test_cohere(url: str, documents: list[str], expected: Assessment) -> None:

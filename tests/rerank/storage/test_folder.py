@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rerank.errors import StoreError
+from rerank.errors import FolderError
 from rerank.storage import folder as store
 from rerank.storage.folder import (
     is_made_from,
@@ -48,7 +48,7 @@ def test_a_folder_is_read_back(saved: Path) -> None:
     """The manifest holds the caller's fields and hashlib's sha256 of every file below."""
     manifest = verify_folder(saved)
     assert manifest == read_manifest(saved)
-    assert manifest["format_version"] == 2
+    assert manifest["format_version"] == 3
     assert manifest["fingerprints"] == {"encoder": "abc"}
     assert set(manifest["files"]) == {"calibrators.json", "index/data.bin"}
     expected = hashlib.sha256(bytes(range(256))).hexdigest()
@@ -58,7 +58,7 @@ def test_a_folder_is_read_back(saved: Path) -> None:
 
 def test_overwriting_replaces_the_whole_folder(saved: Path) -> None:
     """Nothing of the old folder stays, inside or beside the new one."""
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         write_folder(saved, second)
     write_folder(saved, second, overwrite=True)
     assert verify_folder(saved)["name"] == "second"
@@ -104,10 +104,10 @@ def test_a_strangers_folder_is_never_deleted(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to(stranger)
     for path in (stranger, tmp_path / "file", tmp_path / "link"):
-        with pytest.raises(StoreError, match="not replaced"):
+        with pytest.raises(FolderError, match="not replaced"):
             write_folder(path, fill, overwrite=True)
     (stranger / "manifest.json").write_text('{"name": "an app"}')
-    with pytest.raises(StoreError, match="not a folder of ours"):
+    with pytest.raises(FolderError, match="not a folder of ours"):
         write_folder(stranger, fill, overwrite=True)
     assert (stranger / "cat.jpg").read_text() == "cat"
 
@@ -164,7 +164,7 @@ ENTRY = {"sha256": "0" * 64, "size": 1}
         (edit(files={"./a": ENTRY}), "not a path within"),
         (edit(files={"a": {"size": 1}}), "no sha256 and size for a"),
         (edit(files=[]), "lists no files"),
-        (edit(format_version=3), "format version 3; this version reads 1 to 2"),
+        (edit(format_version=4), "format version 4; this version reads 1 to 3"),
         (edit(format_version=True), "format version True"),
         (edit(name="other"), "manifest.json is changed"),
         (edit(digest=None), "manifest.json is changed"),
@@ -175,14 +175,14 @@ ENTRY = {"sha256": "0" * 64, "size": 1}
 def test_a_damaged_folder_is_refused(saved: Path, damage: Any, sentence: str) -> None:
     """Whatever was done to a folder, verify says which file it was done to."""
     damage(saved)
-    with pytest.raises(StoreError, match=sentence):
+    with pytest.raises(FolderError, match=sentence):
         verify_folder(saved)
 
 
 @pytest.mark.parametrize("field", ["files", "format_version", "digest"])
 def test_the_stores_own_fields_cannot_be_given(tmp_path: Path, field: str) -> None:
     """A fill cannot speak for the store."""
-    with pytest.raises(StoreError, match=field):
+    with pytest.raises(FolderError, match=field):
         write_folder(tmp_path / "model", lambda folder: {field: 1})
 
 
@@ -197,9 +197,9 @@ def test_a_fill_that_leaves_a_link_or_a_manifest_is_refused(tmp_path: Path) -> N
         (folder / "manifest.json").write_text("{}")
         return {}
 
-    with pytest.raises(StoreError, match="a is a link"):
+    with pytest.raises(FolderError, match="a is a link"):
         write_folder(tmp_path / "model", linked)
-    with pytest.raises(StoreError, match="written by the store"):
+    with pytest.raises(FolderError, match="written by the store"):
         write_folder(tmp_path / "model", own)
     assert os.listdir(tmp_path) == []
 
@@ -249,7 +249,7 @@ def test_a_faster_writer_is_not_replaced(tmp_path: Path, monkeypatch: pytest.Mon
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", late)
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         write_folder(out, fill)
     assert read_manifest(out)["name"] == "second"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +19,7 @@ import pytest
 from mlflow import MlflowClient
 
 from rerank.tracking.client import store
-from rerank.tracking.runs import RunRecord, TrackedRun, log_run
+from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, log_run
 
 Log = Callable[..., TrackedRun]
 
@@ -51,6 +54,7 @@ def test_everything_of_a_record_is_read_back(
         metrics={"brier": 0.2, "auroc": float("nan"), "smece": float(np.float64(0.01))},
         curves={"loss": {20: 0.9, 40: 0.5}},
         tags={"set": "pydata"},
+        inputs=[DataUsed("pydata", "a" * 64, "calibration", {"train_queries": 3})],
         files=[place / "reliability.png"],
         tables={"comparison": pd.DataFrame({"name": ["raw"], "brier": [0.25]})},
         folder=folder,
@@ -71,6 +75,14 @@ def test_everything_of_a_record_is_read_back(
     assert len(data.params["long"]) == 6000
     assert data.metrics["brier"] == 0.2
     assert data.tags["set"] == "pydata"
+    commit = ["git", "rev-parse", "HEAD"]
+    said = subprocess.run(commit, capture_output=True, text=True, check=False).stdout.strip()
+    assert data.tags.get("mlflow.source.git.commit", "") == said
+    assert data.tags["mlflow.source.name"].startswith(Path(sys.argv[0]).name)
+    (used,) = client.get_run(run.run_id).inputs.dataset_inputs
+    assert (used.dataset.name, used.dataset.digest) == ("pydata", "a" * 36)
+    assert json.loads(used.dataset.profile) == {"train_queries": 3}
+    assert {tag.key: tag.value for tag in used.tags} == {"mlflow.data.context": "calibration"}
     curve = client.get_metric_history(run.run_id, "loss")
     assert {point.step: point.value for point in curve} == {20: 0.9, 40: 0.5}
     kept = {item.path for item in client.list_artifacts(run.run_id)}

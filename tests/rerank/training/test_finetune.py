@@ -15,16 +15,17 @@ import pytest
 from rerank.config import FinetuneConfig
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
-from rerank.errors import InputError, StoreError
+from rerank.errors import FolderError, InputError
 from rerank.fitting.plan import plan
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.int8_weights import pack_finetuned
 from rerank.inference.model_files import resolve, trained_on, training
-from rerank.jobs.finetune import finetune, taught
+from rerank.inference.score_cache import ScoreCache
+from rerank.jobs.finetune import add_teacher_scores, finetune
 from rerank.storage.files import umask
 from rerank.storage.folder import verify_folder
 from rerank.training.mining import Example, Source
-from rerank.workspace import score_cache, tracked_run
+from rerank.workspace import Workspace
 
 TEN = 10
 CHEAP = FinetuneConfig(steps=2, batch=2, max_length=48, warmup=0.0, check_every=1, validation=2)
@@ -111,9 +112,11 @@ def test_the_run_is_tracked_with_its_curves(trained: Trained) -> None:
     import mlflow
 
     client = mlflow.MlflowClient(f"sqlite:///{trained.work}/mlflow.db")
-    (experiment,) = (e for e in client.search_experiments() if e.name == "calibrated-rerank")
+    (experiment,) = (
+        e for e in client.search_experiments() if e.name == "calibrated-rerank-finetune"
+    )
     (tracked,) = client.search_runs([experiment.experiment_id])
-    noted = tracked_run(trained.folder, trained.work)
+    noted = Workspace(trained.work).tracked(trained.folder)
     assert noted is not None
     assert noted["run_id"] == tracked.info.run_id
     assert tracked.data.params["steps"] == "2"
@@ -151,9 +154,11 @@ def test_queries_trained_on_are_left_out_of_calibration(
 
 
 def test_a_finished_run_is_not_made_again(trained: Trained, ten: LabelledSet) -> None:
-    """The same call does nothing."""
+    """The same call trains nothing, and finds the run."""
     again = finetune([Source(ten)], trained.folder, CHEAP, work=trained.work)
-    assert again.run is None
+    assert not again.made
+    assert again.run is not None
+    assert again.run.found
     assert again.report == json.loads(json.dumps(trained.report))
 
 
@@ -165,7 +170,7 @@ def test_a_finished_run_that_was_not_tracked_is_tracked(
     before = (trained.folder / "manifest.json").stat().st_mtime_ns
     again = finetune([Source(ten)], trained.folder, CHEAP, work=tmp_path)
     assert again.run is not None
-    noted = tracked_run(trained.folder, tmp_path)
+    noted = Workspace(tmp_path).tracked(trained.folder)
     assert noted is not None
     assert noted["run_id"] == again.run.run_id
     assert (trained.folder / "manifest.json").stat().st_mtime_ns == before
@@ -190,9 +195,9 @@ def test_a_taken_folder_is_refused_before_any_work(
     trained: Trained, ten: LabelledSet, tmp_path: Path
 ) -> None:
     """Another run does not replace a model unasked, and says so before it builds an index."""
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         finetune([Source(ten)], trained.folder, replace(CHEAP, seed=1), work=tmp_path)
-    with pytest.raises(StoreError, match="exists"):
+    with pytest.raises(FolderError, match="exists"):
         finetune([Source(ten, limit=3)], trained.folder, CHEAP, work=tmp_path)
     assert not any(tmp_path.iterdir())
 
@@ -337,7 +342,7 @@ def test_a_teacher_judges_every_passage_of_every_list(
         Example("median", ("one text", "another"), (1, 0)),
         Example("mean", ("a third text",), (0,)),
     ]
-    found = taught(examples, teacher, CHEAP, score_cache(tmp_path))
+    found = add_teacher_scores(examples, teacher, CHEAP, ScoreCache(Workspace(tmp_path).scores))
     pairs = [(e.query, p) for e in examples for p in e.passages]
     logits, _ = CrossEncoder(teacher, max_length=CHEAP.max_length).score(pairs)
     assert [x for e in found for x in e.teacher] == logits.tolist()

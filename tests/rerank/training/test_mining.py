@@ -93,8 +93,8 @@ def test_a_copy_of_the_answer_is_no_hard_negative(
         i: c
         for i in answerable
         for c in [
-            index.candidates(
-                small.queries[i],
+            index.search(
+                small.queries[i].text,
                 encoder.encode([small.queries[i].text])[0],
                 pool=50,
                 count=5,
@@ -232,7 +232,9 @@ def test_validation_lists_are_those_of_the_first_stage(
     assert [h.query for h in held] == [small.queries[i].text for i in answerable]
     for i, h in zip(answerable, held, strict=True):
         query = small.queries[i]
-        found = index.candidates(query, encoder.encode([query.text])[0], pool=50, count=5, rrf_k=60)
+        found = index.search(
+            query.text, encoder.encode([query.text])[0], pool=50, count=5, rrf_k=60
+        )
         assert list(h.found) == [index.passage(row).full_text for row in found.rows]
         assert set(h.right) == {small.corpus[d].full_text for d in small.relevant(i)}
     assert held_lists(small, [], index, encoder, depth=5) == []

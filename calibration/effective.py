@@ -1,0 +1,67 @@
+"""How many independent rows dependent ones are worth: the design effect of groups.
+
+Numbers and groups in, one number out; numpy only. It knows nothing of what the groups are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.selection import codes
+
+Groups = Sequence[Hashable] | NDArray[Any] | None
+
+
+def design_effect(residuals: ArrayLike, groups: Groups) -> float:
+    """Return how many of the rows tell as much as one independent row would: 1 to n.
+
+    residuals (n,): what is averaged, less its mean or its expectation; rows of one group (n,) may
+    hang together, groups None: every row by itself. The variance of the sum by groups over that by
+    rows (Kish 1965; Rao and Scott 1992), with G / (G - 1) for few groups. Below 1, where the rows
+    of a group repel each other, it is called 1, since chance makes it so as well.
+    """
+    values = np.asarray(residuals, dtype=np.float64)
+    number = codes(groups, len(values))
+    many, rows = int(number.max(initial=0)) + 1, float((values**2).sum())
+    if many == len(values) or rows <= 0:
+        return 1.0 if many == len(values) else kish(number)
+    if many < 2:
+        return float(len(values))
+    between = float((np.bincount(number, values) ** 2).sum()) * many / (many - 1)
+    return float(min(max(1.0, between / rows), len(values)))
+
+
+def kish(groups: ArrayLike) -> float:
+    """Return the design effect of groups (n,) whose rows are alike: sum of sizes^2 / n."""
+    labels = np.asarray(groups)
+    sizes = np.bincount(codes(labels, len(labels)))
+    return float((sizes**2).sum() / len(labels))
+
+
+def effective_n(residuals: ArrayLike, groups: Groups) -> float:
+    """Return how many independent rows the rows are worth: n / `design_effect`."""
+    return len(np.asarray(residuals)) / design_effect(residuals, groups)
+
+
+def effective_rows(X: ArrayLike, groups: Groups) -> float:
+    """Return how many independent rows X (n, d) is worth, at most n.
+
+    By the column whose rows of a group (n,) hang together most: the mean design effect of being at
+    most its first, second and third quartile, but no more than `kish`, as if the rows of a group
+    were alike. n >= 1.
+    """
+    x = np.asarray(X, dtype=np.float64)
+    number = codes(groups, len(x))
+    if number.max(initial=0) + 1 == len(x):
+        return float(len(x))
+    most = 1.0
+    for column in x.T:
+        below = column[:, None] <= np.quantile(column, [0.25, 0.5, 0.75])
+        shares = [part - part.mean() for part in below.T if 0 < part.mean() < 1]
+        if shares:
+            most = max(most, float(np.mean([design_effect(share, number) for share in shares])))
+    return len(x) / min(most, kish(number))

@@ -1,0 +1,55 @@
+"""Scored candidates to probabilities: order, features, confidence, sufficiency, in this order.
+
+Serving, evaluation, drift, recalibration and reports all judge here. It decides nothing: see
+`rerank.assessment.policy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.pipeline import rank
+from rerank.assessment.ranking_features import ranking_features
+from rerank.assessment.sufficiency import DEPTH, sufficiencies
+from rerank.config import Config
+from rerank.types import Floats, Ranking, Scored
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The rankings of n queries, and what the maps say of them. Probabilities lie in [0, 1]."""
+
+    rankings: list[Ranking]
+    features: Floats  # (n, len(RANKING_FEATURES))
+    confidence: Floats  # (n,) P(the top passage is right)
+    sufficiency: Floats  # (n, 10) P(one of the first k is right), for k = 1 to 10; never falls in k
+
+
+def judge(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Judged:
+    """Rank the candidates by the maps, and say how sure to be of each ranking.
+
+    Of a query without candidates every probability is 0.
+    """
+    rankings = [rank(s, maps.relevance, rank_by=config.rank_by) for s in scored]
+    features = ranking_features(rankings)
+    if not rankings:
+        return Judged([], features, np.zeros(0), np.zeros((0, DEPTH)))
+    confidence = maps.confidence.predict(features)
+    if maps.segments.updates:
+        confidence = maps.segments.apply(confidence, segments_of(rankings, config.segment_by))
+    filled = np.array([len(r) > 0 for r in rankings], dtype=np.bool_)
+    confidence = np.where(filled, confidence, 0.0)
+    rows = [
+        sufficiencies(r, c, maps.hazard) if len(r) else np.zeros(DEPTH)
+        for r, c in zip(rankings, confidence.tolist(), strict=True)
+    ]
+    return Judged(rankings, features, confidence, np.array(rows))
+
+
+def segments_of(rankings: Sequence[Ranking], segment_by: str) -> list[str]:
+    """The segment of each query: what its metadata says under `segment_by`, or ""."""
+    return [r.query.named(segment_by) for r in rankings]

@@ -1,0 +1,69 @@
+"""A guard beside a Ray that we started: however this process ends, Ray's processes end too.
+
+Ray ends its main processes with the one that started it, and leaves workers and agents, some for
+minutes. The guard is a process of its own that reads a pipe; when the other end is gone, it kills
+what has files open in Ray's folder, and removes the folder. It needs /proc, and is left out where
+there is none. It knows nothing of models, and imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@contextmanager
+def guarded() -> Iterator[str]:
+    """A new folder for Ray's files, short as its sockets need it, which ends with the processes."""
+    folder = tempfile.mkdtemp(prefix="rerank-ray-", dir=os.environ.get("RAY_TMPDIR", "/tmp"))
+    guard = subprocess.Popen(
+        [sys.executable, "-I", __file__, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert guard.stdin is not None
+    try:
+        yield folder
+    finally:
+        guard.stdin.close()
+        guard.wait()
+
+
+def users(folder: Path, *, but: int = 0) -> set[int]:
+    """The other processes that have files open in a folder, `but` for one."""
+    found = set()
+    inside = f"{folder}{os.sep}"
+    for process in PROC.iterdir() if PROC.is_dir() else ():
+        if not process.name.isdecimal() or int(process.name) in (os.getpid(), but):
+            continue
+        with suppress(OSError):  # it has ended, or is another user's
+            for handle in (process / "fd").iterdir():
+                with suppress(OSError):
+                    if str(handle.readlink()).startswith(inside):
+                        found.add(int(process.name))
+    return found
+
+
+def main(folder: Path) -> None:
+    """Wait until the process that started this one lets go of the pipe; end what works there."""
+    parent = os.getppid()
+    sys.stdin.buffer.read()
+    while left := users(folder, but=parent):  # they start others until they are dead
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,100 @@
+"""Files of text, line by line: what is wrong with them is told in one error that lists bad lines.
+
+It knows nothing of what a line means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rerank.data.text import kind
+from rerank.errors import InputError
+from rerank.storage.files import regular
+
+SHOWN_PROBLEMS = 20
+LONGEST_PROBLEM = 300  # characters
+
+Made = TypeVar("Made")
+
+
+@dataclass(slots=True)
+class Problems:
+    """Counts every bad line, and keeps the first ones, to be told in one error."""
+
+    found: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, where: str, what: str) -> None:
+        """Note that something is wrong with the line at `where`."""
+        self.count += 1
+        if len(self.found) < SHOWN_PROBLEMS:
+            told = what if len(what) <= LONGEST_PROBLEM else what[: LONGEST_PROBLEM - 1] + "…"
+            self.found.append(f"{where}: {told}")
+
+    def stop(self, what: str) -> None:
+        """Raise one error that lists the problems, if there are any."""
+        if not self.found:
+            return
+        shown = "\n  ".join(self.found)
+        more = self.count - SHOWN_PROBLEMS
+        rest = f"\n  ... and {more} more" if more > 0 else ""
+        lines = "1 bad line; mend it" if self.count == 1 else f"{self.count} bad lines; mend them"
+        raise InputError(f"{what}: {lines}:\n  {shown}{rest}")
+
+
+def lines(path: Path) -> Iterator[tuple[str, str]]:
+    """(file and number, line) of each line that is not blank, or an `InputError`."""
+    try:
+        with (
+            regular(path) as handle,
+            open(handle, encoding="utf-8-sig", newline="\n", closefd=False) as file,
+        ):
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield f"{path}:{number}", line.rstrip("\r\n")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+
+
+def records(
+    path: Path, make: Callable[[Mapping[str, Any]], Made], problems: Problems
+) -> Iterator[tuple[str, Made]]:
+    """(file and number, what `make` makes of it) of each JSON object of a file, one a line.
+
+    A line that is no object, or that `make` refuses with an InputError, goes to `problems`.
+    """
+    for where, line in lines(path):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            problems.add(where, f"not JSON ({error})")
+            continue
+        if not isinstance(row, dict):
+            problems.add(where, f"expected a JSON object, got {kind(row)}")
+            continue
+        try:
+            made = make(row)
+        except InputError as error:
+            problems.add(where, str(error))
+            continue
+        yield where, made
+
+
+def read_records(path: Path, make: Callable[[Mapping[str, Any]], Made], what: str) -> list[Made]:
+    """What `make` makes of each line of a file.
+
+    Raises:
+        InputError: listing every bad line with file and line number; or no line at all.
+    """
+    problems = Problems()
+    found = [made for _, made in records(path, make, problems)]
+    problems.stop(str(path))
+    if not found:
+        raise InputError(f"{path}: holds no {what}")
+    return found

@@ -1,0 +1,182 @@
+"""Records as they come in: a query, a passage, an id; from JSON lines, Parquet, HTTP or a table.
+
+One schema and one set of limits for all of them. A record is a mapping of plain values; binary
+values, as Parquet may hold, are read as UTF-8. It knows nothing of files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rerank.data.text import as_text, can_be_written, kind, to_json
+from rerank.errors import InputError
+from rerank.types import Passage, Query, metadata_name
+
+LONGEST_ID = 512  # characters, of a segment's name too
+LONGEST_QUERY = 10_000  # characters; a cross-encoder reads some hundreds
+LONGEST_PASSAGE = 2**19  # characters, title and text
+LONGEST_PASSAGES = 2**22  # characters of all passages of a query
+LONGEST_RECORD = 2**23  # bytes of a line
+MOST_PASSAGES = 1_000  # of one query
+SHOWN = 200  # characters of what came, in a message
+
+QUERY = ("query", "text", "question")  # the field of a query's text: the first, or an older one
+PASSAGES = ("passages", "documents")
+DOC_ID = ("_id", "doc_id")
+LOGIT = ("logit", "score")
+FIELDS = ("_id", *QUERY, *PASSAGES, "metadata")  # of a query: what is looked at
+
+
+def read_query(
+    row: Mapping[str, Any], *, segment_by: str | None = None, passages: bool = True
+) -> Query:
+    """The query of a record: `_id`, `query` (or `text`, as BEIR has it), and what may be there.
+
+    `passages`, or `documents`, is a list of texts or of `{"_id" or "doc_id", "title", "text",
+    "logit" or "score"}`, of which `text` must be there: the query's own candidates. A passage
+    without an id gets its position, from 0; all of them have a logit, or none. `metadata` is an
+    object; with `segment_by`, only that key of it is kept, and with "" none. Without `passages`
+    those of the record are not looked at.
+
+    Raises:
+        InputError: naming the field, what came and what was expected.
+    """
+    query_id = read_id(row, "_id")
+    text = read_text(row, _only(row, QUERY) or QUERY[0], most=LONGEST_QUERY)
+    metadata = _metadata(row, segment_by)
+    name = _only(row, PASSAGES) if passages else None
+    if name is None:
+        return Query(text, query_id, metadata)
+    brought = row[name]
+    if not isinstance(brought, list):
+        raise InputError(f"{name!r} should be a list, got {kind(brought)}")
+    if len(brought) > MOST_PASSAGES:
+        raise InputError(f"{name!r} holds {len(brought)}, at most {MOST_PASSAGES} are taken")
+    read = [_brought(i, value, f"{name}[{i}]") for i, value in enumerate(brought)]
+    found = tuple(passage for passage, _ in read)
+    length = sum(len(p.title) + len(p.text) for p in found)
+    if length > LONGEST_PASSAGES:
+        raise InputError(f"{name!r} holds {length} characters, at most {LONGEST_PASSAGES}")
+    logits = [logit for _, logit in read if logit is not None]
+    if logits and len(logits) < len(found):
+        raise InputError(f"{len(logits)} of {len(found)} passages have a logit; all, or none")
+    scores = np.array(logits, dtype=np.float64) if logits else None
+    return Query(text, query_id, metadata, found, scores)
+
+
+def read_passage(row: Mapping[str, Any], *, default_id: str | None = None) -> Passage:
+    """The passage of a record: `_id`, `title` (may be missing), `text`, `metadata` (likewise).
+
+    Raises:
+        InputError: as `read_query`; no id, where there is no `default_id`.
+    """
+    key = _only(row, DOC_ID)
+    if key is None and default_id is not None:
+        doc_id = default_id
+    else:
+        doc_id = read_id(row, key or DOC_ID[0])
+    title = "" if row.get("title") is None else read_text(row, "title", empty=True)
+    text = read_text(row, "text", most=LONGEST_PASSAGE - len(title))
+    return Passage(doc_id, title, text, _metadata(row, None))
+
+
+def read_id(row: Mapping[str, Any], key: str) -> str:
+    """An id: a text, or a whole number, which is taken as its digits."""
+    value = row.get(key)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
+        return str(value)
+    found = read_text(row, key, most=LONGEST_ID)
+    if found != found.strip() or any(c in found for c in "\t\n\r"):
+        raise InputError(f"{key!r} {shown(found)} holds a tab, a line end or outer spaces")
+    return found
+
+
+def read_text(
+    row: Mapping[str, Any], key: str, *, most: int = LONGEST_PASSAGE, empty: bool = False
+) -> str:
+    """A field that holds text of at most `most` characters; `empty` allows none."""
+    if key not in row:
+        raise InputError(f"{key!r} is missing")
+    value = row[key]
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            raise InputError(f"{key!r} holds bytes that are no UTF-8") from None
+    return as_text(key, value, most=most, empty=empty)
+
+
+def passage_row(passage: Passage) -> dict[str, Any]:
+    """The passage as a line of `corpus.jsonl` holds it."""
+    row = {"_id": passage.doc_id, "title": passage.title, "text": passage.text}
+    return row | ({"metadata": dict(passage.metadata)} if passage.metadata else {})
+
+
+def query_row(query: Query) -> dict[str, Any]:
+    """The query as a line of `queries.jsonl` holds it."""
+    row: dict[str, Any] = {"_id": query.query_id, "text": query.text}
+    return row | ({"metadata": dict(query.metadata)} if query.metadata else {})
+
+
+def shown(value: str) -> str:
+    """The beginning of a text, as a message quotes it."""
+    return repr(value if len(value) <= SHOWN else value[:SHOWN] + "…")
+
+
+def _only(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """The one of these fields that the record has; None where it has none of them."""
+    present = [name for name in names if row.get(name) is not None]
+    if len(present) > 1:
+        raise InputError(f"has both {present[0]!r} and {present[1]!r}; expected one of them")
+    return present[0] if present else None
+
+
+def _brought(position: int, value: object, where: str) -> tuple[Passage, float | None]:
+    if isinstance(value, (str, bytes)):
+        text = read_text({where: value}, where)
+        return Passage(str(position), "", text), None
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} should be text or an object, got {kind(value)}")
+    try:
+        return read_passage(value, default_id=str(position)), _logit(value)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _logit(value: Mapping[str, Any]) -> float | None:
+    key = _only(value, LOGIT)
+    if key is None:
+        return None
+    number = value[key]
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise InputError(f"{key!r} should be a number, got {kind(number)}")
+    try:
+        finite = math.isfinite(number)
+    except OverflowError:
+        finite = False
+    if not finite:
+        raise InputError(f"{key!r} is no finite number")
+    return float(number)
+
+
+def _metadata(row: Mapping[str, Any], only: str | None) -> Mapping[str, Any]:
+    """The metadata, or the one key of it that is kept. Arrow's maps come as lists of pairs."""
+    found = row.get("metadata") if only != "" else None
+    if isinstance(found, list) and all(isinstance(p, tuple) and len(p) == 2 for p in found):
+        found = dict(found)
+    if not found:
+        return {}
+    if not isinstance(found, Mapping):
+        raise InputError(f"'metadata' should be an object, got {kind(found)}")
+    if only is None:
+        if not can_be_written(to_json(found)):
+            raise InputError("'metadata' holds a lone surrogate, which is not text")
+        return found
+    name = metadata_name(found, only)
+    if len(name) > LONGEST_ID:
+        raise InputError(f"metadata {only!r} has {len(name)} characters, at most {LONGEST_ID}")
+    return {only: name}

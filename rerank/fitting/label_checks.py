@@ -1,0 +1,66 @@
+"""Labels too one-sided to fit on, or to promise anything from. It knows nothing of maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from calibration.thresholds import Certificate
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labels
+from rerank.errors import InputError
+
+NO_DOUBT = (
+    "All {n} labelled queries have an answer here. Such labels teach nothing of one that has "
+    "none: the confidence may be high there, and no promise would hold. Label queries that nothing "
+    "answers too, as many in a hundred as people ask, and list them in splits/<split>.txt."
+)
+NO_HOPE = (
+    "None of the {n} labelled queries has an answer here: there is nothing to promise. Label "
+    "queries that the passages answer."
+)
+
+
+def refuse_one_sided(certificate: Certificate, answered: Sequence[bool]) -> Certificate:
+    """The certificate, or one that promises nothing where only one kind of query was labelled.
+
+    answered: one a labelled query: whether any passage is right for it.
+    """
+    if any(answered) and not all(answered):
+        return certificate
+    reason = (NO_DOUBT if any(answered) else NO_HOPE).format(n=len(answered))
+    return replace(
+        certificate, threshold=None, accepted=0, right=0, labels_needed=None, refused=reason
+    )
+
+
+def refuse_one_passage(labelled: LabelledSet) -> None:
+    """Refuse a corpus in which there is nothing to choose between.
+
+    Raises:
+        InputError: fewer than two passages.
+    """
+    if len(labelled.corpus) < 2:
+        raise InputError(
+            f"{labelled.name}: its corpus has {len(labelled.corpus)} passage; every query would "
+            "get the same one. Expected two at least"
+        )
+
+
+def refuse_one_outcome(right: Labels, name: str) -> None:
+    """Refuse to learn a confidence where every answer, or none, is right.
+
+    Raises:
+        InputError: right (n,) is 0 everywhere, or 1.
+    """
+    if right.any() and not right.all():
+        return
+    what, wanted = (
+        ("right for all", "queries that are harder, or that nothing answers")
+        if right.all()
+        else ("wrong for all", "queries that the passages answer, and check the ids in qrels/")
+    )
+    raise InputError(
+        f"{name}: the top passage is {what} of the {len(right)} queries to fit on. A confidence is "
+        f"learned from both outcomes, and a constant tells nothing: add {wanted}"
+    )

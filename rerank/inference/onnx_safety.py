@@ -1,0 +1,102 @@
+"""What an ONNX file may hold to be run: standard operators, and all of its numbers within itself.
+
+It reads the file's structure alone (Protocol Buffers' wire format, onnx.proto), without the onnx
+package, and knows nothing of what the operators compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rerank.errors import InputError
+
+DOMAINS = {"", "ai.onnx", "com.microsoft"}  # of operators that ONNX Runtime itself brings
+PARTS = {  # the messages within a message, by field number
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse tensor"}
+    | {23: "sparse tensor"},
+    "sparse tensor": {1: "tensor", 2: "tensor"},
+}
+DOMAIN = 7  # of a node
+EXTERNAL_DATA, DATA_LOCATION = 13, 14  # of a tensor
+
+
+def refuse_unsafe(graph: bytes, name: str) -> None:
+    """Refuse an ONNX file that could read another file, or run what is not ONNX Runtime's own.
+
+    Raises:
+        InputError: it is no ONNX file, or has operators of another domain, functions of its own, or
+            data outside itself; `name` stands in the sentence.
+    """
+    kinds = set()
+    try:
+        for kind, number, value in _walk("model", memoryview(graph)):
+            kinds.add(kind)
+            if kind in ("training", "function"):
+                raise InputError(f"{name} has a {kind} of its own; expected a plain graph")
+            if kind == "node" and number == DOMAIN and _text(value) not in DOMAINS:
+                raise InputError(
+                    f"{name} has an operator of the domain {_text(value)!r}; expected operators of "
+                    "ONNX Runtime"
+                )
+            if kind == "tensor" and number in (EXTERNAL_DATA, DATA_LOCATION) and value:
+                raise InputError(f"{name} has data in another file; expected all in itself")
+    except (IndexError, RecursionError) as error:
+        raise InputError(f"{name} is no ONNX file: {error}") from None
+    if "node" not in kinds:
+        raise InputError(f"{name} is no ONNX file: it has no graph")
+
+
+def _walk(kind: str, message: memoryview) -> Iterator[tuple[str, int, memoryview | int]]:
+    """Every field of a message and of the messages within: its message's kind, number, value."""
+    for number, value in _fields(message):
+        yield kind, number, value
+        part = PARTS.get(kind, {}).get(number)
+        if part is not None:
+            if isinstance(value, int):
+                raise IndexError(f"field {number} of a {kind} is a number; expected a {part}")
+            yield from _walk(part, value)
+
+
+def _text(value: memoryview | int) -> str:
+    return str(value) if isinstance(value, int) else bytes(value).decode(errors="replace")
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
+    """The number and value of each field: an integer, or the bytes of anything else.
+
+    Raises:
+        IndexError: the message ends in the middle of a field, or has one of no known kind.
+    """
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        wire = key & 7
+        if wire == 0:
+            value, at = _varint(message, at)
+            yield key >> 3, value
+            continue
+        if wire == 2:
+            size, at = _varint(message, at)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise IndexError(f"field of the unknown kind {wire} at byte {at}")
+        if at + size > len(message):
+            raise IndexError(f"it ends within a field of {size} bytes")
+        yield key >> 3, message[at : at + size]
+        at += size
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    """The integer at a position, and the position behind it."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value, at
+    raise IndexError(f"an integer of more than 10 bytes ends at byte {at}")

@@ -1,0 +1,88 @@
+"""The index and the pipeline of a corpus, kept in a workspace: built once, reused by every job."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.pipeline import Pipeline
+from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import FolderError
+from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.score_cache import ScoreCache
+from rerank.retrieval.dense import Encoder
+from rerank.retrieval.existing_index import existing_index
+from rerank.retrieval.index import LAYOUT, Index, build_index
+from rerank.storage.folder import verify_folder
+from rerank.workspace import Workspace
+
+
+def open_pipeline(
+    labelled: LabelledSet,
+    config: Config,
+    work: Workspace,
+    *,
+    index: Path | None = None,
+    models: tuple[ModelFiles, ModelFiles] | None = None,
+) -> Pipeline:
+    """A pipeline over a set's corpus whose index and scores are kept in `work`.
+
+    `models` are the encoder and the reranker, where they are not to be found by their names.
+
+    Raises:
+        InputError: `index`, a folder to take instead, is of something else.
+    """
+    models = models or (resolve(config.encoder), resolve(config.reranker))
+    encoder = Encoder(models[0], max_length=config.encoder_max_length)
+    opened = (
+        open_index(labelled, config, work, encoder)
+        if index is None
+        else existing_index(index, labelled.corpus_digest(), encoder, config)
+    )
+    return Pipeline(opened, config, cache=ScoreCache(work.scores), models=models)
+
+
+def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> Pipeline:
+    """The model's pipeline; over the set's corpus where that is another than the model's."""
+    own = model.pipeline
+    if labelled.corpus_digest() == model.manifest["corpus_digest"]:
+        return own
+    return open_pipeline(labelled, own.config, work, models=(own.encoder.files, own.reranker.files))
+
+
+def open_index(
+    labelled: LabelledSet, config: Config, work: Workspace, encoder: Encoder | None = None
+) -> Index:
+    """The index of a set's corpus: built once, reused when nothing changed."""
+    if encoder is None:
+        encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+    key = "-".join(
+        [
+            labelled.name,
+            labelled.corpus_digest()[:16],
+            encoder.files.fingerprint[:16],
+            str(encoder.max_length),
+            config.language,
+            *(["approximate"] if config.dense == "approximate" else []),
+            f"layout{LAYOUT}",
+        ]
+    )
+    home = work.indexes / key
+    try:
+        verify_folder(home)
+    except FolderError:
+        if home.exists():  # damaged; where it was not there, another run may be about to finish it
+            shutil.rmtree(home)
+        try:
+            build_index(
+                labelled.corpus.values(),
+                home,
+                encoder,
+                language=config.language,
+                approximate=config.dense == "approximate",
+            )
+        except FolderError:
+            verify_folder(home)  # another run built it meanwhile
+    return Index(home)

@@ -1,0 +1,25 @@
+"""The words of an answer, one line each: what a user acts on, and what that is made from."""
+
+from __future__ import annotations
+
+GLOSSARY = {
+    "Act on": {
+        "accepted": "confidence is 0.7 or more (--medium): show the answer; else it is advisory",
+        "certified": "accepted, and of all such 70 % or more are right, with 95 % confidence",
+        "verdict": "whether the first 5 passages hold an answer: SUFFICIENT, PARTIAL, INSUFFICIENT",
+    },
+    "Made from": {
+        "confidence": "probability that the top passage is right",
+        "sufficiency": "probability that one of the first 5 passages is right (--sufficiency-k)",
+        "relevance": "probability that this passage is right; passages are ordered by it",
+        "level": "confidence in a word: HIGH (0.9 up), MEDIUM (0.7), LOW (0.5), VERY_LOW",
+    },
+}
+
+
+def glossary_text() -> str:
+    """The words on one screen."""
+    parts = []
+    for title, words in GLOSSARY.items():
+        parts.append("\n".join([f"{title}:", *(f"  {w:<12} {line}" for w, line in words.items())]))
+    return "\n\n".join(parts)

@@ -1,0 +1,41 @@
+"""An index that the user names: opened, if it is what a run would have built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rerank.config import Config
+from rerank.data.labelled_set import corpus_digest
+from rerank.errors import FolderError, InputError
+from rerank.retrieval.dense import Encoder
+from rerank.retrieval.index import INDEX_KIND, Index
+from rerank.storage.folder import verify_folder
+
+
+def existing_index(folder: Path, corpus: str, encoder: Encoder, config: Config) -> Index:
+    """The index in a folder, which is of the corpus with this digest, made as `config` says.
+
+    Raises:
+        InputError: it is not an index, is damaged, or was made of or by something else.
+    """
+    try:
+        kept = verify_folder(folder)
+    except FolderError as error:
+        raise InputError(f"--index: {error}") from None
+    if kept.get("kind") != INDEX_KIND:
+        raise InputError(f"--index: {folder} is not an index; expected what `rerank index` wrote")
+    index = Index(folder)
+    read = {
+        "its encoder": (kept["encoder"]["fingerprint"], encoder.files.fingerprint),
+        "--encoder-max-length": (kept["encoder"]["max_length"], encoder.max_length),
+        "--language": (kept["language"], config.language),
+        "--dense": (bool(kept["approximate"]), config.dense == "approximate"),
+        "its corpus": (corpus_digest(index.corpus), corpus),
+    }
+    differing = [name for name, (there, wanted) in read.items() if there != wanted]
+    if differing:
+        raise InputError(
+            f"--index: {folder} differs in {', '.join(differing)}; make it of the same corpus with "
+            "the same options: rerank index"
+        )
+    return index

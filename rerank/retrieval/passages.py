@@ -1,0 +1,52 @@
+"""Passages that the caller brings, ranked by the two stages as the index ranks its own.
+
+The stages rank these passages alone: of the index only the idf of its words is used, so that
+passages from anywhere can come in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from rerank.data.text import words
+from rerank.retrieval.bm25 import score_texts
+from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
+from rerank.types import FirstStage, Floats, Passage
+
+
+def rank_passages(
+    query: str,
+    passages: Sequence[Passage],
+    cosines: Floats,
+    *,
+    weight: Callable[[str], float],
+    language: str,
+    rrf_k: int,
+) -> FirstStage:
+    """What the stages say of the passages, best fused first; `rows` are positions in `passages`.
+
+    `cosines` (n,) are those of query and passage, `weight` gives a word's idf. BM25 finds only
+    passages that share a word with the query; one that it does not find ranks behind all. Ties go
+    by the text: the order in which the passages come says nothing.
+    """
+    n = len(passages)
+    by_text = np.array(sorted(range(n), key=lambda i: passages[i].full_text), dtype=np.int64)
+    texts = [words(p.full_text, language=language) for p in passages]
+    lexical = score_texts(words(query, language=language), texts, weight)
+    matching = by_text[lexical[by_text] > 0]
+    found = [matching[top(lexical[matching], n)], by_text[top(cosines[by_text], n)]]
+    rows, scores = reciprocal_rank_fusion(found, k=rrf_k)
+    place = np.argsort(by_text)  # of each passage, were they sorted by their text
+    best = np.lexsort((place[rows], -scores))
+    rows = rows[best]
+    bm25_rank, dense_rank = (ranks(f, rows, missing=n + 1) for f in found)
+    return FirstStage(
+        rows=rows,
+        bm25=lexical[rows],
+        dense=cosines[rows],
+        bm25_rank=bm25_rank,
+        dense_rank=dense_rank,
+        fused=scores[best],
+    )

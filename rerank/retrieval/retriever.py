@@ -1,0 +1,34 @@
+"""What the pipeline needs of a first stage: anything that has these methods serves as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from rerank.config import Config
+from rerank.retrieval.dense import Encoder, Vectors
+from rerank.types import FirstStage, Passage
+
+
+class Retriever(Protocol):
+    """A corpus that can be searched by a query's words and by its vector."""
+
+    folder: Path  # that a model folder takes a copy of
+    language: str  # Snowball stemmer of its words, or "none"
+
+    def __len__(self) -> int:
+        """Count of passages."""
+
+    def search(
+        self, query: str, vector: Vectors, *, pool: int, count: int, rrf_k: int
+    ) -> FirstStage:
+        """The `count` best passages of the `pool` best of each stage, best fused first."""
+
+    def passage(self, row: int, /) -> Passage:
+        """The passage at a row, as `FirstStage.rows` names it."""
+
+    def weight(self, word: str, /) -> float:
+        """The inverse document frequency of a stemmed word; 0 for an unknown one."""
+
+    def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:
+        """Raise an InputError if it was made for another configuration or encoder."""

@@ -1,0 +1,299 @@
+"""What every request passes: its log line and count, then checks of key, size, time and shape.
+
+Bytes in, bytes on; it knows nothing of what a request means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable
+from email.message import Message as Header
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rerank.serving.schemas import Refusal
+from rerank.serving.settings import Settings
+from rerank.serving.telemetry import Metrics, event
+
+OPEN = ("/healthz", "/readyz", "/openapi.json")  # read without a key: they tell of no request
+LOCAL = ("localhost", "127.0.0.1", "::1")
+DRAINED = 16  # times the largest body: what is read and dropped so that a client hears the refusal
+_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+
+class RequestLog:
+    """The outermost layer: a request gets an id, an answer in JSON, a line in the log, a count.
+
+    What the layers below refuse is answered here. A route adds to the line by `request.state.log`.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 0
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        request_id = given.decode() if _ID.fullmatch(given) else uuid.uuid4().hex
+        log: dict[str, Any] = {}
+        scope.setdefault("state", {}).update({"request_id": request_id, "log": log})
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [
+                    *message.get("headers", []),
+                    (b"x-request-id", request_id.encode()),
+                ]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        except Exception as error:
+            refusal = error if isinstance(error, Refusal) else _failed(error, request_id)
+            self._metrics.refused.labels(refusal.reason).inc()
+            log["refused"] = refusal.reason
+            if not status:
+                await _send(refusal, answer)
+        route = getattr(scope.get("route"), "path", "other")
+        seconds = time.perf_counter() - start
+        self._metrics.requests.labels(route, str(status)).inc()
+        self._metrics.seconds.labels(route).observe(seconds)
+        event(
+            "request",
+            id=request_id,
+            method=scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other",
+            route=route,
+            status=status,
+            seconds=round(seconds, 6),
+            **log,
+        )
+
+
+def _failed(error: Exception, request_id: str) -> Refusal:
+    event("request failed", severity=logging.ERROR, exc_info=error, id=request_id)
+    return Refusal(500, f"the server failed; its log has more under {request_id}", reason="failure")
+
+
+async def _send(refusal: Refusal, send: Send) -> None:
+    content = refusal.body()
+    headers = {
+        "Content-Type": "application/json",
+        "Content-Length": str(len(content)),
+        **refusal.headers,
+    }
+    await send(
+        {
+            "type": "http.response.start",
+            "status": refusal.status,
+            "headers": [(k.lower().encode(), v.encode()) for k, v in headers.items()],
+        }
+    )
+    await send({"type": "http.response.body", "body": content})
+
+
+class Keys:
+    """API keys, kept as digests and compared in constant time; without any, none is asked for."""
+
+    def __init__(self, keys: tuple[str, ...] = ()) -> None:
+        self._digests = tuple(sha256(key.encode()).digest() for key in keys)
+
+    def __bool__(self) -> bool:
+        """Whether a key is asked for."""
+        return bool(self._digests)
+
+    def allow(self, authorization: bytes | None) -> bool:
+        """Whether `Authorization: Bearer KEY` holds a key, in time that tells nothing of the keys.
+
+        Without keys every request is allowed.
+        """
+        if not self:
+            return True
+        scheme, _, given = (authorization or b"").partition(b" ")
+        digest = sha256(given.strip()).digest()
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        return scheme.lower() == b"bearer" and any(matches)
+
+
+class RequestGuard:
+    """Refuses requests before they are parsed: key, size, time, shape, and a full queue.
+
+    `retry_after` says how many seconds that many requests take.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        settings: Settings,
+        keys: Keys,
+        metrics: Metrics,
+        retry_after: Callable[[int], int],
+    ) -> None:
+        self._app = app
+        self._settings = settings
+        self._keys = keys
+        self._metrics = metrics
+        self._retry_after = retry_after
+        self._in_progress = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request through, or raise its Refusal."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if not (scope["path"] in OPEN and scope["method"] in ("GET", "HEAD")):
+            self._check_sender(headers)
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        self._check_form(headers)
+        if self._in_progress >= self._settings.queue:
+            seconds = self._retry_after(self._in_progress)
+            raise Refusal(
+                429,
+                f"{self._in_progress} requests are in progress; try again in {seconds} seconds",
+                reason="full",
+                headers={"Retry-After": str(seconds)},
+            )
+        self._count(1)
+        try:
+            content = await self._read(headers, receive)
+            await self._app(scope, _replayed(content, receive), send)
+        finally:
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self._in_progress += change
+        self._metrics.in_progress.set(self._in_progress)
+
+    def _check_sender(self, headers: dict[bytes, bytes]) -> None:
+        if not self._keys.allow(headers.get(b"authorization")):
+            raise Refusal(
+                401,
+                "expected a key of this server: Authorization: Bearer KEY",
+                reason="key",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        if not self._keys and _host(headers) not in (*LOCAL, self._settings.host):
+            # a web page could have its own name resolve to this machine, and read the answers
+            raise Refusal(421, "a server without keys answers to localhost only", reason="host")
+
+    def _check_form(self, headers: dict[bytes, bytes]) -> None:
+        kind = Header()
+        kind["content-type"] = headers.get(b"content-type", b"").decode("latin-1")
+        charset = str(kind.get_param("charset", "utf-8")).lower()
+        if kind.get_content_type() != "application/json" or charset not in ("utf-8", "utf8"):
+            raise Refusal(415, "expected Content-Type: application/json, in UTF-8", reason="type")
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise Refusal(415, "expected a body that is not compressed", reason="type")
+
+    async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        """The body.
+
+        Raises:
+            Refusal: 413 too large, 408 too slow, 422 too deep, too many values, or no UTF-8.
+        """
+        most, parts, size = self._settings.max_body, [], 0
+        refused = Refusal(413, f"the body has more than {most} bytes", reason="size")
+        stated = headers.get(b"content-length", b"0")
+        if not stated.isdigit() or len(stated) > 18 or int(stated) > most * DRAINED:
+            raise refused
+        try:
+            async with asyncio.timeout(self._settings.patience):
+                more = True
+                while more and size <= most * DRAINED:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refusal(408, "the client went away", reason="gone")
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size <= most:
+                        parts.append(part)
+                    else:
+                        parts.clear()
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            if size <= most:
+                raise Refusal(
+                    408,
+                    f"the body did not come within {self._settings.patience:g} seconds",
+                    reason="slow",
+                    headers={"Connection": "close"},
+                ) from None
+        if size > most:
+            raise refused
+        content = b"".join(parts)
+        if not _is_text(content):
+            raise Refusal(422, "the body is no JSON in UTF-8", reason="input")
+        deep, commas = shape(content)
+        if deep > self._settings.max_depth:
+            raise Refusal(
+                422,
+                f"the JSON is nested more than {self._settings.max_depth} deep",
+                reason="depth",
+            )
+        if commas >= self._settings.max_values:
+            raise Refusal(
+                422, f"the JSON has more than {self._settings.max_values} values", reason="size"
+            )
+        return content
+
+
+_STRING = re.compile(rb'"(?>[^"\\]+|\\.)*+"?', re.DOTALL)
+_STEP = np.zeros(256, dtype=np.int8)
+_STEP[list(b"[{")] = 1
+_STEP[list(b"]}")] = -1
+
+
+def shape(content: bytes) -> tuple[int, int]:
+    """How deeply a JSON text nests arrays and objects, and how many commas part its values.
+
+    Of broken JSON, some numbers. It costs a fraction of parsing.
+    """
+    bare = _STRING.sub(b"", content)
+    steps = _STEP[np.frombuffer(bare, dtype=np.uint8)]
+    return int(np.cumsum(steps, dtype=np.int32).max(initial=0)), bare.count(b",")
+
+
+def _is_text(content: bytes) -> bool:
+    """Whether it is UTF-8; a NUL, which JSON escapes, tells of UTF-16 and UTF-32."""
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in content
+
+
+def _host(headers: dict[bytes, bytes]) -> str:
+    """The name in the Host header, without its port."""
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    return re.sub(r":\d*$", "", host).strip("[]")
+
+
+def _replayed(content: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body, once, and then what comes."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    return replay

@@ -1,0 +1,308 @@
+"""Where the model comes from: copied, loaded, tried, held, and swapped when another is there.
+
+What is found at the model's place is loaded beside the present one, and takes over only when it has
+answered a query; a broken one changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import gc
+import hashlib
+import json
+import logging
+import math
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import finalize
+
+from calibration.monitoring.drift import Sketch
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.pipeline import Observe
+from rerank.errors import FolderError, InputError, RerankError
+from rerank.serving.telemetry import Metrics, event
+from rerank.storage.cleanup import locked, remove_leftovers
+from rerank.storage.folder import MANIFEST, read_manifest
+from rerank.tracking.registry import folder_at, is_uri, locate
+from rerank.types import Passage
+from rerank.workspace import Workspace
+
+COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named after
+PROBE = "does this model answer"
+PROBED = (Passage("0", "", "A model that answers."), Passage("1", "", "Another text."))
+
+
+def locator(model: str, work: Path) -> Callable[[], Path]:
+    """A function that names the model's folder, where it is now.
+
+    A folder stays where it is; `models:/NAME@champion` is looked up at MLFLOW_TRACKING_URI, else in
+    the database in `work`, at every call.
+    """
+    if not is_uri(model):
+        return lambda: Path(model)
+    return RegisteredModel(model, work)
+
+
+class RegisteredModel:
+    """A model of MLflow's registry. Each version is fetched once; only the last one is kept."""
+
+    def __init__(self, uri: str, work: Path) -> None:
+        self._uri = uri
+        self._store = Workspace(work).tracking_uri
+        self._source: str | None = None
+        self._folder = Path()
+        self._remove_copy: Callable[[], object] = lambda: None
+
+    def __call__(self) -> Path:
+        """The folder of the version that the URI stands for.
+
+        Raises:
+            RerankError: MLflow is not installed, or does not give the model.
+        """
+        source = locate(self._uri, tracking_uri=self._store)
+        if source != self._source:
+            folder, temporary = folder_at(source, tracking_uri=self._store)
+            self._remove_copy()
+            self._source, self._folder = source, folder
+            if temporary is not None:  # gone with this object, or with the process
+                self._remove_copy = finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+        return self._folder
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A loaded model and what the server tells of it."""
+
+    model: CalibratedReranker
+    version: str  # 12 digits of the sha256 of its manifest
+    sketch: Sketch
+    reliability: Mapping[str, Any]
+    loaded: float  # Unix time
+
+    @property
+    def reranker(self) -> str:
+        """The fingerprint of its cross-encoder."""
+        return str(self.model.manifest["fingerprints"]["reranker"])
+
+    def described(self) -> dict[str, Any]:
+        """What `/v1/model` answers."""
+        manifest, config = self.model.manifest, self.model.pipeline.config
+        return {
+            "model": self.version,
+            "loaded": self.loaded,
+            "fingerprints": manifest["fingerprints"],
+            "encoder": config.encoder if "/" not in config.encoder else Path(config.encoder).name,
+            "reranker": (
+                config.reranker if "/" not in config.reranker else Path(config.reranker).name
+            ),
+            "precision": config.precision,
+            "segment_by": config.segment_by,
+            "segments": sorted(self.model.maps["search"].segments.updates),
+            "passages": len(self.model.pipeline.index),
+            "queries": manifest["queries"],
+            "reliability": self.reliability,
+        }
+
+
+class NoRoomError(InputError):
+    """The disk is full: the same model may be served when there is room."""
+
+
+def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
+    """Load a model folder from a copy of it, check it, and let it answer once.
+
+    Nothing that happens to the folder later reaches the model: its large files are mapped into
+    memory from the copy, whose names are gone when this returns. `observe` is
+    told the seconds of each stage.
+
+    Raises:
+        InputError: the folder cannot be read or is refused, or the model answers with no
+            probability; `NoRoomError`, where there is no room for the copy.
+    """
+    with ExitStack() as stack:
+        remove_leftovers(COPIES)  # what a server that was killed while it copied has left
+        try:
+            names = {"prefix": f".{COPIES.name}.", "suffix": ".new", "dir": str(COPIES.parent)}
+            place = Path(tempfile.mkdtemp(**names))
+            stack.callback(shutil.rmtree, place, ignore_errors=True)
+            stack.enter_context(locked(place))
+            copy = place / "model"
+            for name in (MANIFEST, *read_manifest(folder)["files"]):
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(folder / name, copy / name, follow_symlinks=False)
+            manifest = (copy / MANIFEST).read_bytes()
+        except (OSError, shutil.Error, FolderError) as error:
+            full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+            raise (NoRoomError if full else InputError)(
+                f"{folder} cannot be served: {error}"
+            ) from None
+        try:
+            model = CalibratedReranker.load(copy)
+            reliability = json.loads((copy / "reliability.json").read_text(encoding="utf-8"))
+            sketch = model.sketch
+        except (OSError, ValueError) as error:
+            raise InputError(str(error).replace(str(copy), str(folder))) from None
+        _try(model)
+        model.pipeline.observe = observe  # from here on: the first call has loaded the networks
+        version = hashlib.sha256(manifest).hexdigest()[:12]
+        return ServedModel(model, version, sketch, reliability, time.time())
+
+
+def _try(model: CalibratedReranker) -> None:
+    """Let the model answer in both modes: what is loaded at the first use is loaded now.
+
+    Raises:
+        InputError: an answer is no probability.
+    """
+    for found in (model.search(PROBE), model.rerank(PROBE, PROBED)):
+        numbers = [found.confidence, found.sufficiency, *found.ranking.relevance.tolist()]
+        if not all(math.isfinite(p) and 0 <= p <= 1 for p in numbers):
+            raise InputError(f"{model.folder}: the model's answer is no probability: {numbers[:3]}")
+
+
+State = tuple[tuple[str, int, int, int], ...]
+
+
+def folder_state(folder: Path) -> State:
+    """Names, sizes and times of the files: equal where nothing was written; () where it is gone."""
+    found = []
+    try:
+        for path in sorted(folder.rglob("*")):
+            kept = path.lstat()
+            name = path.relative_to(folder).as_posix()
+            found.append((name, kept.st_size, kept.st_mtime_ns, kept.st_ino))
+    except OSError:
+        return ()
+    return tuple(found)
+
+
+def release_memory() -> None:
+    """Free what the old model held: it has cycles, and glibc keeps freed memory to itself."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class ModelHolder:
+    """Holds the model that answers now, and swaps it; `locate` names its folder whenever asked.
+
+    `current` is read by many threads; one thread at a time refreshes it.
+
+    Raises:
+        InputError: the model cannot be served.
+    """
+
+    def __init__(self, locate: Callable[[], Path], metrics: Metrics) -> None:
+        self._locate = locate
+        self.metrics = metrics
+        self._refreshing = threading.Lock()
+        self._no_room = False  # whether the last refusal was for want of room
+        folder = locate()
+        self._known = self._latest = folder_state(folder)
+        self.current = self._open(folder)
+        self._show()
+
+    def refresh(self, *, now: bool = False) -> bool:
+        """Swap if another model is there and answers; whether it was swapped.
+
+        A folder that is being written is waited for: it must be the same twice in a row, unless
+        `now`. What was refused once is not tried again until it changes, unless `now` or for want
+        of room on the disk.
+        """
+        with self._refreshing:
+            try:
+                folder = self._locate()
+            except RerankError as error:
+                return self._refuse((), error, now=now)
+            state = folder_state(folder)
+            settled, self._latest = state == self._latest, state
+            if not now and ((state == self._known and not self._no_room) or not settled):
+                return False
+            start = time.perf_counter()
+            try:
+                made = self._open(folder)
+            except RerankError as error:
+                self._no_room = isinstance(error, NoRoomError)
+                return self._refuse(state, error, now=now)
+            self._known, self._no_room = state, False
+            if made.version == self.current.version:
+                return False
+            self.metrics.model.remove(self.current.version)
+            self.current = made
+            self._show()
+            release_memory()
+            self.metrics.swaps.labels("swapped").inc()
+            event("model swapped", model=made.version, seconds=time.perf_counter() - start)
+            return True
+
+    def _open(self, folder: Path) -> ServedModel:
+        try:
+            return open_model(folder, observe=self.metrics.observe_stage)
+        except RerankError:
+            raise
+        except Exception as error:  # a broken file shows in as many ways as there are libraries
+            event("model failed to load", severity=logging.WARNING, exc_info=error)
+            raise InputError(f"{folder} cannot be served: {type(error).__name__}") from error
+
+    def _refuse(self, state: State, error: RerankError, *, now: bool) -> bool:
+        if now or state != self._known:  # once a content
+            self._known = state
+            self.metrics.swaps.labels("refused").inc()
+            event(
+                "model refused; the present one stays",
+                severity=logging.ERROR,
+                model=self.current.version,
+                why=str(error),
+            )
+        return False
+
+    def _show(self) -> None:
+        self.metrics.model.labels(self.current.version).set(1)
+        self.metrics.loaded.set(self.current.loaded)
+
+
+class ModelPoller:
+    """Refreshes the holder every `seconds` (0: never) and on `poll_now`, until `stop`.
+
+    Its thread is a daemon: a store that hangs delays neither answers nor shutdown.
+    """
+
+    def __init__(self, holder: ModelHolder, seconds: float) -> None:
+        self._holder = holder
+        self._seconds = seconds
+        self._asked = threading.Event()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._work, name="polling", daemon=True)
+
+    def start(self) -> None:
+        """Begin to poll."""
+        self._thread.start()
+
+    def poll_now(self) -> None:
+        """Refresh at once."""
+        self._asked.set()
+
+    def stop(self) -> None:
+        """Poll no more; what is being loaded is not waited for."""
+        self._stopped = True
+        self._asked.set()
+
+    def _work(self) -> None:
+        while True:
+            asked = self._asked.wait(self._seconds or None)
+            if self._stopped:
+                return
+            self._asked.clear()
+            try:
+                self._holder.refresh(now=asked)
+            except Exception as error:  # whatever it is, the present model answers
+                event("model refresh failed", severity=logging.ERROR, exc_info=error)

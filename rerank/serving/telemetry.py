@@ -1,0 +1,193 @@
+"""What the server tells of itself: metrics, structured logs, and whether the queries drift.
+
+It knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+
+from calibration.monitoring.drift import Drift, Sketch, alarm
+from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
+from rerank.types import MODES, Assessment, Floats, Mode
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+TENTHS = tuple(i / 10 for i in range(1, 11))
+LEVELS = ("HIGH", "MEDIUM", "LOW", "VERY_LOW")
+
+
+class Metrics:
+    """Counters, gauges and histograms for Prometheus, each under `rerank_`.
+
+    The registry is their own, so that two servers in one process do not mix.
+    """
+
+    def __init__(self) -> None:
+        self.registry = r = CollectorRegistry()
+        ProcessCollector(registry=r)
+        PlatformCollector(registry=r)
+        self.requests = Counter(
+            "rerank_requests", "Requests answered", ["route", "status"], registry=r
+        )
+        self.seconds = Histogram(
+            "rerank_request_seconds",
+            "From the first byte of a request to the last of its answer",
+            ["route"],
+            buckets=SECONDS,
+            registry=r,
+        )
+        self.stages = Histogram(
+            "rerank_stage_seconds",
+            "By stage. queue: a request waits. Of a batch: encode (the bi-encoder), score (the "
+            "cross-encoder), total (from the queue to the answers)",
+            ["stage"],
+            buckets=SECONDS,
+            registry=r,
+        )
+        self.batch_size = Histogram(
+            "rerank_batch_size",
+            "Requests ranked in one call",
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+            registry=r,
+        )
+        self.in_progress = Gauge(
+            "rerank_requests_in_progress", "Requests not answered yet", registry=r
+        )
+        self.refused = Counter(
+            "rerank_requests_refused", "Requests refused, by reason", ["reason"], registry=r
+        )
+        self.confidence = Histogram(
+            "rerank_confidence",
+            "Calibrated probability that the first passage is right",
+            ["mode"],
+            buckets=TENTHS,
+            registry=r,
+        )
+        self.assessments = Counter(
+            "rerank_assessments",
+            "Assessments by mode and level of confidence",
+            ["mode", "level"],
+            registry=r,
+        )
+        self.drift = Gauge(
+            "rerank_drift_alarm",
+            "1 where the last whole window of searches differs from those that were fitted on",
+            registry=r,
+        )
+        self.drift_p = Gauge("rerank_drift_p_value", "Of the last whole window", registry=r)
+        self.drift_windows = Counter(
+            "rerank_drift_windows", "Windows compared, by outcome", ["alarm"], registry=r
+        )
+        self.swaps = Counter(
+            "rerank_model_swaps", "New models found, by outcome", ["outcome"], registry=r
+        )
+        self.model = Gauge("rerank_model_info", "The model that answers", ["model"], registry=r)
+        self.loaded = Gauge(
+            "rerank_model_loaded_timestamp_seconds", "When it was loaded", registry=r
+        )
+        self.reset_drift()
+        for outcome in ("swapped", "refused"):
+            self.swaps.labels(outcome)
+        for fired in ("yes", "no"):
+            self.drift_windows.labels(fired)
+        for mode in MODES:
+            for level in LEVELS:
+                self.assessments.labels(mode, level)
+
+    def observe_stage(self, stage: str, seconds: float) -> None:
+        """Count the seconds of one stage."""
+        self.stages.labels(stage).observe(seconds)
+
+    def count_assessment(self, mode: Mode, found: Assessment) -> None:
+        """Count one assessment."""
+        self.confidence.labels(mode).observe(found.confidence)
+        self.assessments.labels(mode, found.level).inc()
+
+    def set_drift(self, drift: Drift) -> None:
+        """Show what a whole window says."""
+        self.drift.set(drift.fired)
+        self.drift_p.set(drift.p_value)
+        self.drift_windows.labels("yes" if drift.fired else "no").inc()
+
+    def reset_drift(self) -> None:
+        """Show that nothing is known yet, as of a new model."""
+        self.drift.set(False)
+        self.drift_p.set(1)
+
+
+logger = logging.getLogger("rerank.serving")
+
+
+class JsonLines(logging.Formatter):
+    """A record as one JSON object: time, severity, event, and the fields that came with it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line. Of an exception it holds type and places; its message may quote a request."""
+        fields: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "severity": record.levelname.lower(),
+            "event": record.getMessage().strip(),
+        }
+        fields |= getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            frames = traceback.extract_tb(error.__traceback__)
+            fields["error"] = type(error).__name__
+            fields["at"] = [f"{f.filename}:{f.lineno} {f.name}" for f in frames[-8:]]
+        return json.dumps(fields, default=str)
+
+
+def event(name: str, *, severity: int = logging.INFO, exc_info: Any = None, **fields: Any) -> None:
+    """Log one event with its fields."""
+    logger.log(severity, name, extra={"fields": fields}, exc_info=exc_info)
+
+
+def log_to_stderr() -> None:
+    """Send our events, and the warnings of the HTTP server, to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name, level in (("rerank", logging.INFO), ("uvicorn", logging.WARNING)):
+        chosen = logging.getLogger(name)
+        chosen.handlers = [handler]
+        chosen.setLevel(level)
+        chosen.propagate = False
+
+
+class DriftWindow:
+    """The features of the latest searches, compared with those that the model was fitted on.
+
+    When `size` of them are there they are compared, and the next window begins.
+    Windows do not overlap, so each fires by chance with a probability of `level` at most. One
+    thread may use it.
+    """
+
+    def __init__(self, sketch: Sketch, *, size: int, level: float) -> None:
+        self._sketch = sketch
+        self._size = size
+        self._level = level
+        self._rows: list[Floats] = []
+
+    def add(self, found: Assessment) -> Drift | None:
+        """Add a search; what the window says if it is whole now, else None."""
+        if not len(found.ranking) or self._sketch.names != tuple(RANKING_FEATURES):
+            return None
+        self._rows.append(ranking_features([found.ranking])[0])
+        if len(self._rows) < self._size:
+            return None
+        rows, self._rows = self._rows, []
+        return alarm(self._sketch, np.stack(rows), level=self._level)

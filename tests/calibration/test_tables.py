@@ -1,0 +1,22 @@
+"""Aligned tables: names to the left, figures to the right, nothing wider than asked."""
+
+from __future__ import annotations
+
+from calibration.tables import aligned
+
+
+def test_columns_by_hand() -> None:
+    """Two blanks between columns; none at the end of a line."""
+    rows = [("", "n", "share"), ("one", "1", "0.5"), ("twelve", "12", "")]
+    assert aligned(rows).split("\n") == [
+        "         n  share",
+        "one      1    0.5",
+        "twelve  12",
+    ]
+
+
+def test_a_long_name_is_cut() -> None:
+    """The figures are whole, the name ends in an ellipsis, the line fits."""
+    (line,) = aligned([("a very long name indeed", "0.123")], width=20).split("\n")
+    assert line == "a very long …  0.123"
+    assert len(line) == 20

@@ -1,0 +1,50 @@
+"""`rerank search`: what it prints and refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from command_line import call, refused
+
+from rerank.data.labelled_set import LabelledSet
+
+Run = Any  # the session's run, see conftest
+
+
+@pytest.mark.parametrize("question", ["", "   "])
+def test_an_empty_question_is_refused(
+    run: Run, capsys: pytest.CaptureFixture[str], question: str
+) -> None:
+    """There is nothing to search for."""
+    assert "the query is empty" in refused(capsys, "search", run.folder, question)
+
+
+def test_search_prints_an_answer_a_question(
+    run: Run, small: LabelledSet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each question is answered with confidence, level and passages, in the order asked."""
+    questions = [q.text for q in run.plan.report.items[:2]]
+    assert call("search", run.folder, *questions) == 0
+    out = capsys.readouterr().out
+    assert out.index(questions[0]) < out.index(questions[1])
+    assert len(re.findall(r"confidence \d\.\d\d  (HIGH|MEDIUM|LOW|VERY_LOW)", out)) == 2
+    assert sum(f"  {d}  " in out for d in small.corpus) >= 3
+
+
+def test_search_prints_json(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--json` gives one object a question, with the fields of a prediction."""
+    question = run.plan.report.items[0].text
+    assert call("search", run.folder, question, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["query"] == question
+    assert {"confidence", "sufficiency", "level", "verdict", "ranking"} <= set(found)
+
+
+def test_a_question_of_broken_bytes_is_refused(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A question that the shell handed over as invalid UTF-8 is bad input, and no traceback."""
+    refused(capsys, "search", run.folder, "caf\udce9 hours")

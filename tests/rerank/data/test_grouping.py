@@ -1,0 +1,146 @@
+"""Groups by default: the largest thing that repeats in the labels and still leaves ten of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, grouped, groupings
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.near_duplicates import near_duplicates
+from rerank.fitting.plan import plan
+from rerank.types import Passage, Query
+
+WORDS = [f"word{k}" for k in range(12)]
+
+
+def library(documents: int, passages: int, *, asked: int = 1, titled: bool = True) -> LabelledSet:
+    """Documents of passages of their own words, of which each is asked about so many times."""
+    corpus, queries, qrels = {}, {}, {}
+    for d in range(documents):
+        for k in range(passages):
+            doc = f"p{d}-{k}"
+            text = " ".join(f"{word}{d}x{k}" for word in WORDS)
+            corpus[doc] = Passage(doc, f"Book {d}" if titled else "", text)
+            for n in range(asked):
+                i = f"q{d}-{k}-{n}"
+                queries[i] = Query(f"question {i}", i)
+                qrels[i] = {doc: 1.0}
+    return LabelledSet(corpus, queries, qrels, {"train": tuple(queries)}, "library")
+
+
+def names(labelled: LabelledSet, ids: Sequence[str] | None = None) -> list[str]:
+    """The names of what may be a group."""
+    return [g.name for g in groupings(labelled, ids or list(labelled.queries))]
+
+
+def test_documents_are_groups_where_there_are_ten_of_them() -> None:
+    """By title; with nine documents it is their passages, with nine of these the question."""
+    ten = grouped(library(10, 3), list(library(10, 3).queries))
+    assert ten.grouping is not None
+    assert (ten.grouping.name, ten.grouping.about) == ("document", NEW_DOCUMENTS)
+    assert ten.group("q3-0-0") == ten.group("q3-2-0") != ten.group("q4-0-0")
+    nine = grouped(library(9, 3), list(library(9, 3).queries))
+    assert nine.grouping is not None
+    assert (nine.grouping.name, nine.grouping.about) == ("passage", THESE_DOCUMENTS)
+    assert nine.group("q3-0-0") != nine.group("q3-2-0")
+    assert names(library(3, 3)) == ["question"]
+
+
+def test_a_document_can_be_named() -> None:
+    """`metadata.document` of a passage comes before its title, whose case does not count."""
+    labelled = library(12, 2)
+    corpus = {
+        d: Passage(d, p.title.upper(), p.text, {"document": i // 4} if i < 4 else {})
+        for i, (d, p) in enumerate(labelled.corpus.items())
+    }
+    found = grouped(
+        LabelledSet(corpus, labelled.queries, labelled.qrels, labelled.splits),
+        list(labelled.queries),
+    )
+    assert found.group("q0-0-0") == found.group("q1-0-0") == "document:0"
+    assert found.group("q5-0-0") == found.group("q5-1-0") == "document:book 5"
+
+
+def test_one_query_or_one_text_joins_documents() -> None:
+    """A query that two documents answer, and passages that are nearly the same, join them."""
+    labelled = library(14, 1)
+    corpus = dict(labelled.corpus)
+    corpus["p3-0"] = Passage("p3-0", "Book 3", corpus["p2-0"].text + " more")
+    qrels = {**labelled.qrels, "q0-0-0": {"p0-0": 1.0, "p1-0": 1.0}}
+    found = grouped(
+        LabelledSet(corpus, labelled.queries, qrels, labelled.splits), list(labelled.queries)
+    )
+    assert found.group("q0-0-0") == found.group("q1-0-0")
+    assert found.group("q2-0-0") == found.group("q3-0-0")
+    assert len({found.group(i) for i in labelled.queries}) == 12
+
+
+def test_what_nothing_answers_is_with_what_it_was_asked_about() -> None:
+    """Else it is by itself, told by its words."""
+    labelled = library(12, 2)
+    queries = {
+        **labelled.queries,
+        "about": Query("unanswerable", "about", {"asked_about": "p5-1"}),
+        "lost": Query("nothing", "lost", {"asked_about": "gone"}),
+        "alone": Query("nothing", "alone"),
+    }
+    found = grouped(LabelledSet(labelled.corpus, queries, labelled.qrels, {}), list(queries))
+    assert found.group("about") == found.group("q5-0-0")
+    assert found.group("lost") == found.question_group("lost")
+    assert found.group("alone") == found.question_group("alone")
+
+
+def test_a_named_group_comes_first() -> None:
+    """Where the labels name groups these are taken."""
+    labelled = library(12, 2)
+    queries = {i: Query(q.text, i, {"group": i[:2]}) for i, q in labelled.queries.items()}
+    named = LabelledSet(labelled.corpus, queries, labelled.qrels, labelled.splits)
+    assert names(named) == ["metadata.group"]
+    assert grouped(named, list(queries)).group("q1-0-0") == "group:q1"
+
+
+def test_a_group_of_most_queries_is_none() -> None:
+    """Where one document has more than half of the queries its passages are the groups."""
+    labelled = library(11, 12)
+    kept = [i for i in labelled.queries if i.startswith("q0-") or i.split("-")[1] == "0"]
+    assert names(labelled, kept) == ["passage", "question"]
+
+
+@pytest.mark.parametrize(("most", "name"), [(None, "document"), (40, "document")])
+def test_the_plan_holds_whole_documents_out(most: int | None, name: str) -> None:
+    """Reported documents are not fitted on, and a bound on the queries leaves as many documents."""
+    labelled = library(20, 5, asked=2)
+    planned = plan(labelled, trained_on=frozenset(), max_queries=most, seed=0)
+    assert planned.grouping.name == name
+    fit, report = (set(part.groups.tolist()) for part in (planned.fit, planned.report))
+    assert not fit & report
+    assert planned.same_group == 0
+    assert len(fit) >= 10
+    assert len(planned.fit) <= (most or 200)
+
+
+def test_a_plan_that_leaves_too_few_documents_takes_passages() -> None:
+    """Of twelve documents 70 % are fitted on, which is eight."""
+    planned = plan(library(12, 6), trained_on=frozenset(), max_queries=None, seed=0)
+    assert planned.grouping.name == "passage"
+    assert planned.same_group == 0
+
+
+def test_a_split_of_the_same_documents_is_told() -> None:
+    """Queries of a given split whose documents are fitted on are counted."""
+    whole = library(20, 5)
+    ids = list(whole.queries)
+    splits = {"train": tuple(ids[::2]), "test": tuple(ids[1::2])}
+    labelled = LabelledSet(whole.corpus, whole.queries, whole.qrels, splits)
+    planned = plan(labelled, trained_on=frozenset(), max_queries=None, seed=0)
+    assert planned.same_group == len(planned.report) == 50
+
+
+def test_near_duplicates_share_most_runs_of_words() -> None:
+    """A word more is nearly the same, half of another text is not, an empty text like nothing."""
+    text = " ".join(WORDS * 2)
+    other = " ".join(f"{word}s" for word in WORDS * 2)
+    texts = [text, other, text.upper() + " more", text + " " + other, "", "", "short", "Short!"]
+    assert sorted(near_duplicates(texts)) == [(0, 2), (6, 7)]

@@ -1,0 +1,234 @@
+"""Fitting and measuring on real rankings: oracles, cross-fitting, odd labels, empty rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hand_made import make_ranking, make_scored
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+from calibration.maps import IsotonicMap, LogisticMap
+from calibration.selection import grouped_folds
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import Judged, judge
+from rerank.assessment.pipeline import scored_features
+from rerank.assessment.sufficiency import INPUTS, sufficiencies
+from rerank.config import Config
+from rerank.data.labels import Labelled, hits
+from rerank.fitting import fit as fitting
+from rerank.fitting import passages
+from rerank.fitting.fit import Fitted, fit
+from rerank.fitting.passages import CUTOFFS, choose_cutoff, fit_relevance
+from rerank.types import Floats, Ranking, Scored
+
+
+@pytest.fixture(scope="module")
+def with_empty(to_fit: Labelled[Scored]) -> Labelled[Scored]:
+    """What the run was fitted on, and a query that brought back nothing."""
+    return Labelled(
+        [*to_fit.items, make_scored()], np.append(to_fit.groups, "none"), [*to_fit.grades, {}]
+    )
+
+
+def judged(fitted: Fitted, scored: Labelled[Scored], config: Config) -> Judged:
+    return judge(scored.items, fitted.maps, config)
+
+
+def test_the_cutoff_is_the_highest_that_keeps_the_order_as_good(
+    to_fit: Labelled[Scored], config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Free of cost, it is the highest tried; where any above one costs the features, that."""
+
+    def costs_above(most: float, scored: Scored, cutoff: float) -> Scored:
+        if cutoff <= most:
+            return scored
+        blind = replace(scored.candidates, features=0 * scored.candidates.features)
+        return replace(scored, candidates=blind, logits=0 * scored.logits)
+
+    for most in (max(CUTOFFS), CUTOFFS[3], 0.0):
+        monkeypatch.setattr(passages, "limit_scored", partial(costs_above, most))
+        assert choose_cutoff(to_fit, config) == most
+    monkeypatch.setattr(passages, "limit_scored", lambda scored, cutoff: scored)
+    assert choose_cutoff(replace(to_fit, grades=[{}] * len(to_fit)), config) == 0.0
+
+
+def test_relevance_is_scikit_learns_logistic_regression(to_fit: Labelled[Scored]) -> None:
+    """The passage map is LogisticRegression on standardised features of every candidate."""
+    X = np.concatenate([scored_features(s) for s in to_fit.items])
+    pairs = zip(to_fit.items, to_fit.grades, strict=True)
+    y = [p.doc_id in grades for s, grades in pairs for p in s.candidates.passages]
+    scaler = StandardScaler().fit(X)
+    oracle = LogisticRegression(C=1.0, tol=1e-6, max_iter=1000).fit(scaler.transform(X), y)
+    expected = oracle.predict_proba(scaler.transform(X))[:, 1]
+    np.testing.assert_allclose(fit_relevance(to_fit).predict(X), expected, atol=1e-9)
+
+
+class Captured(Exception):  # noqa: N818 - not an error
+    """Ends a fit as soon as its rankings are ordered."""
+
+
+def ordered_for_features(
+    monkeypatch: pytest.MonkeyPatch, scored: Labelled[Scored], maps: FittedMaps, config: Config
+) -> list[Ranking]:
+    """The rankings from which `fit` would compute its features."""
+    seen: list[Ranking] = []
+
+    def recording(ordered: Sequence[Ranking]) -> Floats:
+        seen.extend(ordered)
+        raise Captured
+
+    monkeypatch.setattr(fitting, "ranking_features", recording)
+    with pytest.raises(Captured):
+        fit(scored, maps.policy, config)
+    return seen
+
+
+def test_features_come_from_a_map_that_never_saw_the_group(
+    monkeypatch: pytest.MonkeyPatch, to_fit: Labelled[Scored], maps: FittedMaps, config: Config
+) -> None:
+    """Other labels for a group leave that group's own features as they were, and move others'."""
+
+    def doc_ids(i: int) -> list[str]:
+        return [p.doc_id for p in to_fit.items[i].candidates.passages]
+
+    victim = next(i for i, grades in enumerate(to_fit.grades) if set(grades) & set(doc_ids(i)))
+    group = to_fit.groups[victim]
+    wrong: list[Any] = [
+        {doc_ids(i)[-1]: 1.0} if to_fit.groups[i] == group else grades
+        for i, grades in enumerate(to_fit.grades)
+    ]
+    before = ordered_for_features(monkeypatch, to_fit, maps, config)
+    after = ordered_for_features(monkeypatch, replace(to_fit, grades=wrong), maps, config)
+    moved = [
+        not np.array_equal(a.relevance, b.relevance) for a, b in zip(before, after, strict=True)
+    ]
+    folds = grouped_folds(to_fit.groups, config.folds, random_state=config.seed)
+    assert moved == (folds != folds[victim]).tolist()
+
+
+def test_the_same_seed_gives_the_same_numbers(
+    fitted: Fitted, to_fit: Labelled[Scored], maps: FittedMaps, config: Config
+) -> None:
+    """Fitting twice gives the same maps to the last bit."""
+    again = fit(to_fit, maps.policy, config)
+    assert again == fitted
+
+
+def test_the_order_of_queries_does_not_matter(
+    fitted: Fitted,
+    to_fit: Labelled[Scored],
+    to_report: Labelled[Scored],
+    maps: FittedMaps,
+    config: Config,
+) -> None:
+    """Fitted on the same candidates in another order, confidences agree to solver precision."""
+    turned = Labelled(to_fit.items[::-1], to_fit.groups[::-1], to_fit.grades[::-1])
+    other = fit(turned, maps.policy, config)
+    ours, theirs = (judged(f, to_report, config) for f in (fitted, other))
+    np.testing.assert_allclose(ours.confidence, theirs.confidence, atol=1e-3)
+    np.testing.assert_allclose(ours.sufficiency, theirs.sufficiency, atol=1e-3)
+
+
+def test_sufficiency_is_never_below_confidence(
+    fitted: Fitted, to_fit: Labelled[Scored], to_report: Labelled[Scored], config: Config
+) -> None:
+    """P(right among the first k) >= P(the first is right), and both are probabilities."""
+    for scored in (to_fit, to_report):
+        found = judged(fitted, scored, config)
+        assert (found.sufficiency[:, 0] == found.confidence).all()
+        assert (np.diff(found.sufficiency, axis=1) >= 0).all()
+        assert (found.confidence >= 0).all()
+        assert (found.sufficiency <= 1).all()
+
+
+def test_a_hazard_of_almost_nothing_rounds_nothing_down() -> None:
+    """Where no later passage can be right, sufficiency is the confidence, and no bit less."""
+    ranking = make_ranking(texts=["a passage"] * 10)
+    never = LogisticMap((0.0,) * len(INPUTS), -60.0, (0.0,) * len(INPUTS), (1.0,) * len(INPUTS))
+    for confidence in (np.random.default_rng(0).random(1000) / 3).tolist():
+        found = sufficiencies(ranking, confidence, never)
+        assert found[0] == confidence
+        assert (np.diff(found) >= 0).all()
+        np.testing.assert_allclose(found, confidence, atol=1e-15)
+
+
+def test_mean_confidence_is_the_share_of_right_ones(
+    fitted: Fitted, to_fit: Labelled[Scored], config: Config
+) -> None:
+    """On the fitted queries the mean confidence is the share of right top passages, roughly."""
+    found = judged(fitted, to_fit, config)
+    right = hits(replace(to_fit, items=found.rankings))[:, 0]
+    assert found.confidence.mean() == pytest.approx(right.mean(), abs=0.1)
+
+
+@pytest.mark.parametrize("every_query", ["right", "wrong"])
+def test_labels_of_one_class_still_fit(
+    to_fit: Labelled[Scored], maps: FittedMaps, config: Config, every_query: str
+) -> None:
+    """Where every query is right, or none, confidences are finite and on the right side."""
+    right = every_query == "right"
+    grades = [{p.doc_id: 1.0 for p in s.candidates.passages if right} for s in to_fit.items]
+    labelled = replace(to_fit, grades=grades)
+    found = fit(labelled, maps.policy, config)
+    values = judged(found, labelled, config)
+    for p in (values.confidence, values.sufficiency):
+        assert ((p > 0.5) if right else (p < 0.5)).all()
+    if not right:
+        assert found.maps.certificate.threshold is None
+
+
+def test_a_query_without_passages_is_fitted_on(
+    with_empty: Labelled[Scored], maps: FittedMaps, config: Config
+) -> None:
+    """Candidates with nothing in them do not break fitting; confidences are probabilities."""
+    found = judged(fit(with_empty, maps.policy, config), with_empty, config)
+    for p in (found.confidence, found.sufficiency):
+        assert ((p >= 0) & (p <= 1)).all()
+    assert found.confidence[-1] == 0
+
+
+def test_the_named_calibrator_is_taken(
+    fitted: Fitted, to_fit: Labelled[Scored], maps: FittedMaps, config: Config
+) -> None:
+    """`calibrator` overrules the choice; `auto` takes no isotonic map below a thousand queries."""
+    assert fitted.calibrator == "logistic"
+    assert "isotonic not considered" in fitted.reason
+    named = fit(to_fit, maps.policy, replace(config, calibrator="isotonic"))
+    assert (named.calibrator, named.reason) == ("isotonic", "As asked for.")
+    assert isinstance(named.maps.confidence.then, IsotonicMap)
+
+
+def test_segments_of_the_queries_get_corrections_of_their_own(
+    fitted: Fitted, to_fit: Labelled[Scored], maps: FittedMaps, config: Config
+) -> None:
+    """What the metadata says under `segment_by` moves a confidence up or down, and sorts none anew.
+
+    The right ones, taken for a segment, are surer than before; a segment of which nothing is known
+    is as the map for all has it.
+    """
+    before = judged(fitted, to_fit, config)
+    right = hits(replace(to_fit, items=before.rankings))[:, 0].tolist()
+    segmented = replace(config, segment_by="source")
+    names = ["easy" if y else "hard" for y in right]
+    found = fit(_of_segments(to_fit, names), maps.policy, segmented)
+    assert set(found.maps.segments.updates) == {"easy", "hard"}
+    for segment, sign in (("easy", 1), ("hard", -1), ("new", 0)):
+        alike = _of_segments(to_fit, [segment] * len(to_fit))
+        after = judge(alike.items, found.maps, segmented)
+        assert [r.doc_ids for r in after.rankings] == [r.doc_ids for r in before.rankings]
+        signs = np.sign(np.round(after.confidence - before.confidence, 12))
+        assert signs.tolist() == [sign] * len(right)
+
+
+def _of_segments(scored: Labelled[Scored], names: Sequence[str]) -> Labelled[Scored]:
+    def named(one: Scored, name: str) -> Scored:
+        query = replace(one.query, metadata={"source": name})
+        return replace(one, candidates=replace(one.candidates, query=query))
+
+    return replace(scored, items=[named(s, n) for s, n in zip(scored.items, names, strict=True)])

@@ -1,0 +1,160 @@
+"""Passages that the caller brings: the mode `rerank`, its candidates and its confidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hand_made import make_scored
+from hypothesis import given as over
+from hypothesis import settings
+from hypothesis import strategies as st
+from rank_bm25 import BM25Okapi
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.pipeline import Pipeline
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labelled
+from rerank.errors import InputError
+from rerank.fitting.rankings import LENGTHS, PlannedRankings, as_brought, rerank_rankings
+from rerank.inference.score_cache import ScoreCache
+from rerank.retrieval.bm25 import BM25, score_texts
+from rerank.types import Passage, Query, Scored
+from rerank.workspace import Workspace
+
+Run = Any  # the session's run, see conftest
+QUESTION = "median along an axis while ignoring NaNs"
+
+
+@pytest.fixture(scope="module")
+def model(run: Run) -> CalibratedReranker:
+    return CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
+
+
+@pytest.fixture(scope="module")
+def passages(small: LabelledSet) -> tuple[Passage, ...]:
+    return tuple(small.corpus.values())[:12]
+
+
+@settings(deadline=None)
+@over(
+    st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=9), min_size=3, max_size=8),
+    st.lists(st.sampled_from("abcdef"), max_size=4),
+)
+def test_texts_score_as_in_an_index_of_their_own(texts: list[list[str]], query: list[str]) -> None:
+    """With their own idf, the scores are those of rank_bm25."""
+    own = BM25.build(texts)
+    found = score_texts(query, texts, own.weight)
+    np.testing.assert_allclose(found, BM25Okapi(texts).get_scores(query), atol=1e-9)
+
+
+def test_the_callers_passages_are_ranked_and_nothing_else(
+    model: CalibratedReranker, passages: tuple[Passage, ...]
+) -> None:
+    """Every passage comes back once, best first, with its place in what was given."""
+    found = model.rerank(QUESTION, passages)
+    assert sorted(found.ranking.doc_ids) == sorted(p.doc_id for p in passages)
+    assert tuple(passages[row] for row in found.ranking.first_stage.rows) == found.ranking.passages
+    assert list(found.ranking.relevance) == sorted(found.ranking.relevance, reverse=True)
+    assert 0 < found.confidence <= found.sufficiency <= 1
+
+
+def test_the_order_in_which_they_come_does_not_matter(
+    model: CalibratedReranker, passages: tuple[Passage, ...]
+) -> None:
+    """A hosted API's caller may sort them as he likes."""
+    forth, back = model.rerank(QUESTION, passages), model.rerank(QUESTION, passages[::-1])
+    assert forth.ranking.doc_ids == back.ranking.doc_ids
+    assert forth.confidence == pytest.approx(back.confidence, abs=1e-6)
+
+
+def test_passages_of_no_index_are_taken(model: CalibratedReranker) -> None:
+    """Another language, unknown words, repeated texts and ids: all get a place."""
+    texts = ["何ですか", "xyzzyx", "Der Median einer Stichprobe.", "xyzzyx", "the median of axis 0"]
+    found = model.rerank(QUESTION, [Passage("same", "", text) for text in texts])
+    assert sorted(found.ranking.first_stage.rows) == [0, 1, 2, 3, 4]
+    assert found.ranking.passages[0].text == "the median of axis 0"
+
+
+def test_no_passage_is_no_answer(model: CalibratedReranker) -> None:
+    """Nothing given: nothing to be sure of."""
+    found = model.rerank(QUESTION, [])
+    assert (found.confidence, found.sufficiency, len(found.ranking)) == (0.0, 0.0, 0)
+
+
+def test_many_are_judged_as_one_by_one(
+    model: CalibratedReranker, passages: tuple[Passage, ...]
+) -> None:
+    """An assessment does not depend on its neighbours, one without passages included."""
+    asked = [("what is the mean", passages[:7]), (QUESTION, ()), (QUESTION, passages)]
+    many = model.assess([Query(q, passages=p) for q, p in asked])
+    assert [a.to_dict() for a in many] == [model.rerank(q, p).to_dict() for q, p in asked]
+
+
+def test_logits_that_come_along_are_not_computed_again(
+    model: CalibratedReranker, passages: tuple[Passage, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model's own logits, handed in, lead to what scoring leads to."""
+    expected = model.rerank(QUESTION, passages)
+    logits, _ = model.pipeline.reranker.score([(QUESTION, p.full_text) for p in passages])
+    monkeypatch.setattr(type(model.pipeline.reranker), "read", None)
+    monkeypatch.setattr(model.pipeline.reranker, "cache", None)
+    (found,) = model.assess([Query(QUESTION, passages=passages, logits=logits)])
+    assert found.to_dict() == expected.to_dict()
+    (other,) = model.assess([Query(QUESTION, passages=passages, logits=logits - 9)])
+    assert other.confidence != expected.confidence
+
+
+@pytest.mark.parametrize("logits", [[1.0], [1.0, float("nan")], [[1.0], [2.0]]])
+def test_logits_must_be_one_a_passage(passages: tuple[Passage, ...], logits: list[Any]) -> None:
+    """The message says how many were expected."""
+    with pytest.raises(InputError, match="one finite logit a passage, 2 in all"):
+        Query(QUESTION, passages=passages[:2], logits=np.array(logits))
+
+
+def test_an_empty_question_is_refused(
+    model: CalibratedReranker, passages: tuple[Passage, ...]
+) -> None:
+    """As in a search."""
+    with pytest.raises(InputError, match="the query is empty"):
+        model.rerank(" ", passages)
+
+
+def test_the_index_and_the_caller_bring_the_same_passage_alike(
+    pipeline: Pipeline, run: Run
+) -> None:
+    """What a stored vector says of a passage, encoding its text again says too."""
+    (found,) = pipeline.retrieve(run.plan.report.items[:1])
+    stored = pipeline.as_brought(found, 5)
+    (encoded,) = pipeline.retrieve([replace(found.query, passages=found.passages[:5])])
+    assert stored.passages == encoded.passages
+    np.testing.assert_allclose(stored.features, encoded.features, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def brought(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRankings:
+    return rerank_rankings(pipeline, searched)
+
+
+def test_the_maps_are_fitted_on_lists_of_many_lengths(brought: PlannedRankings, run: Run) -> None:
+    """5, 10, 20 and 50 in turn, as far as there are candidates; the same queries as before."""
+    lengths = [len(s) for s in brought.fit.items[:4]]
+    assert lengths == [min(n, 10) for n in LENGTHS]  # 10 candidates in the tests' configuration
+    assert [s.query for s in brought.fit.items] == list(run.plan.fit.items)
+    assert all(len(s.logits) for s in (*brought.fit.items, *brought.report.items))
+
+
+def test_each_mode_has_maps_of_its_own(model: CalibratedReranker, brought: PlannedRankings) -> None:
+    """They are kept with the model, and were fitted on such lists."""
+    assert model.maps["rerank"].confidence != model.maps["search"].confidence
+    assert model.maps["rerank"].policy == brought.policy
+
+
+def test_a_query_without_candidates_stays_in_its_place(
+    pipeline: Pipeline, to_report: Labelled[Scored]
+) -> None:
+    """It has no passages to bring."""
+    found = as_brought(pipeline, [make_scored(), to_report.items[0]])
+    assert [len(c) for c in found] == [0, 10]

@@ -1,0 +1,126 @@
+"""What a request may hold: known fields, by any of their names, within the limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from rerank.errors import InputError
+from rerank.serving.schemas import (
+    HOSTED,
+    AssessRequest,
+    QueryRequest,
+    RerankRequest,
+    SearchRequest,
+    sentence_of,
+)
+from rerank.serving.settings import Settings
+
+SEARCH = {"query": "median"}
+RERANK = {"query": "median", "documents": ["a", "b"]}
+ASSESS = {**RERANK, "scores": [1.0, 2.0], "reranker": "fingerprint"}
+
+
+def refusal(kind: type[QueryRequest], asked: dict[str, Any]) -> str:
+    """The sentence with which a request is refused."""
+    with pytest.raises(ValidationError) as refused:
+        kind.model_validate(asked)
+    return sentence_of(refused.value.errors())
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "nearest"),
+    [
+        (SearchRequest, {**SEARCH, "topn": 3}, "top_n"),
+        (SearchRequest, {**SEARCH, "Top_N": 3}, "top_n"),
+        (SearchRequest, {**SEARCH, "meta_data": {}}, "metadata"),
+        (RerankRequest, {**RERANK, "document": []}, "documents"),
+        (RerankRequest, {**RERANK, "return_document": True}, "return_documents"),
+        (AssessRequest, {**ASSESS, "score": [1.0, 2.0]}, "scores"),
+    ],
+)
+def test_an_unknown_field_is_refused_with_the_nearest(
+    kind: type[QueryRequest], asked: dict[str, Any], nearest: str
+) -> None:
+    """A typing error is named, and so is the field that was meant."""
+    name = next(name for name in asked if name not in {*SEARCH, *RERANK, *ASSESS})
+    assert refusal(kind, asked) == f"unknown field {name!r}; did you mean {nearest!r}?"
+
+
+def test_a_field_like_no_other_is_refused_with_all() -> None:
+    """Where no field is near, all are named; a hostile name is cut and written in ASCII."""
+    sentence = refusal(SearchRequest, {**SEARCH, "\ud800" * 100_000: 1})
+    assert sentence.endswith("; the fields are query, metadata, top_n, return_documents")
+    assert len(sentence) < 500
+    assert sentence.isascii()
+
+
+def test_fields_of_hosted_apis_change_nothing() -> None:
+    """Each field that is listed is read over by rerank, and its reason is in the API's document."""
+    plain = RerankRequest.model_validate(RERANK)
+    for name in HOSTED:
+        assert RerankRequest.model_validate({**RERANK, name: 1}) == plain
+        assert name in refusal(SearchRequest, {**SEARCH, name: 1})
+    assert RerankRequest.model_json_schema()["x-ignored-fields"] == HOSTED
+
+
+@pytest.mark.parametrize(("kind", "asked"), [(SearchRequest, SEARCH), (RerankRequest, RERANK)])
+def test_top_k_is_another_name_of_top_n(kind: Any, asked: dict[str, Any]) -> None:
+    """Either is taken, and both where they agree; refused are two that differ, and bad values."""
+    for given in ({"top_k": 3}, {"top_n": 3, "top_k": 3}, {"top_n": None, "top_k": 3}):
+        assert kind.model_validate({**asked, **given}).top_n == 3
+    assert "top_n and top_k mean the same and differ" in refusal(
+        kind, {**asked, "top_n": 2, "top_k": 3}
+    )
+    assert refusal(kind, {**asked, "top_k": -1}).startswith("top_k: ")
+
+
+def test_question_is_still_read() -> None:
+    """The name of `query` in version 0.1 is read by search, and no schema tells of it."""
+    assert SearchRequest.model_validate({"question": "median"}).query == "median"
+    assert "differ" in refusal(SearchRequest, {"question": "median", "query": "mean"})
+    assert "'question'" in refusal(RerankRequest, {"question": "median", "documents": []})
+    assert "question" not in SearchRequest.model_json_schema()["properties"]
+
+
+def test_scores_are_of_the_documents() -> None:
+    """One a document, finite and of a size that logits have."""
+    assert "expected one a document, 2, got 1" in refusal(AssessRequest, {**ASSESS, "scores": [1]})
+    for score in (1e7, -1e7, float("nan"), float("inf")):
+        assert "scores.0" in refusal(AssessRequest, {**ASSESS, "scores": [score, 1.0]})
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"query": " \n"}, "'query' is empty"),
+        ({"query": "x" * 11}, "'query' has 11 characters, at most 10"),
+        ({"query": "\ud800"}, "'query' "),
+        ({"documents": ["a"] * 4}, "4 documents, at most 3"),
+        ({"documents": ["a", {"text": "x" * 18, "title": "y"}]}, "'documents.1' has 21 characters"),
+        ({"documents": ["a", "  "]}, "'documents.1' is empty"),
+        ({"rank_fields": ["text", "body"]}, "only text and title are read, got 'body'"),
+    ],
+)
+def test_limits(asked: dict[str, Any], words: str) -> None:
+    """A text that is empty or too long, and too many of them, are refused by name."""
+    settings = Settings(max_query=10, max_documents=3, max_document=20)
+    with pytest.raises(InputError, match=words):
+        RerankRequest.model_validate({**RERANK, **asked}).to_query(settings)
+
+
+def test_a_query_holds_what_was_sent() -> None:
+    """Documents become passages by their places; a search has none; scores become logits."""
+    asked = {"query": "q", "metadata": {"language": "fr"}, "documents": ["a", {"text": "b"}]}
+    query = RerankRequest.model_validate(asked).to_query(Settings())
+    assert (query.text, query.metadata, query.mode) == ("q", {"language": "fr"}, "rerank")
+    assert [(p.doc_id, p.title, p.text) for p in query.passages or ()] == [
+        ("0", "", "a"),
+        ("1", "", "b"),
+    ]
+    assert SearchRequest.model_validate(SEARCH).to_query(Settings()).mode == "search"
+    scored = AssessRequest.model_validate(ASSESS).to_query(Settings())
+    assert scored.logits is not None
+    assert scored.logits.tolist() == [1.0, 2.0]

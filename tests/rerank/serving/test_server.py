@@ -1,0 +1,195 @@
+"""The server as a socket and as a process: slow clients, keys, signals, what its start needs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from http_checks import HEAD, JSON, body, connect, metric
+from server import serving
+
+from rerank.cli import main
+from rerank.errors import InputError
+from rerank.serving.middleware import Keys
+from rerank.serving.server import is_loopback, keys_for
+from rerank.storage.folder import sealed
+
+ROOT = Path(__file__).parents[3]
+HEAVY = ("matplotlib", "mlflow", "pandas", "peft", "sentence_transformers", "sklearn", "torch")
+
+
+def test_answers_do_not_wait_for_acknowledgements(run: Any) -> None:
+    """An accepted connection has TCP_NODELAY: the last bytes of an answer are sent at once."""
+    with (
+        serving(run.folder) as started,
+        httpx.Client(base_url=started.url, timeout=60) as client,
+    ):
+        assert client.get("/healthz").status_code == 200
+        (connection,) = started.server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_slow_clients(run: Any) -> None:
+    """Who never sends its headers is cut off; who never sends its body hears 408; others go on."""
+    with (
+        serving(run.folder, patience=1.0) as started,
+        connect(started.url) as silent,
+        connect(started.url, b"POST /v1/rerank HT") as halting,
+        connect(started.url, HEAD, b'{"query"') as late,
+    ):
+        answer = httpx.post(f"{started.url}/v1/rerank", content=body(), headers=JSON, timeout=60)
+        assert answer.status_code == 200
+        assert silent.recv(1) == b""
+        assert halting.recv(1) == b""
+        assert late.recv(4096).startswith(b"HTTP/1.1 408")
+
+
+def test_a_client_that_does_not_read(run: Any) -> None:
+    """Who asks and does not read the answer is cut off, and keeps nothing of the server."""
+    asked = {"query": "a", "documents": ["b" * 99_000] * 40, "return_documents": True}
+    content = json.dumps(asked).encode()
+    with serving(run.folder, patience=3.0) as started, socket.socket() as deaf:
+        host, port = started.url.removeprefix("http://").split(":")
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect((host, int(port)))
+        deaf.sendall(HEAD.replace(b"Length: 50", b"Length: %d" % len(content)) + content)
+        for _ in range(600):
+            time.sleep(0.05)
+            if not started.server.server_state.connections:
+                break
+        heard = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := deaf.recv(65536):
+                heard += part
+        assert not started.server.server_state.connections
+        assert len(heard) < len(content)
+
+
+def test_no_key_only_on_loopback(
+    run: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that others can reach does not start without keys."""
+    monkeypatch.delenv("RERANK_API_KEYS", raising=False)
+    for host in ("0.0.0.0", "::", ""):
+        assert not is_loopback(host)
+        assert main(["serve", str(run.folder), "--host", host]) == 2
+        assert "RERANK_API_KEYS" in capsys.readouterr().err
+    for host in ("127.0.0.1", "127.8.9.10", "localhost", "::1"):
+        assert is_loopback(host)
+        assert not keys_for(host, {})
+    assert keys_for("0.0.0.0", {"RERANK_API_KEYS": "k"}).allow(b"Bearer k")
+    assert not Keys(("k",)).allow(None)
+    with pytest.raises(InputError, match="ASCII"):
+        keys_for("127.0.0.1", {"RERANK_API_KEYS": "schlüssel"})
+
+
+def test_taken_port(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """A port that is taken is one sentence and exit code 2."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["serve", str(run.folder), "--port", str(taken.getsockname()[1])]) == 2
+    assert "cannot listen on 127.0.0.1" in capsys.readouterr().err
+
+
+@contextmanager
+def serve(folder: Path, *, blocked: Sequence[str] = ()) -> Iterator[tuple[Any, str]]:
+    """`rerank serve` in a process of its own, without the modules `blocked`, and its address."""
+    code = f"""
+import sys
+sys.modules.update(dict.fromkeys({list(blocked)!r}))
+from rerank.cli import main
+sys.exit(main(["serve", {str(folder)!r}, "--port", "0", "--poll", "0"]))
+"""
+    started = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert started.stderr is not None
+    try:
+        first = json.loads(started.stderr.readline())
+        assert first["event"] == "serving", first
+        yield started, first["address"]
+    finally:
+        started.kill()
+        started.wait()
+        started.stderr.close()
+
+
+def test_a_start_needs_no_training_library(run: Any) -> None:
+    """A local folder whose networks are exported already is served without MLflow and torch."""
+    with serve(run.folder, blocked=HEAVY) as (_, url):
+        for path, asked in {
+            "/v1/search": {"query": "median"},
+            "/v1/rerank": {"query": "median", "documents": ["a"]},
+        }.items():
+            assert httpx.post(f"{url}{path}", json=asked, timeout=60).status_code == 200
+
+
+def refused_soon(url: str) -> None:
+    """Returns when the server takes no new connection, as it must within a minute."""
+    end = time.monotonic() + 60
+    with contextlib.suppress(httpx.ConnectError, httpx.ReadError):
+        while time.monotonic() < end:
+            httpx.get(f"{url}/healthz", timeout=60)
+        pytest.fail("the server still takes connections")
+
+
+def test_signals(place: Path) -> None:
+    """SIGHUP swaps, SIGTERM under load answers what was accepted, and the logs hold no text."""
+    with serve(place) as (started, url):
+        log = _signalled(started, url, place)
+    assert started.returncode == 0, log
+    events = [json.loads(line) for line in log.splitlines()]
+    assert [e["event"] for e in events if e["event"] != "request"] == ["model swapped", "stopped"]
+    searches = [e for e in events if e["event"] == "request" and e["route"] == "/v1/search"]
+    assert len(searches) == 6
+    logged = {"id", "status", "seconds", "mode", "confidence", "level", "model"}
+    assert all(logged <= set(e) for e in searches)
+    assert "secret" not in log
+
+
+def _signalled(started: subprocess.Popen[str], url: str, place: Path) -> str:
+    """What the server logs while it is told to swap, and to end with six requests open."""
+    before = httpx.get(f"{url}/v1/model").json()["model"]
+    manifest = json.loads((place / "manifest.json").read_text())
+    (place / "manifest.json").write_text(json.dumps(sealed({**manifest, "note": "second"})))
+    started.send_signal(signal.SIGHUP)
+    while httpx.get(f"{url}/v1/model").json()["model"] == before:
+        pass
+    told = threading.Event()
+
+    def held(i: int) -> Iterator[bytes]:
+        """A body whose end comes when the server has been told to stop."""
+        body = json.dumps({"query": f"secret {i}"}).encode()
+        yield body[:1]
+        assert told.wait(60)
+        yield body[1:]
+
+    with ThreadPoolExecutor(6) as pool, httpx.Client(base_url=url) as client:
+        sent = [
+            pool.submit(httpx.post, f"{url}/v1/search", content=held(i), headers=JSON, timeout=60)
+            for i in range(6)
+        ]
+        while metric(client, "rerank_requests_in_progress") < 6:
+            assert not any(s.done() for s in sent)
+        started.terminate()
+        refused_soon(url)
+        told.set()
+        assert [s.result().status_code for s in sent] == [200] * 6
+    return str(started.communicate(timeout=60)[1])

@@ -1,0 +1,23 @@
+"""Bounds of a server: those that no server can keep are refused, and defaults agree elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, MOST_PASSAGES
+from rerank.errors import InputError
+from rerank.serving.settings import Settings
+
+
+def test_settings_refuse() -> None:
+    """Bounds that no server can keep are refused by name."""
+    for name, value in {"queue": 0, "timeout": 0.0, "port": 70000, "poll": -1.0}.items():
+        with pytest.raises(InputError, match=name):
+            Settings(**{name: value})
+
+
+def test_limits_are_those_of_files() -> None:
+    """A query and its passages that a file may hold, a request may hold too."""
+    settings = Settings()
+    limits = (settings.max_query, settings.max_document, settings.max_documents)
+    assert limits == (LONGEST_QUERY, LONGEST_PASSAGE, MOST_PASSAGES)

@@ -1,0 +1,72 @@
+"""What the command line tells people: versions, texts, interruptions, refusals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rerank.cli import main
+
+Run = Any  # the session's run, see conftest
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--version` prints the package's."""
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith("rerank ")
+
+
+def test_search_gives_texts_and_an_id_a_query(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """One object a query: its text, an id of its own, and every passage with title and text."""
+    asked = ["fill missing values", "sort an array"]
+    assert main(["search", str(run.folder), *asked, "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(f["query_id"], f["query"]) for f in found] == [("1", asked[0]), ("2", asked[1])]
+    for passage in found[0]["ranking"]:
+        assert passage["text"]
+        assert {"doc_id", "title", "relevance", "logit"} <= set(passage)
+
+
+def test_an_interrupted_calibration_says_that_it_resumes(
+    run: Run, small_folder: Path, tmp_path: Path
+) -> None:
+    """Ctrl-C while it works: exit code 130, one line, nothing left beside the folder."""
+    out = tmp_path / "models" / "model"
+    arguments = ["calibrate", str(small_folder), "--out", str(out), "--work", str(tmp_path / "w")]
+    code = f"""
+import os, signal
+from rerank.cli import main
+import rerank.fitting.rankings as rankings
+rankings.fit_prior = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+raise SystemExit(main({arguments!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + signal.SIGINT
+    assert done.stderr.endswith("rerank: interrupted: run the same command again to resume\n")
+    assert list(out.parent.iterdir()) == []
+
+
+def test_a_folder_that_exists_names_the_flag(
+    run: Run, small_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The refusal says how to replace it."""
+    assert main(["index", str(small_folder), "--out", str(run.folder)]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+
+
+def test_an_option_out_of_bounds_is_told_before_the_data_are_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The flag and its bounds; the folder, which does not exist, is not spoken of."""
+    assert main(["calibrate", "nowhere", "--out", "x", "--pool", "3"]) == 2
+    assert capsys.readouterr().err == (
+        "rerank: error: --pool should be a whole number, at least 10, got 3\n"
+    )

