@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def read_pairs(folder: Path) -> LabelledSet:
         if not good and not bad:
             raise InputError(f"{where}: neither a positive nor a hard negative")
         key = (query_hash(text), group)
-        query = queries.setdefault(key, Query(f"q{len(queries) + 1}", text, {"group": group}))
+        query = queries.setdefault(key, Query(text, f"q{len(queries) + 1}", {"group": group}))
         right.setdefault(query.query_id, {}).update(dict.fromkeys(good, 1.0))
         wrong.setdefault(query.query_id, {}).update(dict.fromkeys(bad))
     if not queries:
@@ -80,7 +81,7 @@ def _judged(query: Query, right: dict[str, float], wrong: list[str]) -> Query:
         metadata[JUDGED_WRONG] = judged
         if not right:
             metadata[ASKED_ABOUT] = judged[0]
-    return Query(query.query_id, query.text, metadata)
+    return replace(query, metadata=metadata)
 
 
 def _ids(row: dict[str, Any], key: str, passages: dict[tuple[str, str], str]) -> list[str]:
