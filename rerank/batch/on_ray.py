@@ -187,7 +187,10 @@ def _ray(actors: int | None) -> Iterator[Any]:
                 given = {"address": "local", "_temp_dir": stack.enter_context(guarded())}
                 given |= {"num_cpus": max(cores(), actors or 1), "include_dashboard": False}
             stack.callback(ray.shutdown)
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, **given)
+            try:
+                ray.init(log_to_driver=False, logging_level=logging.ERROR, **given)
+            except Exception as error:  # bare ones, as on a machine too busy to start it in time
+                raise OSError(f"Ray does not start: {error}") from error
         with _quiet(ray):
             yield ray
 

@@ -46,7 +46,8 @@ def read_query(
         InputError: naming the field, what came and what was expected.
     """
     query_id = read_id(row, "_id")
-    text = read_text(row, _only(row, QUERY) or QUERY[0], most=LONGEST_QUERY)
+    field = _only(row, QUERY) or next((name for name in QUERY if name in row), QUERY[0])
+    text = read_text(row, field, most=LONGEST_QUERY)
     metadata = _metadata(row, segment_by)
     name = _only(row, PASSAGES) if passages else None
     if name is None:

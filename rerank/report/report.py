@@ -319,7 +319,7 @@ def report_text(report: Report) -> str:
         evaluation.orders_table(),
         evaluation.table.table(),
         textwrap.fill(table_note(report), WIDTH),
-        "\n".join(f"{name}: {text}" for name, text in sources_of_ways().items()),
+        "\n".join(textwrap.fill(f"{n}: {text}", WIDTH) for n, text in sources_of_ways().items()),
         evaluation.events_table(),
         textwrap.fill(rerank_sentence(report), WIDTH),
     )

@@ -45,6 +45,7 @@ def test_an_interrupted_calibration_says_that_it_resumes(
 import os, signal
 from rerank.cli import main
 import rerank.fitting.rankings as rankings
+signal.signal(signal.SIGINT, signal.default_int_handler)  # some shells start us with it ignored
 rankings.fit_prior = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 raise SystemExit(main({arguments!r}))
 """

@@ -40,7 +40,6 @@ def test_the_advisory_threshold_is_0_7() -> None:
         {"max_length": 0},
         {"encoder_max_length": 0},
         {"rank_by": "hope"},
-        {"calibrator": "spline"},
         {"folds": 1},
         {"sufficiency_k": 0},
         {"sufficiency_k": 11},

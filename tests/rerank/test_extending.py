@@ -31,8 +31,8 @@ from rerank.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)
-def _restored(run: Any) -> Iterator[None]:
-    """What a test adds is gone after it; the session's model was made before."""
+def _restored() -> Iterator[None]:
+    """What a test adds is gone after it."""
     with restored():
         yield
 

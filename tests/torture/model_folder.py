@@ -31,6 +31,7 @@ from typing import Any
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
 from rerank.errors import InputError
+from rerank.inference.model_files import cache_folder
 from rerank.inference.score_cache import ScoreCache
 from rerank.storage.folder import FORMAT_VERSION, sealed
 from rerank.types import Passage
@@ -244,12 +245,12 @@ class Watching:
 
     def __init__(self) -> None:
         self.on = False
-        self.own = ""  # folder of the score cache, which is made anew where it is missing
+        self.own: set[str] = set()  # the caches' own paths: made, or opened, where they are missing
         self.seen: list[str] = []
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self.on or (event == "os.mkdir" and str(arguments[0]) == self.own):
+        if not self.on or (event in ("os.mkdir", "open") and str(arguments[0]) in self.own):
             return
         ours = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]), "<frozen", "<string>")
         if event == "exec":
@@ -280,8 +281,9 @@ def attack(model: Path, *, count: int, seed: int) -> collections.Counter[str]:
     watching, told = Watching(), collections.Counter[str]()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as home:
         folder = Folder(model, Path(home) / "model")
-        watching.own = home
-        scores = ScoreCache(Path(home) / "scores.sqlite")
+        kept = Path(home) / "scores.sqlite"
+        watching.own = {home, str(kept), str(cache_folder())}
+        scores = ScoreCache(kept)
         first = CalibratedReranker.load(folder.place, cache=scores)
         expected = answer(first)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -321,11 +323,7 @@ def _outcome(place: Path, first: CalibratedReranker, expected: list[Any], *, for
         if not str(error).strip():
             raise AssertionError("a refusal without a sentence") from None
         return "refused"
-    same = (model.manifest, model.calibrators, model.given) == (
-        first.manifest,
-        first.calibrators,
-        first.given,
-    )
+    same = (model.manifest, model.maps) == (first.manifest, first.maps)
     if same and said == expected:
         return "identical"
     if not forged:

@@ -147,7 +147,8 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     else:
         known = ("pydata", "pydata_questions", "documentation")
         raise InputError(
-            f"no recipe for a set {name!r}; expected {' or '.join(known)}{nearest(name, known)}"
+            f"no recipe for a set {name!r}; expected {', '.join(known[:-1])} or {known[-1]}"
+            f"{nearest(name, known)}"
         )
     made = manifest(labelled, libraries or PYDATA)
     if known and set(known["packages"]) != set(made["packages"]):

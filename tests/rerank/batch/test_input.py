@@ -132,7 +132,7 @@ def test_logits_are_read() -> None:
         ({"_id": "a\tb", "text": "x"}, "holds a tab", None),
         ({"_id": "x" * 1000, "text": "x"}, "'_id' has 1000 characters", None),
         ({"_id": "\ud800", "text": "x"}, "lone surrogate", None),
-        ({"_id": "a"}, "'text' is missing", "a"),
+        ({"_id": "a"}, "'query' is missing", "a"),
         ({"_id": "a", "text": "\n"}, "'text' is empty", "a"),
         ({"_id": "a", "text": 5}, "'text' should be text, got int", "a"),
         ({"_id": "a", "text": "y" * 20_000}, "'text' has 20000 characters", "a"),
@@ -347,7 +347,7 @@ def test_own_passages_of_nested_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize("columns", [{"_id": ["a"]}, {"id": ["a"], "text": ["x"]}])
 def test_a_parquet_without_the_columns_is_refused(tmp_path: Path, columns: dict[str, Any]) -> None:
     """Every row would be; so it is told at once."""
-    with pytest.raises(InputError, match="expected columns _id and text"):
+    with pytest.raises(InputError, match="expected columns _id and query"):
         rows(table(tmp_path / "q.parquet", columns))
 
 

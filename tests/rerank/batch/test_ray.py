@@ -151,10 +151,14 @@ def test_ray_on_this_machine_is_ours_alone(end: signal.Signals | None) -> None:
         env={k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     ) as driver:
         assert driver.stdout is not None
-        folder = Path(driver.stdout.readline().strip())
+        said = driver.stdout.readline().strip()
+        if not said and "Ray does not start" in driver.communicate()[1]:
+            pytest.skip("Ray gives up after 30 seconds on a machine that is too busy")
+        folder = Path(said)
         assert folder.name.startswith("rerank-ray-")
         before = users(folder)
         assert len(before) > 4

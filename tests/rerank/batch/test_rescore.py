@@ -156,7 +156,7 @@ def test_bad_rows_go_to_a_side_file(
         (6, "x"),
         (13, some[0].query_id),
     ]
-    assert [row["reason"][:12] for row in told] == ["not JSON (Ex", "'text' is em", "'text' is mi"]
+    assert [row["reason"][:12] for row in told] == ["not JSON (Ex", "'text' is em", "'query' is m"]
 
 
 def test_strict_stops_at_the_first_bad_row(

@@ -41,4 +41,4 @@ def test_rescore_tells_rejected_rows_by_its_exit_code(
     printed = capsys.readouterr().out
     assert f"{out}: 1 predictions" in printed
     assert f"{out}.rejected.jsonl: 1 rows were rejected" in printed
-    assert "queries.jsonl:2: 'text' is missing" in refused(capsys, *arguments, "--strict")
+    assert "queries.jsonl:2: 'query' is missing" in refused(capsys, *arguments, "--strict")

@@ -74,7 +74,9 @@ def test_what_cannot_be_told_is_a_dash(
     plain = none.to_dict()
     assert plain["orders"]["relevance"]["ndcg10"] is None
     assert plain["events"]["relevance: each passage"]["auroc"] is None
-    assert "relevance_ndcg10" not in metrics_of(none.to_dict())
+    found = metrics_of(plain, fitted.maps.certificate)
+    assert "brier" in found
+    assert "ndcg_at_10_relevance" not in found
 
 
 def test_unanswerable_queries_are_measured_and_never_right(

@@ -146,7 +146,7 @@ def test_queries_trained_on_are_left_out_of_calibration(
     assert seen <= everything
     planned = plan(small, trained_on=seen, max_queries=None, seed=0)
     assert planned.seen_by_reranker >= len(seen)
-    used = {query_hash(small.queries[i].text) for i in (*planned.fit, *planned.report)}
+    used = {query_hash(q.text) for q in (*planned.fit.items, *planned.report.items)}
     assert not used & seen
 
 
