@@ -320,7 +320,7 @@ def test_labels_that_cannot_be_counted(y: list, p: list, sentence: str) -> None:
     ("change", "sentence"),
     [
         ({"kind": "map"}, "expected kind 'calibration-watch', got 'map'"),
-        ({"more": 1}, r"a watch \(calibration-watch\) has the keys"),
+        ({"more": 1}, r"the state of a monitor \(calibration-watch\) has the keys"),
         ({"level": 1.0}, "level must lie between 0 and 1, got 1.0"),
         ({"level": "0.05"}, "level must be a number, got '0.05'"),
         ({"hits": 1}, "hits must lie between 0 and n, got 1 of 0"),
@@ -342,5 +342,5 @@ def test_an_accuracy_needs_a_target_that_can_be_missed() -> None:
     """0 cannot be missed, and 1 is missed at the first mistake."""
     with pytest.raises(ValueError, match=r"target must lie between 0 and 1, got 1.0"):
         AccuracyMonitor.start(1.0)
-    with pytest.raises(ValueError, match=r"a watch \(accuracy-watch\) has the keys"):
+    with pytest.raises(ValueError, match=r"the state of a monitor \(accuracy-watch\) has the keys"):
         AccuracyMonitor.from_dict(CalibrationMonitor.start().to_dict())
