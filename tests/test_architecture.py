@@ -26,7 +26,7 @@ LAYERS = (  # of rerank/, lowest first; a module imports from its own package an
     {"fitting"},
     {"report"},
     {"jobs", "serving"},
-    {"arguments"},
+    {"commands"},
     {"cli"},
 )
 LAYER_OF = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from rerank.arguments import CONFIGURATIONS, from_options, options_page, parser
-from rerank.cli import RUNS
+from rerank.commands.options import from_options
+from rerank.commands.options_page import options_page
+from rerank.commands.parser import parser
+from rerank.commands.table import COMMANDS
 from rerank.config import LARGEST, Config, FinetuneConfig, PromotionGate, options_of
 from rerank.errors import InputError, nearest
 from rerank.serving.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
-WRITE = 'python -c "from rerank.arguments import options_page as p; print(p(), end=str())"'
+WRITE = 'python -c "import rerank.commands.options_page as p; print(p.options_page(), end=str())"'
+CONFIGURATIONS = {c.name: c.config for c in COMMANDS if c.config}
 GIVEN = {
     "calibrate": ["calibrate", "set", "--out", "model"],
     "finetune": ["finetune", "set", "--out", "model"],
@@ -26,7 +29,7 @@ GIVEN = {
 
 
 def parsed(command: str, *more: str) -> Namespace:
-    return parser(RUNS).parse_args([*GIVEN[command], *more])
+    return parser().parse_args([*GIVEN[command], *more])
 
 
 @pytest.mark.parametrize("command", CONFIGURATIONS)
@@ -47,7 +50,7 @@ def test_every_option_reaches_its_field(command: str) -> None:
         values = vars(parsed(command, *([flag] if other is True else [flag, str(other)])))
         assert values[one.name] == other
         before = vars(parsed(command))
-        assert [n for n in values if n != "run" and values[n] != before[n]] == [one.name]
+        assert [n for n in values if n != "command" and values[n] != before[n]] == [one.name]
 
 
 def another(default: Any, choices: tuple[str, ...]) -> Any:
@@ -158,5 +161,5 @@ def test_an_unknown_word_of_the_command_line(
 ) -> None:
     """The error ends in the word that was meant."""
     with pytest.raises(SystemExit):
-        parser(RUNS).parse_args(arguments)
+        parser().parse_args(arguments)
     assert capsys.readouterr().err.strip().endswith(f"did you mean {meant!r}?")

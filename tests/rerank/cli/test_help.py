@@ -12,8 +12,7 @@ import pytest
 from command_line import call
 from processes import run_python
 
-from rerank.arguments import parser
-from rerank.cli import RUNS
+from rerank.commands.parser import parser
 
 HEAVY = {"torch", "sklearn", "mlflow", "pandas", "matplotlib", "transformers", "onnxruntime"}
 HEAVY |= {"sentence_transformers", "scipy", "rank_bm25"}
@@ -31,7 +30,7 @@ def commands(
             yield from commands(below, (*words, name))
 
 
-COMMANDS = dict(commands(parser(RUNS)))
+COMMANDS = dict(commands(parser()))
 
 
 def test_the_commands_are_those_of_the_readme() -> None:
@@ -61,8 +60,8 @@ def test_the_example_of_a_command_can_be_parsed(words: tuple[str, ...]) -> None:
     for line in found:
         parts = shlex.split(line)
         assert tuple(parts[: len(words)]) == words
-        options = parser(RUNS).parse_args(parts)
-        assert options.run is COMMANDS[words].get_default("run")
+        options = parser().parse_args(parts)
+        assert " ".join(words) == options.command.name
 
 
 def test_help_is_light() -> None:

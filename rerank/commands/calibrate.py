@@ -1,0 +1,92 @@
+"""`rerank calibrate`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from rerank.commands.command import Command
+from rerank.commands.inputs import read_dataset
+from rerank.commands.options import (
+    add_group_by,
+    add_name,
+    add_out,
+    add_verbose,
+    add_work,
+    from_options,
+    positive,
+)
+from rerank.commands.printing import print_headline, print_run
+from rerank.config import Config
+from rerank.errors import TrackingError
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    p.add_argument("dataset", type=Path, help="BEIR folder")
+    add_out(p, "model")
+    p.add_argument(
+        "--index",
+        type=Path,
+        help="folder that `rerank index` wrote of this corpus (default: one is made in --work)",
+    )
+    p.add_argument(
+        "--max-queries", type=positive, help="bound on queries to fit on, and to report on"
+    )
+    add_name(p, "calibrated-rerank-SET, after the data set")
+    add_verbose(p)
+    p.add_argument(
+        "--self-contained",
+        action="store_true",
+        help="carry the exported networks, to be deployed without torch and weights",
+    )
+    add_group_by(p)
+    add_work(p)
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.jobs.calibrate import calibrate
+
+    config = from_options(Config, o)
+    try:
+        outcome = calibrate(
+            read_dataset(o),
+            o.out,
+            config,
+            work=o.work,
+            max_queries=o.max_queries,
+            overwrite=o.overwrite,
+            index=o.index,
+            name=o.name,
+            self_contained=o.self_contained,
+        )
+    except TrackingError:
+        _print_model(o)
+        raise
+    _print_model(o)
+    if not outcome.made:
+        print("it was there already, made from the same data, configuration and weights")
+    print_run(outcome.run, outcome.notes)
+
+
+def _print_model(o: argparse.Namespace) -> None:
+    from rerank.assessment.model_folder import REPORT
+
+    report = (o.out / REPORT).read_text(encoding="utf-8")
+    head, _, rest = report.partition("\n\n")
+    model = shlex.quote(str(o.out))
+    print_headline(head.splitlines(), f'rerank search {model} "a query of yours"')
+    if o.verbose:
+        print(f"\n{rest}")
+    print(f"{o.out}: the model; its report.html has all measurements (here: --verbose)")
+
+
+COMMAND = Command(
+    "calibrate",
+    "labelled set to calibrated model: index, rank, fit, measure, track; code 3: untracked",
+    "calibrate datasets/pydata --out work/model",
+    _arguments,
+    _run,
+    config=Config,
+    resumes=True,
+)

@@ -1,0 +1,27 @@
+"""What a command is. `rerank.commands.table` lists them; a new one is a module and a line there."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+REJECTED = 3  # exit code of a job that is done but for rows that cannot be used
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its name as typed, its help, one real example, its arguments, what it runs.
+
+    `run` imports what is heavy, and returns an exit code; or False, where the answer is no (code
+    1). Every field of `config` is an option. `resumes`: interrupted, the same command goes on from
+    what is done.
+    """
+
+    name: str
+    text: str
+    example: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], bool | int | None]
+    config: type | None = None
+    resumes: bool = False

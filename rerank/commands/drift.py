@@ -1,0 +1,56 @@
+"""`rerank drift`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from rerank.commands.command import Command
+from rerank.commands.inputs import load_model, read_set
+from rerank.commands.options import add_json, add_model, add_split, add_work
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    add_model(p)
+    p.add_argument("queries", type=Path, help="JSONL file, or the BEIR folder of another corpus")
+    add_split(p, "test", "split of a BEIR folder")
+    p.add_argument(
+        "--level", type=float, default=0.01, help="chance of a false alarm (default: 0.01)"
+    )
+    add_json(p)
+    add_work(p)
+
+
+def _run(o: argparse.Namespace) -> bool:
+    from rerank.data.beir import read_queries
+    from rerank.jobs.drift import detect_drift
+    from rerank.jobs.pipelines import pipeline_over
+    from rerank.workspace import Workspace
+
+    model = load_model(o)
+    if o.queries.is_dir():
+        labelled = read_set(o.queries, "leave-out")
+        found = detect_drift(
+            model,
+            labelled.select(labelled.split(o.split)),
+            pipeline=pipeline_over(labelled, model, Workspace(o.work)),
+            level=o.level,
+        )
+    else:
+        found = detect_drift(model, read_queries(o.queries), level=o.level)
+    if o.json:
+        print(json.dumps(found.to_dict()))
+    else:
+        print(f"{found.sentence}\n\n{found.table()}")
+    return not found.fired
+
+
+COMMAND = Command(
+    "drift",
+    "compare new queries with those a model was fitted on, without labels; exit code 1: alarm",
+    "drift work/model queries.jsonl",
+    _arguments,
+    _run,
+    resumes=True,
+)

@@ -1,0 +1,65 @@
+"""`rerank evaluate`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from pathlib import Path
+
+from rerank.commands.command import Command
+from rerank.commands.inputs import load_model, note, read_dataset
+from rerank.commands.options import (
+    add_group_by,
+    add_json,
+    add_model,
+    add_split,
+    add_verbose,
+    add_work,
+)
+from rerank.commands.printing import print_headline
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    add_model(p)
+    p.add_argument("dataset", type=Path, help="BEIR folder")
+    add_split(p, "test", "split to measure on")
+    add_json(p)
+    add_verbose(p)
+    add_group_by(p)
+    add_work(p)
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.jobs.evaluate import evaluate
+    from rerank.report.headline import headline, promised_too_much
+
+    labelled, model = read_dataset(o), load_model(o)
+    evaluation = evaluate(model, labelled, o.split, work=o.work)
+    for one in evaluation.notes:
+        note(one)
+    if o.json:
+        print(json.dumps(evaluation.to_dict()))
+        return
+    command = "rescore {} queries.jsonl --out predictions.jsonl"
+    if promised_too_much(evaluation):
+        command = "recalibrate {} --labels labels.jsonl --out NEW"
+    certificate = model.maps["search"].certificate
+    print_headline(
+        headline(evaluation, certificate), f"rerank {command.format(shlex.quote(str(o.model)))}"
+    )
+    if o.verbose:
+        print()
+        print(*evaluation.tables(), sep="\n\n")
+    else:
+        print("(--verbose: the comparison and all measurements)")
+
+
+COMMAND = Command(
+    "evaluate",
+    "measure a model on a split of a labelled set",
+    "evaluate work/model datasets/pydata --split test",
+    _arguments,
+    _run,
+    resumes=True,
+)

@@ -1,0 +1,87 @@
+"""`rerank finetune`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rerank.commands.command import Command
+from rerank.commands.inputs import read_sets
+from rerank.commands.options import add_group_by, add_out, add_split, add_work, from_options
+from rerank.commands.printing import print_run
+from rerank.config import FinetuneConfig
+from rerank.errors import InputError
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "datasets",
+        nargs="+",
+        type=_source,
+        metavar="SET[:EXAMPLES]",
+        help="BEIR folders, or folders with pairs.jsonl",
+    )
+    add_out(p, "model")
+    add_split(p, "train", "split to train on")
+    p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
+    p.add_argument(
+        "--within-group",
+        nargs="+",
+        default=(),
+        metavar="NAME",
+        help="sets whose questions do not name their subject: wrong passages are of the same group",
+    )
+    add_group_by(p)
+    add_work(p)
+
+
+def _source(given: str) -> tuple[Path, int | None]:
+    """A folder, and how many examples to take of it."""
+    folder, _, limit = given.partition(":")
+    if limit and not limit.isdigit():
+        raise argparse.ArgumentTypeError(
+            f"{given!r}: expected FOLDER or FOLDER:EXAMPLES, such as squad:2000"
+        )
+    return Path(folder), int(limit) if limit else None
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.inference.int8_weights import pack_finetuned, refuse_to_pack_into
+    from rerank.inference.model_files import resolve
+    from rerank.jobs.finetune import finetune
+    from rerank.training.mining import Source
+
+    config = from_options(FinetuneConfig, o)
+    if o.pack:
+        refuse_to_pack_into(o.pack)
+    folders, limits = zip(*o.datasets, strict=True)
+    sets = read_sets(folders, o)
+    unknown = set(o.within_group) - {s.name for s in sets}
+    if unknown:
+        raise InputError(
+            f"--within-group: no set {sorted(unknown)}; there are {[s.name for s in sets]}"
+        )
+    sources = [
+        Source(s, o.split, limit, within=s.name in o.within_group)
+        for s, limit in zip(sets, limits, strict=True)
+    ]
+    made = finetune(sources, o.out, config, work=o.work, overwrite=o.overwrite)
+    examples, step = made.report["examples"], made.report["best_step"]
+    print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")
+    if not made.made:
+        print("it was there already, made from the same sets, settings and weights")
+    print_run(made.run, made.notes)
+    if o.pack:
+        pack_finetuned(o.out, o.pack, base=resolve("minilm").folder)
+        print(f"{o.pack}: packed weights and manifest")
+
+
+COMMAND = Command(
+    "finetune",
+    "train a cross-encoder on labelled sets",
+    "finetune datasets/pydata my-set:2000 --out work/reranker --steps 600",
+    _arguments,
+    _run,
+    config=FinetuneConfig,
+    resumes=True,
+)

@@ -1,0 +1,45 @@
+"""`rerank index`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rerank.commands.command import Command
+from rerank.commands.options import add_options, add_out, from_options
+from rerank.config import Config
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    p.add_argument("dataset", type=Path, help="folder with corpus.jsonl")
+    add_out(p, "index")
+    add_options(p, Config, "encoder", "encoder_max_length", "dense", "language")
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.data.beir import read_corpus
+    from rerank.inference.model_files import resolve
+    from rerank.retrieval.dense import Encoder
+    from rerank.retrieval.index import build_index
+
+    chosen = from_options(Config, o)
+    corpus = read_corpus(o.dataset / "corpus.jsonl").values()
+    encoder = Encoder(resolve(chosen.encoder), max_length=chosen.encoder_max_length)
+    index = build_index(
+        corpus,
+        o.out,
+        encoder,
+        language=chosen.language,
+        approximate=chosen.dense == "approximate",
+        overwrite=o.overwrite,
+    )
+    print(f"{o.out}: {len(index)} passages indexed")
+
+
+COMMAND = Command(
+    "index",
+    "index a corpus: BM25 and dense",
+    "index datasets/pydata --out work/pydata-index",
+    _arguments,
+    _run,
+)

@@ -1,0 +1,70 @@
+"""What the arguments of a command name, read: labelled sets and models. Notes go to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rerank.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
+    from rerank.data.labelled_set import LabelledSet
+
+
+def note(message: object) -> None:
+    """A line on stderr that is no error."""
+    print(f"rerank: {message}", file=sys.stderr)
+
+
+def read_set(folder: Path, unjudged: str) -> LabelledSet:
+    """The set; how many queries stand in no split, or are taken as unanswerable, goes to stderr."""
+    from rerank.data.pairs import read_training_set
+
+    labelled = read_training_set(folder, unjudged=unjudged)
+    count = len(labelled.queries)
+    left_out = count - sum(map(len, labelled.splits.values()))
+    if left_out:
+        note(f"{folder}: {left_out} of {count} queries stand in no split and are left out.")
+    if unjudged == "unanswerable":
+        nothing = sum(i not in labelled.qrels for i in labelled.queries)
+        split = ", ".join(labelled.splits)
+        note(f"{folder}: {nothing} of {count} queries count as unanswerable ({split}).")
+    return labelled
+
+
+def read_sets(folders: Sequence[Path], o: argparse.Namespace) -> list[LabelledSet]:
+    """The sets, grouped by a metadata of their queries that one of them at least must have."""
+    sets = [read_set(folder, o.unjudged) for folder in folders]
+    if o.group_by is None:
+        return sets
+    known = {key for labelled in sets for q in labelled.queries.values() for key in q.metadata}
+    if o.group_by not in known:
+        raise InputError(
+            f"no query has the metadata {o.group_by!r} of --group-by, only {sorted(known)}"
+            f"{nearest(o.group_by, known)}"
+        )
+    return [labelled.grouped_by(o.group_by) for labelled in sets]
+
+
+def read_dataset(o: argparse.Namespace) -> LabelledSet:
+    """The set of a command that takes one."""
+    return read_sets([o.dataset], o)[0]
+
+
+def load_model(o: argparse.Namespace) -> CalibratedReranker:
+    """The model asked for; its cross-encoder scores are kept under `work`, where that is given."""
+    from rerank.assessment.model import CalibratedReranker
+    from rerank.inference.score_cache import ScoreCache
+    from rerank.workspace import Workspace
+
+    work = Workspace(o.work) if hasattr(o, "work") else None
+    return CalibratedReranker.load(
+        o.model,
+        cache=ScoreCache(work.scores) if work else None,
+        allow_download=getattr(o, "download", False),
+        tracking_uri=work.tracking_uri if work else None,
+    )

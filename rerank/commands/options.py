@@ -1,0 +1,149 @@
+"""Arguments that several commands take, and options made from the fields of a configuration."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import TypeVar
+
+from rerank.config import options_of
+from rerank.errors import InputError
+
+Kind = TypeVar("Kind")
+
+
+def from_options(kind: type[Kind], o: argparse.Namespace) -> Kind:
+    """The configuration that the options of a command give; the default of what it does not take.
+
+    Raises:
+        InputError: a value out of its bounds; the message names the flag.
+    """
+    values = {
+        one.name: from_options(one.default_factory, o)  # type: ignore[arg-type]
+        if one.default is MISSING
+        else getattr(o, one.name, one.default)
+        for one in fields(kind)  # type: ignore[arg-type]
+    }
+    try:
+        return kind(**values)
+    except InputError as error:
+        raise InputError(re.sub(r"`(\w+)`", lambda m: flag(m[1]), str(error))) from None
+
+
+def flag(name: str) -> str:
+    """The flag of a field."""
+    return f"--{name.replace('_', '-')}"
+
+
+def shown(default: object) -> str:
+    """A default in words."""
+    return "none" if default == "" else str(default)
+
+
+def add_options(p: argparse.ArgumentParser, kind: type, *names: str) -> None:
+    """An option a field of a configuration, with its default; only those named, if any are."""
+    for one, said in options_of(kind):
+        if names and one.name not in names:
+            continue
+        value = one.default
+        if value is False:
+            p.add_argument(flag(one.name), action="store_true", help=said.help)
+            continue
+        notes = filter(None, (said.bounds(), f"default: {shown(value)}"))
+        p.add_argument(
+            flag(one.name),
+            type=type(value),
+            default=value,
+            metavar=f"{{{','.join(said.choices)}}}"
+            if said.choices
+            else type(value).__name__.upper(),
+            help=f"{said.help} ({'; '.join(notes)})".replace("%", "%%"),
+        )
+
+
+def positive(given: str) -> int:
+    """The type of an argument that counts something."""
+    if not given.isdecimal() or not int(given):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, got {given!r}")
+    return int(given)
+
+
+def add_out(p: argparse.ArgumentParser, what: str) -> None:
+    """`--out` and `--overwrite`, of a folder."""
+    p.add_argument("--out", type=Path, required=True, help=f"{what} folder to write")
+    p.add_argument("--overwrite", action="store_true", help=f"replace the {what} in --out")
+
+
+def add_split(p: argparse.ArgumentParser, default: str, use: str) -> None:
+    """`--split`, of a labelled set."""
+    p.add_argument("--split", default=default, help=f"{use} (default: {default})")
+
+
+def add_json(p: argparse.ArgumentParser, what: str = "print one JSON object") -> None:
+    """`--json`."""
+    p.add_argument("--json", action="store_true", help=what)
+
+
+def add_verbose(p: argparse.ArgumentParser) -> None:
+    """`--verbose`."""
+    p.add_argument(
+        "--verbose", action="store_true", help="print the comparison and all measurements too"
+    )
+
+
+def add_group_by(p: argparse.ArgumentParser) -> None:
+    """`--group-by` and `--unjudged`: how a labelled set is read."""
+    add_unjudged(p)
+    p.add_argument(
+        "--group-by",
+        metavar="KEY",
+        help="metadata of a query, such as its article, whose like values stay on one side of "
+        "every split (default: its `group`, else the documents that it is about)",
+    )
+
+
+def add_unjudged(p: argparse.ArgumentParser) -> None:
+    """`--unjudged`: what queries without labels are."""
+    p.add_argument(
+        "--unjudged",
+        choices=("refuse", "leave-out", "unanswerable"),
+        default="refuse",
+        help="queries that no qrels name, in a set without splits/: an error, left out, or counted "
+        "as questions that nothing answers (default: refuse)",
+    )
+
+
+def add_name(p: argparse.ArgumentParser, default: str) -> None:
+    """`--name`, in MLflow."""
+    p.add_argument(
+        "--name",
+        default="",
+        help="of MLflow's experiment, and of the registered model of which this is a new version "
+        f"(default: {default})",
+    )
+
+
+def add_model(p: argparse.ArgumentParser) -> None:
+    """The model to load, and `--download`."""
+    p.add_argument(
+        "model",
+        type=Path,
+        help="model folder, or MLflow's name for it: models:/calibrated-rerank-pydata@champion",
+    )
+    p.add_argument(
+        "--download",
+        action="store_true",
+        help="fetch models of a hub that are not in its cache on this machine",
+    )
+
+
+def add_work(p: argparse.ArgumentParser) -> None:
+    """`--work`."""
+    p.add_argument(
+        "--work",
+        type=Path,
+        default=Path("work"),
+        help="folder for indexes, scores and MLflow's database (default: work)",
+    )

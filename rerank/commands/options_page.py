@@ -1,0 +1,29 @@
+"""docs/options.md: every option of every configuration, as its field says it."""
+
+from __future__ import annotations
+
+from rerank.commands.options import flag, shown
+from rerank.commands.table import COMMANDS
+from rerank.config import options_of
+
+
+def options_page() -> str:
+    """The page as Markdown; a test compares docs/options.md with it."""
+    pages = [
+        "# Options",
+        "Made from the code (`rerank.commands.options_page`), which a test compares with this "
+        "page. In Python an option is the field of the same name, with underscores.",
+    ]
+    for command in COMMANDS:
+        kind = command.config
+        if kind is None:
+            continue
+        pages.append(f"## `rerank {command.name}`: `{kind.__module__}.{kind.__name__}`")
+        rows = ["| option | default | values | meaning |", "|---|---|---|---|"]
+        rows += [
+            f"| `{flag(one.name)}` | {shown(one.default)} | {said.values(type(one.default))} "
+            f"| {said.help} |"
+            for one, said in options_of(kind)
+        ]
+        pages.append("\n".join(rows))
+    return "\n\n".join(pages) + "\n"

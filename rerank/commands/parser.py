@@ -1,0 +1,63 @@
+"""The parser of the command line, made from the table of commands. It runs nothing."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from rerank.commands.options import add_options
+from rerank.commands.table import COMMANDS
+from rerank.errors import nearest
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors name the nearest valid word."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse, and refuse what is unknown: here, where the options of the command are known."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            hint = nearest(unknown[0], re.findall(r"--[\w-]+", self.format_help()))
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return options, unknown
+
+    def error(self, message: str) -> Any:
+        """Exit with code 2, after the message."""
+        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message)
+        hint = nearest(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
+        super().error(f"{message}{hint}")
+
+
+def parser() -> Parser:
+    """The parser of `rerank`; the option `command` holds the `Command` that was given."""
+    made = Parser(prog="rerank", description="Retrieval that knows when it is right.")
+    made.add_argument("--version", action="version", version=f"rerank {_version()}")
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+    dataset = commands.add_parser("dataset", help="build a labelled set, or check one")
+    kinds = dataset.add_subparsers(required=True, metavar="build|check")
+    for command in COMMANDS:
+        words = command.name.split()
+        p = (commands if len(words) == 1 else kinds).add_parser(
+            words[-1],
+            help=command.text,
+            description=command.text,
+            epilog=f"example:\n  rerank {command.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.arguments(p)
+        if command.config:
+            add_options(p, command.config)
+        p.set_defaults(command=command)
+    return made
+
+
+def _version() -> str:
+    try:
+        return version("calibrated-rerank")
+    except PackageNotFoundError:  # run from a tree that is not installed
+        return "unknown"

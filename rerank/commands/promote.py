@@ -1,0 +1,45 @@
+"""`rerank promote`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rerank.commands.command import Command
+from rerank.commands.inputs import read_dataset
+from rerank.commands.options import add_group_by, add_split, add_work, from_options
+from rerank.config import PromotionGate
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    p.add_argument("model", type=Path, help="model folder")
+    p.add_argument("dataset", type=Path, help="BEIR folder to measure on")
+    add_split(p, "test", "split to measure on")
+    p.add_argument(
+        "--new-corpus",
+        action="store_true",
+        help="replace a champion of another corpus, with which the model is not compared",
+    )
+    add_group_by(p)
+    add_work(p)
+
+
+def _run(o: argparse.Namespace) -> bool:
+    from rerank.jobs.promote import promote
+
+    gate = from_options(PromotionGate, o)
+    done = promote(o.model, read_dataset(o), o.split, gate, work=o.work, new_corpus=o.new_corpus)
+    print(done.table())
+    print(done.sentence)
+    return done.version is not None
+
+
+COMMAND = Command(
+    "promote",
+    "make a model the champion, if it passes the gate; exit code 1: it does not",
+    "promote work/model datasets/pydata --split test",
+    _arguments,
+    _run,
+    config=PromotionGate,
+    resumes=True,
+)

@@ -1,0 +1,71 @@
+"""`rerank rescore`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rerank.commands.command import REJECTED, Command
+from rerank.commands.inputs import load_model
+from rerank.commands.options import add_model, add_work
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    add_model(p)
+    p.add_argument(
+        "queries",
+        type=Path,
+        help="JSONL or Parquet of _id and text, and of passages where a query brings its own",
+    )
+    p.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        help="JSONL or Parquet to write; rejected rows go to OUT.rejected.jsonl beside it",
+    )
+    p.add_argument("--strict", action="store_true", help="stop at the first row to reject")
+    p.add_argument(
+        "--restart",
+        action="store_true",
+        help="throw away what an interrupted run of another model or input left",
+    )
+    p.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="this process, or Ray: the cluster of RAY_ADDRESS, else here (default: local)",
+    )
+    p.add_argument(
+        "--actors", type=int, help="of Ray, each with the model (default: one a 4 cores)"
+    )
+    add_work(p)
+
+
+def _run(o: argparse.Namespace) -> int:
+    from rerank.batch import rescore
+
+    done = rescore(
+        load_model(o),
+        o.queries,
+        o.out,
+        strict=o.strict,
+        restart=o.restart,
+        engine=o.engine,
+        actors=o.actors,
+    )
+    if done.resumed:
+        print(f"{done.resumed} of the rows were done before an interruption")
+    print(f"{o.out}: {done.answered} predictions")
+    if done.rejected:
+        print(f"{done.side}: {done.rejected} rows were rejected")
+    return REJECTED if done.rejected else 0
+
+
+COMMAND = Command(
+    "rescore",
+    "assess a file of queries; exit code 3: some rows were rejected",
+    "rescore work/model queries.jsonl --out predictions.jsonl",
+    _arguments,
+    _run,
+    resumes=True,
+)

@@ -1,0 +1,31 @@
+"""`rerank track`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rerank.commands.command import Command
+from rerank.commands.options import add_work
+from rerank.commands.printing import print_run
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    p.add_argument("model", type=Path, help="model folder")
+    add_work(p)
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.jobs.track import track_model
+    from rerank.workspace import Workspace
+
+    print_run(track_model(o.model, work=Workspace(o.work)))
+
+
+COMMAND = Command(
+    "track",
+    "send a finished model to MLflow, where calibrate could not; once, however often it is run",
+    "track work/model",
+    _arguments,
+    _run,
+)
