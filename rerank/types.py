@@ -138,7 +138,7 @@ class Scored:
     """Candidates, likeliest first, of which the cross-encoder has scored the first m of n."""
 
     candidates: Candidates
-    prior: Floats  # (n,) relevance by the first stage alone, which chose what to score; falling
+    prior: Floats  # (n,) score by the first stage alone, which chose what to read; falling
     logits: Floats  # (m,)
     truncated: Bools  # (m,) the cross-encoder did not see the end of this passage
 
@@ -154,7 +154,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates of one query, best first, each with its relevance. Arrays have shape (n,).
+    """The candidates of one query, best first, each with its score. Arrays have shape (n,).
 
     A passage that the cross-encoder has not scored carries the lowest logit of those that it has.
     """
@@ -164,7 +164,7 @@ class Ranking:
     scored: Bools
     truncated: Bools
     features: Floats  # (n, d): see `rerank.assessment.passage_features.PASSAGE_FEATURES`
-    relevance: Floats  # P(this passage is right)
+    score: Floats  # of the passage alone, in [0, 1]; the probability shown is the answer's
 
     def __len__(self) -> int:
         """Count of passages."""
@@ -198,7 +198,7 @@ class Ranking:
             self.scored[order],
             self.truncated[order],
             self.features[order],
-            self.relevance[order],
+            self.score[order],
         )
 
 
@@ -229,9 +229,13 @@ class RankedPassage:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """A ranking and how far to trust it. Probabilities are calibrated and lie in [0, 1]."""
+    """A ranking and how far to trust it. Probabilities are calibrated and lie in [0, 1].
+
+    They agree with each other: see `rerank.assessment.relevance`.
+    """
 
     ranking: Ranking
+    relevance: Floats  # (n,) P(this passage is right); never rises; the first is the confidence
     confidence: float  # P(the top passage is right)
     sufficiency: float  # P(one of the first `sufficiency_k` is right), >= confidence
     sufficiency_at: tuple[float, ...]  # the same for k = 1 to 10; never falls
@@ -260,7 +264,7 @@ class Assessment:
                 passage.title,
                 passage.text,
                 passage.metadata,
-                relevance=float(ranking.relevance[i]),
+                relevance=float(self.relevance[i]),
                 logit=float(ranking.logits[i]) if ranking.scored[i] else None,
                 bm25=float(stage.bm25[i]),
                 dense=float(stage.dense[i]),

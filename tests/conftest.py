@@ -162,7 +162,7 @@ def rankings(searched: PlannedRankings, maps: FittedMaps) -> dict[str, Ranking]:
     """The ranking of every query of the run by its maps, by query id."""
     scored = [*searched.fit.items, *searched.report.items]
     seen = [limit_scored(s, maps.policy.cutoff) for s in scored]
-    return {s.query.query_id: rank(s, maps.relevance) for s in seen}
+    return {s.query.query_id: rank(s, maps.score) for s in seen}
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from calibration.thresholds import Certificate
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import RANKING_FEATURES
-from rerank.assessment.sufficiency import INPUTS
+from rerank.assessment.relevance import INPUTS
 from rerank.errors import InputError
 from rerank.types import MODES, Mode
 
@@ -24,15 +24,16 @@ from rerank.types import MODES, Mode
 class FittedMaps:
     """All that is fitted on the labels, for one mode.
 
-    `policy`: which passages are scored. `relevance`: a passage's features to P(it is right).
-    `confidence`: a ranking's features to P(its top passage is right). `hazard`: P(the k-th passage
-    is right, given that none above it is), from which sufficiency is computed. `certificate`: the
+    `policy`: which passages are scored. `score`: a passage's features to the number that
+    orders the passages. `confidence`: a ranking's features to P(its top passage is right).
+    `hazard`: P(the k-th passage is right | whether one above it is), from which relevance and
+    sufficiency follow (see `rerank.assessment.relevance`). `certificate`: the
     confidence from which selective accuracy is promised. `segments`: what each segment of the
     queries adds to the confidence.
     """
 
     policy: ReadPolicy
-    relevance: LogisticMap
+    score: LogisticMap
     confidence: TwoStageMap
     hazard: LogisticMap
     certificate: Certificate
@@ -45,7 +46,7 @@ class FittedMaps:
             "ranking_features": list(RANKING_FEATURES),
             "prior": self.policy.prior.to_dict(),
             "cutoff": self.policy.cutoff,
-            "relevance": self.relevance.to_dict(),
+            "score": self.score.to_dict(),
             "confidence": self.confidence.to_dict(),
             "hazard": self.hazard.to_dict(),
             "certificate": self.certificate.to_dict(),
@@ -77,12 +78,12 @@ class FittedMaps:
             certificate = Certificate(**kept["certificate"])
             segments = Segments.from_dict(kept["segments"])
             confidence = map_from_dict(kept["confidence"])
-            logistic = {n: map_from_dict(kept[n]) for n in ("prior", "relevance", "hazard")}
+            logistic = {n: map_from_dict(kept[n]) for n in ("prior", "score", "hazard")}
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"calibrators.json cannot be read: {error}") from None
         if not isinstance(confidence, TwoStageMap):
             raise InputError("the confidence map should have two stages")
-        columns = {"prior": PASSAGE_FEATURES, "relevance": PASSAGE_FEATURES, "hazard": INPUTS}
+        columns = {"prior": PASSAGE_FEATURES, "score": PASSAGE_FEATURES, "hazard": INPUTS}
         for name, fitted in {**logistic, "confidence": confidence.first}.items():
             if not isinstance(fitted, LogisticMap):
                 raise InputError(f"the {name} map should be logistic")
@@ -93,8 +94,8 @@ class FittedMaps:
                 )
         if not 0 <= cutoff <= 1:
             raise InputError(f"the cutoff should be in [0, 1], got {cutoff}")
-        prior, relevance, hazard = (cast(LogisticMap, m) for m in logistic.values())
-        return cls(ReadPolicy(prior, cutoff), relevance, confidence, hazard, certificate, segments)
+        prior, score, hazard = (cast(LogisticMap, m) for m in logistic.values())
+        return cls(ReadPolicy(prior, cutoff), score, confidence, hazard, certificate, segments)
 
 
 def maps_from_dict(kept: Mapping[str, Any]) -> dict[Mode, FittedMaps]:
@@ -119,7 +120,7 @@ def refuse_overflow(fitted: FittedMaps, path: Path) -> None:
     """
     maps: dict[str, LogisticMap | TwoStageMap] = {
         "prior": fitted.policy.prior,
-        "relevance": fitted.relevance,
+        "score": fitted.score,
         "confidence": fitted.confidence,
         "hazard": fitted.hazard,
         **{f"update of {name!r}": one for name, one in fitted.segments.updates.items()},

@@ -1,4 +1,4 @@
-"""Scored candidates to probabilities: order, features, confidence, sufficiency, in this order.
+"""Scored candidates to probabilities: order, features, confidence, relevance, in this order.
 
 Serving, evaluation, drift, recalibration and reports all judge here. It decides nothing: see
 `rerank.assessment.policy`.
@@ -14,7 +14,7 @@ import numpy as np
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import rank
 from rerank.assessment.ranking_features import ranking_features
-from rerank.assessment.sufficiency import DEPTH, sufficiencies
+from rerank.assessment.relevance import DEPTH, relevance_and_sufficiency
 from rerank.config import Config
 from rerank.types import Floats, Ranking, Scored
 
@@ -26,28 +26,30 @@ class Judged:
     rankings: list[Ranking]
     features: Floats  # (n, len(RANKING_FEATURES))
     confidence: Floats  # (n,) P(the top passage is right)
+    relevance: list[Floats]  # of each ranking: P(each passage is right); never rises
     sufficiency: Floats  # (n, 10) P(one of the first k is right), for k = 1 to 10; never falls in k
 
 
 def judge(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Judged:
-    """Rank the candidates by the maps, and say how sure to be of each ranking.
+    """Rank the candidates by the maps, and say how sure to be of each ranking and each passage.
 
     Of a query without candidates every probability is 0.
     """
-    rankings = [rank(s, maps.relevance, rank_by=config.rank_by) for s in scored]
+    rankings = [rank(s, maps.score, rank_by=config.rank_by) for s in scored]
     features = ranking_features(rankings)
     if not rankings:
-        return Judged([], features, np.zeros(0), np.zeros((0, DEPTH)))
+        return Judged([], features, np.zeros(0), [], np.zeros((0, DEPTH)))
     confidence = maps.confidence.predict(features)
     if maps.segments.updates:
         confidence = maps.segments.apply(confidence, segments_of(rankings, config.segment_by))
     filled = np.array([len(r) > 0 for r in rankings], dtype=np.bool_)
     confidence = np.where(filled, confidence, 0.0)
-    rows = [
-        sufficiencies(r, c, maps.hazard) if len(r) else np.zeros(DEPTH)
+    told = [
+        relevance_and_sufficiency(r.score, c, maps.hazard)
         for r, c in zip(rankings, confidence.tolist(), strict=True)
     ]
-    return Judged(rankings, features, confidence, np.array(rows))
+    relevance, sufficiency = zip(*told, strict=True)
+    return Judged(rankings, features, confidence, list(relevance), np.array(sufficiency))
 
 
 def segments_of(rankings: Sequence[Ranking], segment_by: str) -> list[str]:

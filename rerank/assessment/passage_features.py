@@ -1,4 +1,4 @@
-"""The features of one passage, from which its relevance is computed.
+"""The features of one passage, from which its score is computed.
 
 Each is a named function with one line of meaning: of what the first stage says of one query's
 candidates, or of the cross-encoder's scores. Values are finite whatever comes in. Nothing here

@@ -38,7 +38,7 @@ Observe = Callable[[str, float], None]  # is told a stage, and the seconds that 
 class ReadPolicy:
     """Which candidates the cross-encoder scores: a fitted choice, by the first stage alone.
 
-    They are scored in the order of `prior`, a relevance map, as far down as their relevance is at
+    They are scored in the order of `prior`, a passage map, as far down as their prior score is at
     least `cutoff` (in [0, 1]) times the best one's.
     """
 
@@ -81,7 +81,7 @@ class Pipeline:
 
         def chunk(part: Sequence[Query]) -> list[Scored]:
             found = self.retrieve(part)
-            prior = [prior_relevance(c, policy.prior) for c in found]
+            prior = [prior_score(c, policy.prior) for c in found]
             return self.score(found, prior, cutoff=policy.cutoff)
 
         return _in_chunks(queries, chunk, label)
@@ -108,9 +108,9 @@ class Pipeline:
     ) -> list[Scored]:
         """The candidates, likeliest first, with the cross-encoder's scores of the first ones.
 
-        `prior[i]` (n,) is the relevance of the passages of `candidates[i]` by the first stage.
+        `prior[i]` (n,) is the score of the passages of `candidates[i]` by the first stage.
         Scored are the first `rerank_depth`, of which those beyond the second only as far as their
-        prior relevance is at least `cutoff` times the first one's. Logits that came with a query
+        prior score is at least `cutoff` times the first one's. Logits that came with a query
         are taken instead of scores of our own.
         """
 
@@ -208,8 +208,8 @@ def scored_features(scored: Scored) -> Floats:
     return passage_features(scored.candidates.features, *_filled(scored))
 
 
-def prior_relevance(candidates: Candidates, prior: CalibrationMap) -> Floats:
-    """The relevance of the candidates (n,) by a map fitted on `unscored_features`."""
+def prior_score(candidates: Candidates, prior: CalibrationMap) -> Floats:
+    """The score of the candidates (n,) in [0, 1] by a map fitted on `unscored_features`."""
     return prior.predict(unscored_features(candidates)) if len(candidates) else np.zeros(0)
 
 
@@ -219,27 +219,27 @@ def limit_scored(scored: Scored, cutoff: float) -> Scored:
     return Scored(scored.candidates, scored.prior, scored.logits[:count], scored.truncated[:count])
 
 
-def rank(scored: Scored, relevance: CalibrationMap, *, rank_by: str = "relevance") -> Ranking:
-    """The candidates judged by `relevance` and in the order of `rank_by`.
+def rank(scored: Scored, score: CalibrationMap, *, rank_by: str = "relevance") -> Ranking:
+    """The candidates with the scores of the map `score`, in the order of `rank_by`.
 
-    `relevance` is Robertson's probability ranking principle (1977); `logit` is the raw
-    cross-encoder order, `fused` the first stage's. Ties keep the fused order.
+    `relevance` is the order by score, Robertson's probability ranking principle (1977); `logit` is
+    the raw cross-encoder order, `fused` the first stage's. Ties keep the fused order.
     """
     n = len(scored)
     logits, mask = _filled(scored)
     truncated = np.zeros(n, dtype=np.bool_)
     truncated[mask] = scored.truncated
     features = passage_features(scored.candidates.features, logits, mask)
-    judged = relevance.predict(features) if n else np.zeros(0)
+    scores = score.predict(features) if n else np.zeros(0)
     fused = scored.candidates.first_stage.fused
     keys = {
-        "relevance": -judged,
+        "relevance": -scores,
         "logit": -np.where(mask, logits, -np.inf),
         "fused": -fused,
     }
     by_fused = np.argsort(-fused, kind="stable")
     order = by_fused[np.argsort(keys[rank_by][by_fused], kind="stable")]
-    return Ranking(scored.candidates, logits, mask, truncated, features, judged).take(order)
+    return Ranking(scored.candidates, logits, mask, truncated, features, scores).take(order)
 
 
 def _filled(scored: Scored) -> tuple[Floats, Bools]:
@@ -251,7 +251,7 @@ def _filled(scored: Scored) -> tuple[Floats, Bools]:
 
 
 def _by_prior(candidates: Candidates, prior: Floats) -> tuple[Candidates, Floats]:
-    """The candidates and their prior relevance, likeliest first; ties keep the fused order."""
+    """The candidates and their prior score, likeliest first; ties keep the fused order."""
     by_fused = np.argsort(-candidates.first_stage.fused, kind="stable")
     order = by_fused[np.argsort(-prior[by_fused], kind="stable")]
     return candidates.take(order), prior[order]

@@ -63,6 +63,7 @@ def decide(judged: Judged, maps: FittedMaps, config: Config) -> list[Assessment]
         found.append(
             Assessment(
                 ranking=ranking,
+                relevance=judged.relevance[i],
                 confidence=confidence,
                 sufficiency=sufficiency,
                 sufficiency_at=tuple(judged.sufficiency[i].tolist()),

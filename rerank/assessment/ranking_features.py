@@ -25,7 +25,7 @@ PEAK = 20  # passages in the first-stage peak statistics
 Feature = Callable[[Ranking], float]
 RANKING_FEATURES: dict[str, Feature] = {}
 GROUPS: dict[str, list[str]] = {  # of kindred features; a report adds one group after the other
-    name: [] for name in ("logits", "margins", "first stage", "agreement", "coverage", "relevance")
+    name: [] for name in ("logits", "margins", "first stage", "agreement", "coverage", "score")
 }
 
 
@@ -86,32 +86,32 @@ def _logits(r: Ranking) -> Floats:
     return np.sort(r.logits[r.scored] if r.scored.any() else r.logits[:1])[::-1]
 
 
-# --- relevance --------------------------------------------------------------------------------
+# --- the passages' scores ---------------------------------------------------------------------
 
 
-@feature("relevance")
-def top_relevance(r: Ranking) -> float:
-    """Relevance of the best passage: log-odds of max relevance."""
-    return float(log_odds(r.relevance).max())
+@feature("score")
+def top_score(r: Ranking) -> float:
+    """Best passage score: log-odds of max score."""
+    return float(log_odds(r.score).max())
 
 
-@feature("relevance")
-def relevance_margin(r: Ranking) -> float:
-    """Lead in relevance over the second: difference of log-odds (to 1e-6 if there is none)."""
-    ordered = np.sort(log_odds(r.relevance))[::-1]
+@feature("score")
+def score_margin(r: Ranking) -> float:
+    """Lead in passage score over the second: difference of log-odds (to 1e-6 if there is none)."""
+    ordered = np.sort(log_odds(r.score))[::-1]
     return float(ordered[0]) - _second(ordered, float(log_odds(np.zeros(1))[0]))
 
 
-@feature("relevance")
-def relevance_none(r: Ranking) -> float:
-    """Doubt that anything is right: mean over the first 10 of log(1 - relevance)."""
-    return float(np.log1p(-np.minimum(r.relevance[:10], 1 - 1e-6)).mean())
+@feature("score")
+def score_none(r: Ranking) -> float:
+    """Doubt that anything is right: mean over the first 10 of log(1 - score)."""
+    return float(np.log1p(-np.minimum(r.score[:10], 1 - 1e-6)).mean())
 
 
-@feature("relevance")
-def relevance_share(r: Ranking) -> float:
-    """Share of the best passage in all relevance: max / sum."""
-    return float(r.relevance.max() / max(float(r.relevance.sum()), 1e-12))
+@feature("score")
+def score_share(r: Ranking) -> float:
+    """Share of the best passage in all passage scores: max / sum."""
+    return float(r.score.max() / max(float(r.score.sum()), 1e-12))
 
 
 # --- the cross-encoder ------------------------------------------------------------------------
@@ -131,14 +131,14 @@ def winner_logit_gap(r: Ranking) -> float:
 
 @feature("margins")
 def logit_margin(r: Ranking) -> float:
-    """Lead in score over the second: logit 1 - logit 2; 0 with one passage."""
+    """Lead in cross-encoder score over the second: logit 1 - logit 2; 0 with one passage."""
     logits = _logits(r)
     return float(logits[0]) - _second(logits, float(logits[0]))
 
 
 @feature("margins")
 def logit_margin_k(r: Ranking) -> float:
-    """Lead in score over the rest of the top: logit 1 - mean of logits 2..5."""
+    """Lead in cross-encoder score over the rest of the top: logit 1 - mean of logits 2..5."""
     logits = _logits(r)
     return float(logits[0] - logits[1:TOP].mean()) if len(logits) > 1 else 0.0
 
@@ -162,7 +162,7 @@ def logit_consensus(r: Ranking) -> float:
     return float((logits >= logits[0] - CLOSE).mean())
 
 
-@feature("relevance")
+@feature("score")
 def passages_scored(r: Ranking) -> float:
     """Passages likely enough to be read: how many the cross-encoder scored."""
     return float(r.scored.sum())

@@ -1,6 +1,7 @@
 """Model folders of version 0.1 (format 2), read as if this version had written them.
 
-Names have changed since, numbers have not. Nothing is written.
+Names have changed since, and one map takes more inputs. Confidences and orders are the same to the
+last bit. Nothing is written.
 """
 
 from __future__ import annotations
@@ -16,9 +17,18 @@ MAPS = {
     "ranking_features": "features",
     "cutoff": "floor",
     "segments": "kinds",
+    "score": "relevance",
 }
 MEASURED = {"given": "rerank", "passages_read": "passages_scored"}
-FEATURES = {"unread": "unscored", "passages_read": "passages_scored"}
+FEATURES = {
+    "unread": "unscored",
+    "passages_read": "passages_scored",
+    "top_relevance": "top_score",
+    "relevance_margin": "score_margin",
+    "relevance_none": "score_none",
+    "relevance_share": "score_share",
+}
+ONE_ABOVE = -1.0  # what a right passage above adds to the log odds: usual on labelled sets
 
 
 def upgraded_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,9 +64,23 @@ def upgraded_measurements(kept: Mapping[str, Any]) -> dict[str, Any]:
 def _maps(old: Mapping[str, Any]) -> dict[str, Any]:
     names = {old_name: name for name, old_name in MAPS.items()}
     maps = {names.get(key, key): value for key, value in old.items()}
-    return maps | {
-        key: _features(maps.get(key)) for key in ("passage_features", "ranking_features")
+    features = {key: _features(maps.get(key)) for key in ("passage_features", "ranking_features")}
+    return maps | features | {"hazard": _hazard(maps.get("hazard"))}
+
+
+def _hazard(old: Any) -> Any:
+    """The hazard of a passage above which none is right, as one that knows whether one is."""
+    if not isinstance(old, Mapping):
+        return old
+    # not an input: below_top; not known: one_above
+    added = {"coef": (0.0, ONE_ABOVE), "mean": (0.0, 0.0), "scale": (1.0, 1.0)}
+    added |= {"low": (0.0, 0.0), "high": (0.0, 1.0)}
+    wider = {
+        key: [*numbers[:1], below_top, *numbers[1:], one_above]
+        for key, (below_top, one_above) in added.items()
+        if isinstance(numbers := old.get(key), list) and numbers
     }
+    return {**old, **wider}
 
 
 def _features(names: Any) -> Any:

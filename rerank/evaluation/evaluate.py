@@ -16,7 +16,7 @@ from calibration.tables import aligned
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import judge
 from rerank.assessment.pipeline import limit_scored, rank
-from rerank.assessment.sufficiency import DEPTH
+from rerank.assessment.relevance import DEPTH
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits, passage_labels
 from rerank.evaluation.baselines import HEURISTICS, Heuristic, predict
@@ -25,6 +25,8 @@ from rerank.types import Floats, Ranking, Scored
 
 OURS = "calibrated"  # this model's own confidence among the ways of being confident
 SUFFICIENCY = "sufficiency: one of the first {}"
+RANKS = {"1": (1, 1), "2": (2, 2), "3": (3, 3), "4-10": (4, 10)}  # whose relevance is measured
+RELEVANCE = "relevance: passage at rank {}"
 TOLD = (3, 5, 10)  # the k that a text table shows; all are measured
 SHARES = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
 
@@ -38,7 +40,7 @@ class Evaluation:
     table: Comparison
     confidences: dict[str, Floats]  # name of the way -> (n,)
     right: Labels  # (n,) 1 where the top passage is right
-    events: dict[str, dict[str, float]]  # sufficiency at each k, relevance -> `SHARES`
+    events: dict[str, dict[str, float]]  # sufficiency at each k, relevance at each rank -> `SHARES`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, in the mean of the queries
     notes: tuple[str, ...] = ()  # what flatters the figures
@@ -119,12 +121,12 @@ def measure(
     """
     seen = [limit_scored(s, maps.policy.cutoff) for s in scored.items]
     orders = {
-        name: [rank(s, maps.relevance, rank_by=name).doc_ids for s in items]
+        name: [rank(s, maps.score, rank_by=name).doc_ids for s in items]
         for name, items in (("fused", scored.items), ("logit", scored.items), ("relevance", seen))
     }
     judged = judge(seen, maps, config)
     labelled = Labelled(judged.rankings, scored.groups, scored.grades)
-    hit, right = hits(labelled, depth=DEPTH), np.concatenate(passage_labels(labelled))
+    hit = hits(labelled, depth=DEPTH)
     alike = [_in_order_of(r, s, maps) for r, s in zip(judged.rankings, scored.items, strict=True)]
     confidences = {name: predict(rule, alike) for name, rule in baselines.items()}
     confidences[OURS] = judged.confidence
@@ -132,7 +134,15 @@ def measure(
         SUFFICIENCY.format(k): _event(hit[:, k - 1], judged.sufficiency[:, k - 1])
         for k in range(2, DEPTH + 1)
     }
-    relevance = np.concatenate([r.relevance for r in judged.rankings])
+    events |= {
+        RELEVANCE.format(name): _event(
+            *(
+                np.concatenate([row[first - 1 : last] for row in rows])
+                for rows in (passage_labels(labelled), judged.relevance)
+            )
+        )
+        for name, (first, last) in RANKS.items()
+    }
     return Evaluation(
         labelled,
         judged.features,
@@ -145,7 +155,7 @@ def measure(
         ),
         confidences,
         hit[:, 0],
-        {**events, "relevance: each passage": _event(right, relevance)},
+        events,
         _orders(orders, labelled),
         float(np.mean([len(s.logits) for s in seen])) if seen else 0.0,
         tuple(notes),
@@ -154,7 +164,7 @@ def measure(
 
 def _in_order_of(ranking: Ranking, scored: Scored, maps: FittedMaps) -> Ranking:
     """`scored`, which holds the same passages, in the order of `ranking`."""
-    whole = rank(scored, maps.relevance)
+    whole = rank(scored, maps.score)
     place = {row: i for i, row in enumerate(whole.first_stage.rows.tolist())}
     return whole.take(np.array([place[row] for row in ranking.first_stage.rows], dtype=np.int64))
 

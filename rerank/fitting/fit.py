@@ -21,13 +21,13 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
-from rerank.assessment.sufficiency import fit_hazard
+from rerank.assessment.relevance import fit_hazard
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit
 from rerank.fitting.label_checks import refuse_one_sided
-from rerank.fitting.passages import cross_ordered, fit_relevance, limited
+from rerank.fitting.passages import cross_ordered, fit_score, limited
 from rerank.types import Floats, Ranking, Scored
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
@@ -56,9 +56,9 @@ class Fitted:
 def fit(
     scored: Labelled[Scored], policy: ReadPolicy, config: Config, *, about: str = ABOUT
 ) -> Fitted:
-    """Fit relevance, confidence and hazard on labelled candidates, cross-fitted by query group.
+    """Fit score, confidence and hazard on labelled candidates, cross-fitted by query group.
 
-    The features of a query are computed on the order that a relevance map gives which has not
+    The features of a query are computed on the order that a score map gives which has not
     seen the query's group, and the certificate rests on confidences of maps that have not; the
     maps that are kept are refitted on everything. `scored` had no cutoff, as the baseline takes
     it; `policy` says how much of it the model will score. `about` names the questions that the
@@ -105,7 +105,7 @@ def fit(
     return Fitted(
         FittedMaps(
             policy,
-            fit_relevance(seen),
+            fit_score(seen),
             confidence,
             fit_hazard(ordered, unseen),
             certificate,

@@ -1,7 +1,7 @@
 """The maps of single passages, each fitted on the passages of all labelled queries.
 
-The prior says what the first stage knows of a passage: it chooses what is scored. Relevance says
-what is known once the cross-encoder has scored. Both are cross-fitted by query group (Stone 1974):
+The prior says what the first stage knows of a passage: it chooses what the cross-encoder reads. The
+score says what is known once it has. Both are cross-fitted by query group (Stone 1974):
 a query's own map has not seen its group. Only the cutoff, one number, is chosen on all queries.
 """
 
@@ -17,7 +17,7 @@ from calibration.metrics import LEAST_GROUPS
 from calibration.selection import grouped_folds, grouped_standard_error
 from rerank.assessment.pipeline import (
     limit_scored,
-    prior_relevance,
+    prior_score,
     rank,
     scored_features,
     unscored_features,
@@ -29,9 +29,9 @@ from rerank.evaluation.ranking_metrics import order_quality
 from rerank.progress import progress
 from rerank.types import Candidates, Floats, Ranking, Scored
 
-CUTOFFS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the best prior relevance
+CUTOFFS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the best prior score
 CUTOFF_LOSS = 0.005  # share of nDCG@10 that scoring fewer passages may cost
-RELEVANCE_C = 1.0  # inverse penalty of a map, which has thousands of rows
+SCORE_C = 1.0  # inverse penalty of a map, which has thousands of rows
 
 Item = TypeVar("Item", Candidates, Scored)
 Made = TypeVar("Made")
@@ -40,28 +40,28 @@ Made = TypeVar("Made")
 def fit_prior(candidates: Labelled[Candidates], config: Config) -> tuple[LogisticMap, list[Floats]]:
     """What the first stage says of a passage to P(it is right): logistic regression over all.
 
-    With it comes the prior relevance of each query's candidates, (n,) each, by a map that has not
+    With it comes the prior score of each query's candidates, (n,) each, by a map that has not
     seen the query's group.
     """
-    return _prior_map(candidates), _cross_fit(candidates, config, _prior_map, prior_relevance)
+    return _prior_map(candidates), _cross_fit(candidates, config, _prior_map, prior_score)
 
 
 def _prior_map(candidates: Labelled[Candidates]) -> LogisticMap:
     return _fit_passages([unscored_features(c) for c in candidates.items], candidates)
 
 
-def fit_relevance(scored: Labelled[Scored]) -> LogisticMap:
+def fit_score(scored: Labelled[Scored]) -> LogisticMap:
     """A passage's features to P(it is right): logistic regression over all candidates."""
     return _fit_passages([scored_features(s) for s in scored.items], scored)
 
 
 def cross_ordered(scored: Labelled[Scored], config: Config) -> Labelled[Ranking]:
-    """Rankings in the order of a relevance map that has not seen their query's group."""
+    """Rankings in the order of a score map that has not seen their query's group."""
 
-    def ordered(one: Scored, relevance: LogisticMap) -> Ranking:
-        return rank(one, relevance, rank_by=config.rank_by)
+    def ordered(one: Scored, score: LogisticMap) -> Ranking:
+        return rank(one, score, rank_by=config.rank_by)
 
-    rankings = _cross_fit(scored, config, fit_relevance, ordered)
+    rankings = _cross_fit(scored, config, fit_score, ordered)
     return Labelled(rankings, scored.groups, scored.grades)
 
 
@@ -122,4 +122,4 @@ def _fit_passages(features: Sequence[Floats], labelled: Labelled[Any]) -> Logist
     labels = passage_labels(labelled)
     X = np.concatenate([features[i] for i in filled])
     y = np.concatenate([labels[i] for i in filled])
-    return fit_logistic(X, y, C=RELEVANCE_C)
+    return fit_logistic(X, y, C=SCORE_C)

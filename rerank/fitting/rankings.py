@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_relevance
+from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_score
 from rerank.data.labels import Labelled
 from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
@@ -67,15 +67,15 @@ def _score(
     cutoff: float | None = None,
 ) -> PlannedRankings:
     """The candidates, scored; without a `cutoff`, one is chosen on those to fit on."""
-    prior, own = fit_prior(fit, pipeline.config)
-    of_report = [prior_relevance(c, prior) for c in report.items]
+    prior_map, own = fit_prior(fit, pipeline.config)
+    of_report = [prior_score(c, prior_map) for c in report.items]
     to_fit, to_report = (
-        Labelled(pipeline.score(part.items, relevance, label=label), part.groups, part.grades)
-        for part, relevance, label in (
+        Labelled(pipeline.score(part.items, prior, label=label), part.groups, part.grades)
+        for part, prior, label in (
             (fit, own, "scoring candidates to fit on"),
             (report, of_report, "scoring candidates to report on"),
         )
     )
     if cutoff is None:
         cutoff = choose_cutoff(to_fit, pipeline.config)
-    return PlannedRankings(to_fit, to_report, ReadPolicy(prior, cutoff))
+    return PlannedRankings(to_fit, to_report, ReadPolicy(prior_map, cutoff))

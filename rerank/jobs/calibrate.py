@@ -23,7 +23,7 @@ from rerank.assessment.model_folder import (
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking_features import RANKING_FEATURES
-from rerank.assessment.sufficiency import INPUTS
+from rerank.assessment.relevance import INPUTS
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash

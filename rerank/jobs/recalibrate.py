@@ -25,7 +25,7 @@ from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
 from rerank.assessment.judge import Judged, judge
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
-from rerank.assessment.pipeline import Pipeline, prior_relevance
+from rerank.assessment.pipeline import Pipeline, prior_score
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.feedback import (
@@ -221,7 +221,7 @@ def _update_rerank(
     `LEAST_LABELS` that tell, nothing moves.
     """
     brought = as_brought(pipeline, list(scored))
-    prior = [prior_relevance(c, old.policy.prior) for c in brought]
+    prior = [prior_score(c, old.policy.prior) for c in brought]
     again = pipeline.score(
         brought, prior, cutoff=old.policy.cutoff, label="scoring brought passages"
     )

@@ -21,7 +21,7 @@ from rerank.assessment.model_folder import (
 )
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.ranking_features import RANKING_FEATURES
-from rerank.assessment.sufficiency import INPUTS
+from rerank.assessment.relevance import INPUTS
 from rerank.config import Config
 from rerank.errors import MissingExtraError
 from rerank.evaluation.evaluate import SUFFICIENCY
@@ -191,7 +191,7 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
     for mode, fitted in maps.items():
         parts = (
             ("prior", PASSAGE_FEATURES, fitted.policy.prior),
-            ("relevance", PASSAGE_FEATURES, fitted.relevance),
+            ("score", PASSAGE_FEATURES, fitted.score),
             ("confidence", RANKING_FEATURES, fitted.confidence.first),
             ("hazard", INPUTS, fitted.hazard),
         )

@@ -11,7 +11,7 @@ GLOSSARY = {
     "Made from": {
         "confidence": "probability that the top passage is right",
         "sufficiency": "probability that one of the first 5 passages is right (--sufficiency-k)",
-        "relevance": "probability that this passage is right; passages are ordered by it",
+        "relevance": "probability that this passage is right; of the top one it is the confidence",
         "level": "confidence in a word: HIGH (0.9 up), MEDIUM (0.7), LOW (0.5), VERY_LOW",
     },
 }

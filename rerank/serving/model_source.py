@@ -164,7 +164,7 @@ def _try(model: CalibratedReranker) -> None:
         InputError: an answer is no probability.
     """
     for found in (model.search(PROBE), model.rerank(PROBE, PROBED)):
-        numbers = [found.confidence, found.sufficiency, *found.ranking.relevance.tolist()]
+        numbers = [found.confidence, found.sufficiency, *found.relevance.tolist()]
         if not all(math.isfinite(p) and 0 <= p <= 1 for p in numbers):
             raise InputError(f"{model.folder}: the model's answer is no probability: {numbers[:3]}")
 

@@ -18,7 +18,7 @@ from calibration.metrics import auroc
 from rerank.assessment.pipeline import Pipeline, limit_scored, rank
 from rerank.data.text import words
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
-from rerank.fitting.passages import fit_relevance, limited
+from rerank.fitting.passages import fit_score, limited
 from rerank.retrieval.fusion import top
 
 MEASURES = {"hit1": "hit@1", "mrr10": "MRR@10", "ndcg10": "nDCG@10"}
@@ -35,13 +35,13 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
     """One row of the table, by the set's name."""
     scored, cutoff = planned.scored, planned.scored.policy.cutoff
     report = scored.report
-    relevance = fit_relevance(limited(scored.fit, cutoff))
-    by = {n: [rank(s, relevance, rank_by=n) for s in report.items] for n in ("fused", "logit")}
+    score = fit_score(limited(scored.fit, cutoff))
+    by = {n: [rank(s, score, rank_by=n) for s in report.items] for n in ("fused", "logit")}
     less = [limit_scored(s, cutoff) for s in report.items]
     orders: dict[str, list[tuple[str, ...]]] = {
         "BM25": [bm25_order(planned.pipeline, s.query.text) for s in report.items],
         **{name: [r.doc_ids for r in rankings] for name, rankings in by.items()},
-        "relevance": [rank(s, relevance).doc_ids for s in less],
+        "relevance": [rank(s, score).doc_ids for s in less],
     }
     quality = {name: order_quality(runs, report.grades) for name, runs in orders.items()}
     answered = report.groups[[bool(grades) for grades in report.grades]].tolist()

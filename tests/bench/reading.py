@@ -33,7 +33,7 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
     for name, cutoff in (("all", 0.0), ("likeliest", scored.policy.cutoff)):
         maps = fit(scored.fit, replace(scored.policy, cutoff=cutoff), config).maps
         measured = measure_all(report, maps, config)
-        ranked = [rank(limit_scored(s, cutoff), maps.relevance).doc_ids for s in report.items]
+        ranked = [rank(limit_scored(s, cutoff), maps.score).doc_ids for s in report.items]
         ndcg10 = order_quality(ranked, report.grades).ndcg10
         if not rows:
             whole = ndcg10

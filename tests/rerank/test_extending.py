@@ -64,7 +64,7 @@ def test_a_feature_of_a_ranking(
 
 
 def test_a_feature_of_a_passage(pipeline: Pipeline, run: Any, config: Config) -> None:
-    """It is the last number of each passage, and relevance is fitted on it."""
+    """It is the last number of each passage, and its score is fitted on it."""
 
     @first_stage
     def has_example(view: View) -> Floats:
@@ -74,8 +74,8 @@ def test_a_feature_of_a_passage(pipeline: Pipeline, run: Any, config: Config) ->
     assert list(PASSAGE_FEATURES)[-1] == "has_example"
     searched = search_rankings(pipeline, run.plan)
     maps = fit(searched.fit, searched.policy, config).maps
-    assert len(maps.relevance.coef) == len(PASSAGE_FEATURES)
-    assert maps.relevance.coef[-1] != 0
+    assert len(maps.score.coef) == len(PASSAGE_FEATURES)
+    assert maps.score.coef[-1] != 0
     ranking = judge(searched.report.items[:1], maps, config).rankings[0]
     shown = ["exampl" in words(p.full_text, language=config.language) for p in ranking.passages]
     assert ranking.features[:, -1].astype(bool).tolist() == shown

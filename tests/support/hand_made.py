@@ -26,7 +26,7 @@ def make_ranking(
     bm25_rank: Sequence[int] | None = None,
     dense_rank: Sequence[int] | None = None,
     fused: Sequence[float] | None = None,
-    relevance: Sequence[float] | None = None,
+    score: Sequence[float] | None = None,
     features: Mapping[str, Sequence[float]] | None = None,
 ) -> Ranking:
     """A ranking of passages d0, d1, ...; without texts an empty one. `features` are by name."""
@@ -56,7 +56,7 @@ def make_ranking(
         scored=numbers(scored, True, np.bool_),
         truncated=numbers(truncated, False, np.bool_),
         features=table,
-        relevance=numbers(relevance, 0.5),
+        score=numbers(score, 0.5),
     )
 
 
@@ -64,7 +64,7 @@ def make_scored(*, logits: Sequence[float] = (), **numbers: Any) -> Scored:
     """Candidates of which the first have these logits; `numbers` are those of `make_ranking`."""
     ranking = make_ranking(**numbers)
     none_cut = np.zeros(len(logits), dtype=np.bool_)
-    return Scored(ranking.candidates, ranking.relevance, np.array(logits, float), none_cut)
+    return Scored(ranking.candidates, ranking.score, np.array(logits, float), none_cut)
 
 
 def labelled(*pairs: tuple[Any, Sequence[str]]) -> Labelled[Any]:

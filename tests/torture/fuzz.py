@@ -32,7 +32,7 @@ with watched if "--inside" in sys.argv else nullcontext():  # the parent runs no
     from rerank.assessment.passage_features import PASSAGE_FEATURES
     from rerank.assessment.pipeline import ReadPolicy
     from rerank.assessment.ranking_features import RANKING_FEATURES
-    from rerank.assessment.sufficiency import INPUTS
+    from rerank.assessment.relevance import INPUTS
     from rerank.batch.chunks import Position
     from rerank.batch.source import open_input
     from rerank.config import Config

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coherence import check_coherent
 from hand_made import make_scored
 from processes import run_python
 
@@ -98,7 +99,7 @@ def test_assessments_keep_the_order_and_are_probabilities(
     for a in found:
         assert 0 <= a.confidence <= a.sufficiency <= 1
         assert a.accepted == (a.confidence >= 0.7)
-        assert list(a.ranking.relevance) == sorted(a.ranking.relevance, reverse=True)
+        assert list(a.relevance) == sorted(a.relevance, reverse=True)
         candidates = brought[a.ranking.query.query_id].passages
         assert set(a.ranking.doc_ids) == {p.doc_id for p in candidates}
     assert len({a.confidence for a in found}) > len(found) / 2
@@ -176,11 +177,12 @@ def test_the_order_is_the_one_asked_for(
     for found in model.assess(queries[:10]):
         r = found.ranking
         key = {
-            "relevance": r.relevance,
+            "relevance": r.score,
             "logit": np.where(r.scored, r.logits, -np.inf),
             "fused": r.first_stage.fused,
         }[rank_by]
         assert (key[:-1] >= key[1:]).all()
+        assert (np.diff(found.relevance) <= 0).all()
 
 
 # --- without the heavy libraries --------------------------------------------------------------
@@ -296,12 +298,12 @@ def test_an_unknown_configuration_field_is_refused(copied: Path) -> None:
         (lambda k: k["ranking_features"].pop(), "the model's ranking_features differ"),
         (lambda k: k["passage_features"].reverse(), "the model's passage_features differ"),
         (lambda k: k.pop("hazard"), "calibrators.json cannot be read"),
-        (lambda k: k["relevance"].update(intercept="x"), "calibrators.json cannot be read"),
-        (lambda k: k.update(relevance=k["confidence"]), "map should be logistic"),
+        (lambda k: k["score"].update(intercept="x"), "calibrators.json cannot be read"),
+        (lambda k: k.update(score=k["confidence"]), "map should be logistic"),
         (lambda k: k.update(prior=k["confidence"]), "map should be logistic"),
         (lambda k: k["certificate"].update(colour=1), "calibrators.json cannot be read"),
         (lambda k: k.update(cutoff=1.5), "the cutoff should be in [0, 1]"),
-        (lambda k: k.update(confidence=k["relevance"]), "should have two stages"),
+        (lambda k: k.update(confidence=k["score"]), "should have two stages"),
     ],
 )
 def test_maps_of_another_shape_are_refused(
@@ -312,7 +314,7 @@ def test_maps_of_another_shape_are_refused(
     assert complaint in refusal(copied)
 
 
-@pytest.mark.parametrize("name", ["prior", "relevance", "confidence", "hazard"])
+@pytest.mark.parametrize("name", ["prior", "score", "confidence", "hazard"])
 def test_maps_of_another_width_are_refused(copied: Path, name: str) -> None:
     """A map with fewer inputs than there are features is refused at load, not when asked."""
 
@@ -337,16 +339,16 @@ def test_maps_survive_json_to_the_bit(run: Run, mode: str) -> None:
     assert kept["passage_features"] == list(PASSAGE_FEATURES)
 
 
-def test_sufficiency_is_of_every_k_and_never_falls(
-    model: CalibratedReranker, queries: list[Query]
-) -> None:
-    """Its first number is the confidence, its fifth the one that the verdict is of."""
+def test_probabilities_of_an_answer_agree(model: CalibratedReranker, queries: list[Query]) -> None:
+    """In both modes and without passages; the verdict is of the fifth sufficiency."""
+    queries = [
+        *queries,
+        Query(queries[0].text, passages=model.search(queries[0].text).ranking.passages),
+    ]
     for found in model.assess([*queries, Query("nothing was brought", passages=())]):
         assert len(found.sufficiency_at) == 10
-        assert found.sufficiency_at[0] == found.confidence
         assert found.sufficiency_at[4] == found.sufficiency
-        assert (np.diff(found.sufficiency_at) >= 0).all()
-        assert found.sufficiency_at[-1] <= 1
+        check_coherent(found)
 
 
 @pytest.mark.parametrize("threshold", [None, 0.004, 0.8])

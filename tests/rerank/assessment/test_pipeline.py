@@ -44,7 +44,7 @@ def same(one: Scored, other: Scored) -> bool:
 
 
 def by_feature(name: str, weight: float = 1.0) -> LogisticMap:
-    """A relevance map that looks at one column alone."""
+    """A score map that looks at one column alone."""
     coef = [weight if column == name else 0.0 for column in PASSAGE_FEATURES]
     return LogisticMap(tuple(coef), 0.0, (0.0,) * len(coef), (1.0,) * len(coef))
 
@@ -122,7 +122,7 @@ def test_with_a_prior_the_passages_it_puts_first_are_scored(
 
 
 def test_what_is_unlikely_is_not_scored(pipeline: Pipeline, some: list[Query]) -> None:
-    """With a cutoff, passages are scored down to that share of the best relevance, two at least."""
+    """With a cutoff, passages are read down to that share of the best prior score, two at least."""
     deep = Pipeline(pipeline.index, replace(pipeline.config, rerank_depth=6))
     deep.reranker = pipeline.reranker
     prior = by_feature("cosine")
@@ -248,8 +248,8 @@ def test_the_order_by_hand(table: Scored, rank_by: str, expected: list[str]) -> 
 @pytest.mark.parametrize("rank_by", ["relevance", "logit", "fused"])
 def test_the_order_it_came_in_does_not_matter(table: Scored, rank_by: str) -> None:
     """Candidates that were scored in another order are put into the same order."""
-    relevance = by_feature("cosine")
-    expected = rank(table, relevance, rank_by=rank_by)
+    score = by_feature("cosine")
+    expected = rank(table, score, rank_by=rank_by)
     first = np.array([2, 0, 1])  # of those scored
     turned = Scored(
         table.candidates.take(np.append(first, 3)),
@@ -257,9 +257,9 @@ def test_the_order_it_came_in_does_not_matter(table: Scored, rank_by: str) -> No
         table.logits[first],
         table.truncated[first],
     )
-    found = rank(turned, relevance, rank_by=rank_by)
+    found = rank(turned, score, rank_by=rank_by)
     assert found.doc_ids == expected.doc_ids
-    for name in ("logits", "scored", "truncated", "features", "relevance"):
+    for name in ("logits", "scored", "truncated", "features", "score"):
         assert np.array_equal(getattr(found, name), getattr(expected, name))
 
 
@@ -275,7 +275,7 @@ def test_every_array_moves_with_its_passage(table: Scored) -> None:
         assert found.first_stage.fused[k] == stage.fused[i]
         assert found.first_stage.rows[k] == stage.rows[i]
     expected = 1 / (1 + np.exp(-np.array([2.0, 2.0, 1.0, 0.0])))
-    np.testing.assert_allclose(found.relevance, expected, atol=1e-15)
+    np.testing.assert_allclose(found.score, expected, atol=1e-15)
 
 
 def test_what_was_given_is_left_as_it_came(table: Scored) -> None:

@@ -44,7 +44,7 @@ def table() -> Ranking:
         bm25_rank=[2, 1, 11],
         dense_rank=[2, 11, 1],
         fused=[0.3, 0.2, 0.1],
-        relevance=[0.8, 0.5, 0.2],
+        score=[0.8, 0.5, 0.2],
         features={
             "term_coverage": [0.25, 0.5, 0.75],
             "idf_coverage": [0.3, 0.9, 0.6],
@@ -56,10 +56,10 @@ def table() -> Ranking:
 
 
 BY_HAND = {  # each worked out from the definition in the docstring, with pencil and paper
-    "top_relevance": log_odds(0.8),
-    "relevance_margin": log_odds(0.8) - log_odds(0.5),
-    "relevance_none": (math.log(0.2) + math.log(0.5) + math.log(0.8)) / 3,
-    "relevance_share": 0.8 / 1.5,
+    "top_score": log_odds(0.8),
+    "score_margin": log_odds(0.8) - log_odds(0.5),
+    "score_none": (math.log(0.2) + math.log(0.5) + math.log(0.8)) / 3,
+    "score_share": 0.8 / 1.5,
     "top_logit": 3.0,
     "winner_logit_gap": -1.0,
     "logit_margin": 1.0,  # 3 - 2, of the two that were scored
@@ -138,7 +138,7 @@ def test_every_feature_is_in_one_group() -> None:
 
 
 ALONE = {  # one passage: a missing second counts as the lowest, a correlation of one is 0
-    "relevance_share": 1.0,
+    "score_share": 1.0,
     "logit_margin": 0.0,
     "logit_margin_k": 0.0,
     "logit_spread": 0.0,
@@ -157,7 +157,7 @@ ALONE = {  # one passage: a missing second counts as the lowest, a correlation o
 @pytest.mark.parametrize("name", ALONE)
 def test_one_candidate_has_defined_values(name: str) -> None:
     """With a single passage each feature takes the value its docstring promises."""
-    made = make_ranking(texts=["alone"], logits=[1.5], bm25=[3.0], dense=[0.4], relevance=[0.6])
+    made = make_ranking(texts=["alone"], logits=[1.5], bm25=[3.0], dense=[0.4], score=[0.6])
     assert RANKING_FEATURES[name](made) == pytest.approx(ALONE[name], abs=1e-12)
 
 
@@ -194,7 +194,7 @@ def odd_rankings(draw: st.DrawFn) -> dict[str, Any]:
         "bm25_rank": some(st.integers(1, 101)),
         "dense_rank": some(st.integers(1, 101)),
         "fused": some(st.floats(1e-6, 1)),
-        "relevance": some(st.one_of(UNIT, st.sampled_from([0.0, 1.0]))),
+        "score": some(st.one_of(UNIT, st.sampled_from([0.0, 1.0]))),
         "features": {name: some(UNIT) for name in PASSAGE_FEATURES},
     }
 

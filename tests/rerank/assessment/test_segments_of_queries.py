@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from coherence import check_coherent
 from server import serving
 
 from calibration.arrays import log_odds
@@ -61,10 +62,12 @@ def moves(confidences: list[float]) -> list[float]:
 
 def test_both_modes_take_metadata(model: CalibratedReranker) -> None:
     """A segment of the model moves the confidence; another one, and none, does not."""
-    searched = [model.search(QUESTION, metadata=m).confidence for m in SEGMENTS]
-    assert moves(searched) == MOVES
-    brought = [model.rerank(QUESTION, TEXTS, metadata=m).confidence for m in SEGMENTS]
-    assert moves(brought) == MOVES
+    searched = [model.search(QUESTION, metadata=m) for m in SEGMENTS]
+    brought = [model.rerank(QUESTION, TEXTS, metadata=m) for m in SEGMENTS]
+    for answers in (searched, brought):
+        assert moves([answer.confidence for answer in answers]) == MOVES
+        for answer in answers:
+            check_coherent(answer)
 
 
 @pytest.mark.parametrize("given", [{}, {"passages": TEXTS}])
@@ -80,6 +83,8 @@ def test_rows_of_a_file_take_metadata(
     assert rescore(model, queries, out).answered == 3
     found = [json.loads(line) for line in out.read_text().splitlines()]
     assert moves([row["confidence"] for row in found]) == MOVES
+    for row in found:
+        check_coherent(row)
 
 
 def test_a_column_of_a_table_is_the_segment(model: CalibratedReranker) -> None:
@@ -87,6 +92,8 @@ def test_a_column_of_a_table_is_the_segment(model: CalibratedReranker) -> None:
     column = ["faq", "unheard of", None]
     found = assess_table(model, {"query": [QUESTION] * 3, "source": column})
     assert moves(found["confidence"].tolist()) == MOVES
+    for row in found.to_dict("records"):
+        check_coherent(row)
     assert list(flavour("source").inputs) == ["source", "query_id", "query"]
     assert list(flavour("").inputs) == ["query_id", "query"]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from coherence import check_coherent
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch import jsonl, rescore
@@ -100,10 +101,9 @@ def test_only_passages_that_were_read_have_a_logit(predictions: list[Any], confi
 
 
 def test_passages_are_best_first_and_once(predictions: list[Any]) -> None:
-    """A ranking is sorted by relevance and names no passage twice."""
+    """A ranking is sorted by relevance, which is the confidence at first, and names none twice."""
     for prediction in predictions:
-        relevance = [p["relevance"] for p in prediction["ranking"]]
-        assert relevance == sorted(relevance, reverse=True)
+        check_coherent(prediction)
         ids = [p["doc_id"] for p in prediction["ranking"]]
         assert len(set(ids)) == len(ids)
 

@@ -73,7 +73,7 @@ def test_what_cannot_be_told_is_a_dash(
     ]
     plain = none.to_dict()
     assert plain["orders"]["relevance"]["ndcg10"] is None
-    assert plain["events"]["relevance: each passage"]["auroc"] is None
+    assert plain["events"]["relevance: passage at rank 2"]["auroc"] is None
     found = metrics_of(plain, fitted.maps.certificate)
     assert "brier" in found
     assert "ndcg_at_10_relevance" not in found

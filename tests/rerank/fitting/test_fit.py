@@ -9,22 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_made import make_ranking, make_scored
+from hand_made import make_scored
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from calibration.maps import IsotonicMap, LogisticMap
+from calibration.maps import IsotonicMap
 from calibration.selection import grouped_folds
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import Judged, judge
 from rerank.assessment.pipeline import scored_features
-from rerank.assessment.sufficiency import INPUTS, sufficiencies
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.fitting import fit as fitting
 from rerank.fitting import passages
 from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.passages import CUTOFFS, choose_cutoff, fit_relevance
+from rerank.fitting.passages import CUTOFFS, choose_cutoff, fit_score
 from rerank.types import Floats, Ranking, Scored
 
 
@@ -58,7 +57,7 @@ def test_the_cutoff_is_the_highest_that_keeps_the_order_as_good(
     assert choose_cutoff(replace(to_fit, grades=[{}] * len(to_fit)), config) == 0.0
 
 
-def test_relevance_is_scikit_learns_logistic_regression(to_fit: Labelled[Scored]) -> None:
+def test_the_score_is_scikit_learns_logistic_regression(to_fit: Labelled[Scored]) -> None:
     """The passage map is LogisticRegression on standardised features of every candidate."""
     X = np.concatenate([scored_features(s) for s in to_fit.items])
     pairs = zip(to_fit.items, to_fit.grades, strict=True)
@@ -66,7 +65,7 @@ def test_relevance_is_scikit_learns_logistic_regression(to_fit: Labelled[Scored]
     scaler = StandardScaler().fit(X)
     oracle = LogisticRegression(C=1.0, tol=1e-6, max_iter=1000).fit(scaler.transform(X), y)
     expected = oracle.predict_proba(scaler.transform(X))[:, 1]
-    np.testing.assert_allclose(fit_relevance(to_fit).predict(X), expected, atol=1e-9)
+    np.testing.assert_allclose(fit_score(to_fit).predict(X), expected, atol=1e-9)
 
 
 class Captured(Exception):  # noqa: N818 - not an error
@@ -105,9 +104,7 @@ def test_features_come_from_a_map_that_never_saw_the_group(
     ]
     before = ordered_for_features(monkeypatch, to_fit, maps, config)
     after = ordered_for_features(monkeypatch, replace(to_fit, grades=wrong), maps, config)
-    moved = [
-        not np.array_equal(a.relevance, b.relevance) for a, b in zip(before, after, strict=True)
-    ]
+    moved = [not np.array_equal(a.score, b.score) for a, b in zip(before, after, strict=True)]
     folds = grouped_folds(to_fit.groups, config.folds, random_state=config.seed)
     assert moved == (folds != folds[victim]).tolist()
 
@@ -145,17 +142,6 @@ def test_sufficiency_is_never_below_confidence(
         assert (np.diff(found.sufficiency, axis=1) >= 0).all()
         assert (found.confidence >= 0).all()
         assert (found.sufficiency <= 1).all()
-
-
-def test_a_hazard_of_almost_nothing_rounds_nothing_down() -> None:
-    """Where no later passage can be right, sufficiency is the confidence, and no bit less."""
-    ranking = make_ranking(texts=["a passage"] * 10)
-    never = LogisticMap((0.0,) * len(INPUTS), -60.0, (0.0,) * len(INPUTS), (1.0,) * len(INPUTS))
-    for confidence in (np.random.default_rng(0).random(1000) / 3).tolist():
-        found = sufficiencies(ranking, confidence, never)
-        assert found[0] == confidence
-        assert (np.diff(found) >= 0).all()
-        np.testing.assert_allclose(found, confidence, atol=1e-15)
 
 
 def test_mean_confidence_is_the_share_of_right_ones(

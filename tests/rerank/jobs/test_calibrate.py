@@ -175,14 +175,14 @@ from rerank.assessment.fitted_maps import FittedMaps
 with open({str(run.folder / "calibrators.json")!r}) as file:
     c = FittedMaps.from_dict(json.load(file)["search"])
 given = np.load({str(tmp_path / "in.npz")!r})
-print(json.dumps([c.relevance.predict(given["inputs"]).tolist(),
+print(json.dumps([c.score.predict(given["inputs"]).tolist(),
                   c.confidence.predict(given["features"]).tolist()]))
 """
     blocked = ("sklearn", "mlflow", "pandas", "matplotlib", "torch")
-    relevance, confidence = json.loads(run_python(code, blocked=blocked))
-    oracle = sklearn_logistic(maps.relevance)
-    expected = oracle.predict_proba(scaled(maps.relevance, inputs))
-    np.testing.assert_allclose(relevance, expected[:, 1], rtol=0, atol=1e-12)
+    score, confidence = json.loads(run_python(code, blocked=blocked))
+    oracle = sklearn_logistic(maps.score)
+    expected = oracle.predict_proba(scaled(maps.score, inputs))
+    np.testing.assert_allclose(score, expected[:, 1], rtol=0, atol=1e-12)
     first = sklearn_logistic(maps.confidence.first)
     score = first.decision_function(scaled(maps.confidence.first, features))[:, None]
     then = maps.confidence.then

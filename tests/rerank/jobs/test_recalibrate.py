@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coherence import check_coherent
 
 from calibration.arrays import log_odds
 from rerank.assessment.model import CalibratedReranker
@@ -101,6 +102,7 @@ def test_the_moved_model_loads_and_ranks_as_before(
         assert before.ranking.doc_ids == after.ranking.doc_ids
         expected = update.predict(log_odds([before.confidence]))[0]
         assert after.confidence == pytest.approx(expected, abs=1e-9)
+        check_coherent(after)
     assert {"report.html", "reliability_before.png", "reliability_after.png"} <= set(
         new.manifest["files"]
     )

@@ -57,7 +57,7 @@ def test_the_callers_passages_are_ranked_and_nothing_else(
     found = model.rerank(QUESTION, passages)
     assert sorted(found.ranking.doc_ids) == sorted(p.doc_id for p in passages)
     assert tuple(passages[row] for row in found.ranking.first_stage.rows) == found.ranking.passages
-    assert list(found.ranking.relevance) == sorted(found.ranking.relevance, reverse=True)
+    assert list(found.relevance) == sorted(found.relevance, reverse=True)
     assert 0 < found.confidence <= found.sufficiency <= 1
 
 

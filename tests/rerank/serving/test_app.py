@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from coherence import check_coherent
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.types import Assessment, Passage, Query
@@ -60,6 +61,8 @@ def test_many_at_once_get_what_one_alone_gets(
         assert search["ranking"] == rows
         assert same(rerank, given)
         assert pairs(rerank) == ranked(given)
+        assert pairs(rerank)[0][1] == rerank["confidence"]
+        check_coherent(search)
 
 
 def test_documents_of_every_shape(client: httpx.Client, model: CalibratedReranker) -> None:
@@ -79,7 +82,7 @@ def test_documents_of_every_shape(client: httpx.Client, model: CalibratedReranke
     assert answer["results"] == [
         {
             "index": 1,
-            "relevance_score": found.ranking.relevance[0],
+            "relevance_score": found.confidence,
             "document": {"text": "the middle value", "title": "median"},
         }
     ]

@@ -1,0 +1,202 @@
+"""Relevance and sufficiency: they agree whatever the map, and are calibrated at every rank."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from coherence import check_family
+from hand_made import labelled, make_ranking
+from hypothesis import given
+from hypothesis import strategies as st
+from relplot import smECE
+from scipy.special import expit, softmax
+from sklearn.linear_model import LogisticRegression
+
+from calibration.arrays import log_odds
+from calibration.maps import LogisticMap
+from rerank.assessment.relevance import (
+    DEPTH,
+    INPUTS,
+    chain,
+    fit_hazard,
+    hazard_inputs,
+    relevance_and_sufficiency,
+)
+from rerank.types import Floats
+
+UNIT = st.floats(0, 1)
+WEIGHT = st.floats(-30, 30)
+D = len(INPUTS)
+
+
+def hazard(coef: tuple[float, ...], intercept: float) -> LogisticMap:
+    return LogisticMap(coef, intercept, (0.0,) * D, (1.0,) * D)
+
+
+def exhaustive(confidence: float, first: list[float], another: list[float]) -> tuple[Floats, ...]:
+    """Relevance and sufficiency by adding up the probability of every pattern of right passages."""
+    n = len(first) + 1
+    relevance, found = np.zeros(n), np.zeros(n)
+    for pattern in product([0, 1], repeat=n):
+        p = confidence if pattern[0] else 1 - confidence
+        for k in range(1, n):
+            right = another[k - 1] if any(pattern[:k]) else first[k - 1]
+            p *= right if pattern[k] else 1 - right
+        relevance += p * np.array(pattern)
+        found += p * (np.cumsum(pattern) > 0)
+    return relevance, found
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 7))
+def test_they_are_the_sums_over_all_patterns_of_right_passages(seed: int, n: int) -> None:
+    """Where no relevance exceeds the one above it, nothing is scaled."""
+    rng = np.random.default_rng(seed)
+    confidence = rng.uniform(0.5, 1)
+    first, another = 0.4 * rng.random((2, n - 1))
+    relevance, found = exhaustive(confidence, first.tolist(), another.tolist())
+    ours = chain(confidence, first, another)
+    if (np.diff(relevance) <= 0).all():
+        np.testing.assert_allclose(ours, (relevance, found), atol=1e-12)
+
+
+def test_by_hand_where_one_is_scaled_down() -> None:
+    """r_2 = .75 * .8 + .25 * .4 = .7 would exceed .25: both hazards shrink to 25/70 of it."""
+    relevance, found = chain(0.25, np.array([0.8, 0.0]), np.array([0.4, 0.1]))
+    second = 0.25 + 0.75 * 0.8 * 25 / 70
+    np.testing.assert_allclose(relevance, [0.25, 0.25, second * 0.1], rtol=1e-15)
+    np.testing.assert_allclose(found, [0.25, second, second], rtol=1e-15)
+
+
+@given(
+    st.lists(UNIT, max_size=30),
+    UNIT,
+    st.tuples(*[WEIGHT] * D),
+    WEIGHT,
+)
+def test_any_map_gives_probabilities_that_agree(
+    scores: list[float], confidence: float, coef: tuple[float, ...], intercept: float
+) -> None:
+    """Whatever the hazard, the scores and the confidence, also where the order is not by score."""
+    confidence = confidence if scores else 0.0
+    found = relevance_and_sufficiency(np.array(scores), confidence, hazard(coef, intercept))
+    check_family(confidence, *found)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 9, 10, 11, 100, 1000])
+def test_lists_of_any_length(n: int) -> None:
+    """From no passage to a thousand, the last relevance included."""
+    rng = np.random.default_rng(n)
+    confidence = 0.8 if n else 0.0
+    for _ in range(20):
+        usual = hazard(tuple(rng.normal(0, 1, D)), rng.normal(-2, 1))
+        scores = np.sort(rng.random(n))[::-1]
+        relevance, sufficiency = relevance_and_sufficiency(scores, confidence, usual)
+        assert (relevance.shape, sufficiency.shape) == ((n,), (DEPTH,))
+        check_family(confidence, relevance, sufficiency)
+
+
+def test_a_hazard_of_almost_nothing_rounds_nothing_down() -> None:
+    """Where no later passage can be right, sufficiency is the confidence, and no bit less."""
+    never = hazard((0.0,) * D, -60.0)
+    for confidence in (np.random.default_rng(0).random(1000) / 3).tolist():
+        relevance, found = relevance_and_sufficiency(np.full(DEPTH, 0.5), confidence, never)
+        assert relevance[0] == found[0] == confidence
+        assert (np.diff(found) >= 0).all()
+        np.testing.assert_allclose(found, confidence, atol=1e-15)
+
+
+def test_inputs_by_hand() -> None:
+    """The columns of `INPUTS` for the second and the third passage."""
+    found = hazard_inputs(np.array([0.9, 0.5, 0.2]), 0.8, np.array([False, True]))
+    top, last, sure = (float(log_odds(p)) for p in (0.9, 0.2, 0.8))
+    expected = [[0, -top, sure, np.log(2), 0], [last, last - top, sure, np.log(3), 1]]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+# --- the fit ----------------------------------------------------------------------------------
+
+
+def test_the_hazard_is_scikit_learns_logistic_regression() -> None:
+    """Over the second to the tenth passages of all queries, standardised."""
+    rng = np.random.default_rng(0)
+    made, confidences, X, y = [], rng.uniform(0.1, 0.9, 60), [], []
+    for i, n in enumerate(rng.integers(0, 14, 60).tolist()):
+        score, right = np.sort(rng.random(n))[::-1], rng.random(n) < 0.3
+        ranking = make_ranking(texts=["text"] * n, score=score.tolist())
+        made.append((ranking, [f"d{j}" for j in np.flatnonzero(right)]))
+        for k in range(1, min(n, DEPTH)):
+            own = [log_odds(score[k]), log_odds(score[k]) - log_odds(score[0])]
+            X.append([*own, log_odds(confidences[i]), np.log(k + 1), right[:k].any()])
+            y.append(right[k])
+    found = fit_hazard(labelled(*made), confidences)
+    Z = (np.array(X) - np.mean(X, axis=0)) / np.std(X, axis=0)
+    oracle = LogisticRegression(C=1.0, tol=1e-8, max_iter=1000).fit(Z, y)
+    np.testing.assert_allclose(found.predict(np.array(X)), oracle.predict_proba(Z)[:, 1], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        [],
+        [((), [])] * 3,
+        [((0.7,), ["d0"])] * 3,
+        [((0.7, 0.2), ["d0"]), ((0.6, 0.3), [])] * 3,
+        [((0.7, 0.2), ["d1"]), ((0.6, 0.3), ["d0", "d1"])] * 3,
+    ],
+    ids=["none", "empty", "alone", "none right below", "all right below"],
+)
+def test_labels_with_little_to_learn_from_still_fit(
+    made: list[tuple[tuple[float, ...], list[str]]],
+) -> None:
+    """Without a second passage, or where the second is never right, or always."""
+    pairs = [(make_ranking(texts=["t"] * len(s), score=s), right) for s, right in made]
+    found = fit_hazard(labelled(*pairs), np.full(len(made), 0.5))
+    check_family(0.5, *relevance_and_sufficiency(np.array([0.7, 0.4, 0.1]), 0.5, found))
+
+
+def one_right(rng: np.random.Generator, n: int, m: int) -> tuple[Floats, Floats]:
+    """One passage or none is right; P by softmax over the passages and none of them."""
+    utility = np.sort(rng.normal(0, 2, (n, m)))[:, ::-1]
+    none = rng.normal(1, 1, (n, 1))
+    p = softmax(np.hstack([utility, none]), axis=1)
+    drawn = (rng.random((n, 1)) > p.cumsum(axis=1)).sum(axis=1)
+    return p[:, :m], (drawn[:, None] == np.arange(m)).astype(int)
+
+
+def several_right(rng: np.random.Generator, n: int, m: int) -> tuple[Floats, Floats]:
+    """Answerable queries have several right passages, each on its own; the others have none."""
+    answerable = rng.uniform(0.3, 1, (n, 1))
+    own = expit(np.sort(rng.normal(-2, 1.5, (n, m)))[:, ::-1])
+    right = (rng.random((n, m)) < own) & (rng.random((n, 1)) < answerable)
+    return answerable * own, right.astype(int)
+
+
+@pytest.mark.parametrize("world", [one_right, several_right])
+def test_relevance_is_calibrated_at_every_rank(world: type) -> None:
+    """In worlds that are not of the model's form, fitted on some queries and measured on others.
+
+    The scores know each passage alone, and are overconfident; the confidence is true. The bound is
+    what smECE (relplot's) shows of the true probabilities by chance, and .015 for the model's form.
+    """
+    rng = np.random.default_rng(3)
+    truth, right = world(rng, 6000, 12)
+    scores = expit(1.5 * log_odds(truth))
+    rankings = [make_ranking(texts=["t"] * 12, score=s.tolist()) for s in scores]
+    pairs = [
+        (r, [f"d{j}" for j in np.flatnonzero(y)]) for r, y in zip(rankings, right, strict=True)
+    ]
+    fitted = fit_hazard(labelled(*pairs[:3000]), truth[:3000, 0])
+    told = [
+        relevance_and_sufficiency(s, c, fitted)
+        for s, c in zip(scores[3000:], truth[3000:, 0].tolist(), strict=True)
+    ]
+    relevance, sufficiency = (np.array(rows) for rows in zip(*told, strict=True))
+    truth, right = truth[3000:], right[3000:]
+    found = np.maximum.accumulate(right, axis=1)
+    for k in range(1, DEPTH):
+        chance = smECE(truth[:, k], right[:, k])
+        assert smECE(relevance[:, k], right[:, k]) < chance + 0.015
+        assert relevance[:, k].mean() == pytest.approx(truth[:, k].mean(), abs=0.01)
+        assert sufficiency[:, k].mean() == pytest.approx(found[:, k].mean(), abs=0.03)
