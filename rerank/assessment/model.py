@@ -32,7 +32,7 @@ from rerank.errors import InputError, MissingExtraError
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.tracking.registry import fetch, is_uri
-from rerank.types import Assessment, Mode, Passage, Query
+from rerank.types import Assessment, Mode, Passage, Query, Scored
 
 
 class CalibratedReranker:
@@ -185,16 +185,20 @@ class CalibratedReranker:
             InputError: a query or a passage is empty, or no text.
         """
         for query in queries:
-            _refuse_empty(query)
+            refuse_empty(query)
         found: dict[int, Assessment] = {}
         for mode, maps in self.maps.items():
             rows = [i for i, query in enumerate(queries) if query.mode == mode]
             if not rows:
                 continue
             scored = self.pipeline.run([queries[i] for i in rows], maps.policy, label=label)
-            config = self.pipeline.config
-            found |= zip(rows, decide(judge(scored, maps, config), maps, config), strict=True)
+            found |= zip(rows, self.conclude(scored, mode), strict=True)
         return [found[i] for i in range(len(queries))]
+
+    def conclude(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
+        """What the maps of a mode make of scored candidates, one assessment each."""
+        maps, config = self.maps[mode], self.pipeline.config
+        return decide(judge(scored, maps, config), maps, config)
 
     def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:
         """As `assess`, but a query that fails gives its exception, and the others their answer."""
@@ -206,7 +210,7 @@ class CalibratedReranker:
             return [found for query in queries for found in self.assess_each([query])]
 
 
-def _refuse_empty(query: Query) -> None:
+def refuse_empty(query: Query) -> None:
     """Refuse a query, or a passage of it, without any text.
 
     Raises:

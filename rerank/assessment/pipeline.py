@@ -7,7 +7,7 @@ says which candidates are worth scoring is handed in.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,7 +17,7 @@ import numpy as np
 from calibration.maps import CalibrationMap, LogisticMap
 from rerank.assessment.passage_features import first_stage_features, passage_features
 from rerank.config import Config
-from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.cross_encoder import CrossEncoder, Pair
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.progress import progress
@@ -44,6 +44,26 @@ class ReadPolicy:
 
     prior: LogisticMap
     cutoff: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Candidates, likeliest first, of which the first `count` are to be scored."""
+
+    candidates: Candidates
+    prior: Floats
+    count: int
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The query with each of the first passages."""
+        c = self.candidates
+        return [(c.query.text, p.full_text) for p in c.passages[: self.count]]
+
+    @property
+    def pairs_to_score(self) -> list[Pair]:
+        """The same; none where logits came with the query."""
+        return self.pairs if self.candidates.query.logits is None else []
 
 
 class Pipeline:
@@ -115,24 +135,28 @@ class Pipeline:
         """
 
         def chunk(part: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:
-            return self._score([_by_prior(c, p) for c, p in part], cutoff)
+            return self._score([self.choose(c, p, cutoff) for c, p in part])
 
         return _in_chunks(list(zip(candidates, prior, strict=True)), chunk, label)
 
     def _retrieve(self, queries: Sequence[Query]) -> list[Candidates]:
-        brought = dict.fromkeys(p.full_text for q in queries for p in q.passages or ())
+        texts = list(dict.fromkeys(text for query in queries for text in texts_of(query)))
+        vectors = dict(zip(texts, self.encode(texts), strict=True))
+        return [self.candidates(query, vectors) for query in queries]
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of texts, at least one, as the index has them."""
         with self._timed("encode"):
-            vectors = self.encoder.encode([*(q.text for q in queries), *brought])
-        place = {text: i for i, text in enumerate(brought, len(queries))}
-        found = []
-        for query, vector in zip(queries, vectors, strict=False):
-            if query.passages is None:
-                found.append(self._searched(query, vector))
-                continue
-            rows = np.array([place[p.full_text] for p in query.passages], dtype=np.int64)
-            near = cosines(vectors[rows], vector)
-            found.append(self._brought(query, query.passages, near))
-        return found
+            return self.encoder.encode(texts)
+
+    def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
+        """The candidates of a query, by the vectors of its `texts_of`."""
+        vector = vectors[query.text]
+        if query.passages is None:
+            return self._searched(query, vector)
+        brought = [vectors[p.full_text] for p in query.passages]
+        near = cosines(np.stack(brought), vector) if brought else np.zeros(0)
+        return self._brought(query, query.passages, near)
 
     def _searched(self, query: Query, vector: Vectors) -> Candidates:
         c, index = self.config, self.index
@@ -160,31 +184,34 @@ class Pipeline:
         )
         return Candidates(query, passages, stage, features)
 
-    def _score(self, sorted_: Sequence[tuple[Candidates, Floats]], cutoff: float) -> list[Scored]:
-        depth = self.config.rerank_depth
-        counts = [_count(prior[:depth], cutoff) for _, prior in sorted_]
-        pairs = [
-            [(c.query.text, p.full_text) for p in c.passages[:count]]
-            for (c, _), count in zip(sorted_, counts, strict=True)
-        ]
-        scoring = [
-            pair
-            for (c, _), its in zip(sorted_, pairs, strict=True)
-            if c.query.logits is None
-            for pair in its
-        ]
-        with self._timed("score"):
-            logits, truncated = self.reranker.score(scoring)
+    def _score(self, chosen: Sequence[Chosen]) -> list[Scored]:
+        pairs = [pair for c in chosen for pair in c.pairs_to_score]
+        logits, truncated = self.score_pairs(pairs)
         start, found = 0, []
-        for (c, prior), its in zip(sorted_, pairs, strict=True):
-            if c.query.logits is not None:
-                known = c.query.logits[c.first_stage.rows[: len(its)]]
-                found.append(Scored(c, prior, known, self.reranker.truncates(its)))
-                continue
-            rows = slice(start, start + len(its))
-            found.append(Scored(c, prior, logits[rows], truncated[rows]))
-            start += len(its)
+        for c in chosen:
+            rows = slice(start, start + len(c.pairs_to_score))
+            found.append(self.scored(c, logits[rows], truncated[rows]))
+            start = rows.stop
         return found
+
+    def score_pairs(self, pairs: Sequence[Pair]) -> tuple[Floats, Bools]:
+        """Logits of pairs, shape (n,), and whether the cross-encoder did not see a pair's end."""
+        with self._timed("score"):
+            return self.reranker.score(pairs)
+
+    def choose(self, candidates: Candidates, prior: Floats, cutoff: float) -> Chosen:
+        """The candidates, likeliest first, and which of them `score` would score."""
+        candidates, prior = _by_prior(candidates, prior)
+        return Chosen(candidates, prior, _count(prior[: self.config.rerank_depth], cutoff))
+
+    def scored(self, chosen: Chosen, logits: Floats, truncated: Bools) -> Scored:
+        """The candidates with the scores of `chosen.pairs_to_score`."""
+        candidates = chosen.candidates
+        known = candidates.query.logits
+        if known is not None:
+            logits = known[candidates.first_stage.rows[: chosen.count]]
+            truncated = self.reranker.truncates(chosen.pairs)
+        return Scored(candidates, chosen.prior, logits, truncated)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -195,6 +222,11 @@ class Pipeline:
         finally:
             if self.observe is not None:
                 self.observe(stage, time.perf_counter() - start)
+
+
+def texts_of(query: Query) -> list[str]:
+    """What the bi-encoder reads of a query: itself, then the passages that it brings."""
+    return [query.text, *(p.full_text for p in query.passages or ())]
 
 
 def unscored_features(candidates: Candidates) -> Floats:

@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError
-from rerank.serving.middleware import Keys, RequestGuard, RequestLog
+from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
 from rerank.serving.model_source import ModelHolder, ModelPoller
 from rerank.serving.schemas import (
     AssessRequest,
@@ -41,11 +41,11 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         401: "no key of this server",
         408: "the request came too slowly",
         409: "scores of another reranker",
-        413: "the body is too large",
+        413: "the body is too large, or its documents would take too long",
         415: "not JSON",
         422: "a field is missing, unknown, of the wrong type or too large",
-        429: "too many requests are in progress; Retry-After says when to try again",
-        503: "the turn did not come in time",
+        429: "the server is busy; Retry-After says when to try again",
+        503: "the server is busy: the answer would not be ready in time",
         504: "the answer was not ready in time",
     }.items()
 }
@@ -99,7 +99,7 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         log.update(mode=query.mode, documents=len(query.passages or ()))
         if settings.log_text:
             log["text"] = query.text
-        found, served = await worker.assess(query, reranker)
+        found, served = await while_connected(request.receive, worker.assess(query, reranker))
         log.update(confidence=found.confidence, level=found.level, model=served.version)
         return found, {"model": served.version, "request_id": request.state.request_id}
 

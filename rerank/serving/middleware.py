@@ -11,10 +11,10 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from email.message import Message as Header
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,6 +26,7 @@ from rerank.serving.telemetry import Metrics, event
 OPEN = ("/healthz", "/readyz", "/openapi.json")  # read without a key: they tell of no request
 LOCAL = ("localhost", "127.0.0.1", "::1")
 DRAINED = 16  # times the largest body: what is read and dropped so that a client hears the refusal
+Answer = TypeVar("Answer")
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
@@ -131,7 +132,7 @@ class Keys:
 class RequestGuard:
     """Refuses requests before they are parsed: key, size, time, shape, and a full queue.
 
-    `retry_after` says how many seconds that many requests take.
+    `retry_after` says in how many seconds the requests in progress are answered.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class RequestGuard:
         settings: Settings,
         keys: Keys,
         metrics: Metrics,
-        retry_after: Callable[[int], int],
+        retry_after: Callable[[], int],
     ) -> None:
         self._app = app
         self._settings = settings
@@ -163,7 +164,7 @@ class RequestGuard:
             return
         self._check_form(headers)
         if self._in_progress >= self._settings.queue:
-            seconds = self._retry_after(self._in_progress)
+            seconds = self._retry_after()
             raise Refusal(
                 429,
                 f"{self._in_progress} requests are in progress; try again in {seconds} seconds",
@@ -297,3 +298,26 @@ def _replayed(content: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": content, "more_body": False}
 
     return replay
+
+
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """What `work` gives; it is cancelled where the client goes away. The body is read already.
+
+    Raises:
+        Refusal: 408, which nobody hears.
+    """
+
+    async def until_gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(until_gone())
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise Refusal(408, "the client went away", reason="gone")
+        return answer.result()
+    finally:
+        for task in (answer, gone):
+            task.cancel()
+        await asyncio.gather(answer, gone, return_exceptions=True)

@@ -19,7 +19,7 @@ class Settings:
     )
     port: int = option(8000, "port to listen on; 0 takes a free one", least=0, most=65535)
     queue: int = option(128, "requests in progress at once; the next one is answered 429", least=1)
-    batch: int = option(16, "waiting requests that are ranked in one call", least=1)
+    batch: int = option(16, "requests that are worked on in one round", least=1)
     timeout: float = option(
         30.0, "seconds in which a whole request must be answered", above=0, most=LONGEST
     )

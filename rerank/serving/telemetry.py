@@ -53,20 +53,25 @@ class Metrics:
         )
         self.stages = Histogram(
             "rerank_stage_seconds",
-            "By stage. queue: a request waits. Of a batch: encode (the bi-encoder), score (the "
-            "cross-encoder), total (from the queue to the answers)",
+            "By stage. Of a request: queue (until it is begun), total (until it is answered). Of "
+            "a round of requests: encode (the bi-encoder), score (the cross-encoder)",
             ["stage"],
             buckets=SECONDS,
             registry=r,
         )
         self.batch_size = Histogram(
             "rerank_batch_size",
-            "Requests ranked in one call",
+            "Requests worked on in one round",
             buckets=(1, 2, 4, 8, 16, 32, 64),
             registry=r,
         )
         self.in_progress = Gauge(
             "rerank_requests_in_progress", "Requests not answered yet", registry=r
+        )
+        self.backlog = Gauge(
+            "rerank_backlog_seconds",
+            "Time that the requests in progress take, by the measured rate",
+            registry=r,
         )
         self.refused = Counter(
             "rerank_requests_refused", "Requests refused, by reason", ["reason"], registry=r

@@ -1,49 +1,47 @@
-"""The queue and the thread that ranks: the requests that wait are ranked in one call.
+"""The thread that ranks, a round at a time: one piece of work of each of the next few requests.
 
-The event loop never computes. No request waits for others to come: a batch is what has come while
-the last one was ranked, and its answers are those of single calls, to the bit.
+The pieces of a round go through the models in one call, so that requests share the cores, and a
+request lets others come between its pieces. Which ones are next, and who is let in, `schedule`
+decides. A request that was given up, by its client or by the clock, is not worked on any more. The
+event loop never computes. Answers are those of single calls, to the bit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
+from rerank.assessment.steps import Piece, Stage, Steps, expected_tokens, run_piece, steps
 from rerank.serving.model_source import ModelHolder, ServedModel, release_memory
+from rerank.serving.schedule import Busy, Schedule, Task, TooLarge
 from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import DriftWindow, event
 from rerank.types import Assessment, Query
 
-MOST_PASSAGES = 256  # that callers brought, in one batch of more than one request
-
 Answer = tuple[Assessment, ServedModel]
 
 
-@dataclass(slots=True)
-class Job:
-    """A query in the queue; its logits, where it has some, are those of `reranker`.
+@dataclass(slots=True, eq=False)
+class Job(Task):
+    """A query in progress, and the model that answers it.
 
-    `begun` and `given_up` are set once, by one thread each.
+    `given_up` is set by the event loop, `piece` by the ranking thread.
     """
 
     query: Query
-    reranker: str | None
+    served: ServedModel
+    steps: Steps
     future: asyncio.Future[Answer]
-    came: float = field(default_factory=time.perf_counter)
-    begun: bool = False
+    came: float
     given_up: bool = False
-
-    @property
-    def passages(self) -> int:
-        """Count of the passages that came with it."""
-        return len(self.query.passages or ())
+    piece: Piece | None = None  # what is to be done next; None before the job is begun
 
     def settle(self, answer: Answer | Exception) -> None:
         """Hand over the answer; in the event loop's thread."""
@@ -56,17 +54,21 @@ class Job:
 
 
 class Worker:
-    """A queue and the thread that empties it, from `start` to `finish`."""
+    """The requests in progress and the thread that answers them, from `start` to `finish`.
+
+    `schedule` holds the requests; it is touched with `_changed` held only.
+    """
 
     def __init__(self, holder: ModelHolder, settings: Settings) -> None:
         self._holder = holder
         self._settings = settings
         self._metrics = holder.metrics
-        self._waiting: deque[Job] = deque()
+        self.schedule = Schedule[Job](settings.timeout)
         self._changed = threading.Condition()
         self._closing = False
         self._window: tuple[str, DriftWindow] | None = None
-        self._pace = 0.1  # seconds a request, lately
+        config = holder.current.model.pipeline.config
+        self._searched = config.rerank_depth * config.max_length  # tokens that a search scores
         self._thread = threading.Thread(target=self._work, name="ranking", daemon=True)
 
     def start(self) -> None:
@@ -74,7 +76,7 @@ class Worker:
         self._thread.start()
 
     def finish(self) -> None:
-        """Answer what is in the queue, then end."""
+        """Answer what is in progress, then end."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -85,125 +87,197 @@ class Worker:
         """Whether the thread works."""
         return self._thread.is_alive()
 
-    def retry_after(self, requests: int) -> int:
-        """Whole seconds, 1 to 60, in which about that many requests are answered."""
-        return min(60, max(1, math.ceil(self._pace * requests)))
+    def retry_after(self) -> int:
+        """Whole seconds, 1 to 60, in which what is in progress is answered."""
+        with self._changed:
+            return self.schedule.retry_after
 
     async def assess(self, query: Query, reranker: str | None = None) -> Answer:
         """The assessment, and the model that made it; `reranker` gave the logits of the query.
 
+        Who cancels this gives the request up.
+
         Raises:
-            Refusal: 503 where its turn did not come in time, 504 where it was not ready in time,
-                409 where the logits are of another reranker.
+            Refusal: 413 or 429 where it would not be answered in time, at once; 503 where its turn
+                did not come in time, or others would be late for it; 504 where it was not ready in
+                time; 409 where the logits are of another reranker.
             InputError: the model refuses the query.
         """
-        job = Job(query, reranker, asyncio.get_running_loop().create_future())
-        with self._changed:
-            self._waiting.append(job)
-            self._changed.notify()
+        job = self._job(query, reranker)
+        self._let_in(job)
         try:
             return await asyncio.wait_for(job.future, self._settings.timeout)
         except TimeoutError:
+            if job.piece is None:
+                raise self._late() from None
+            late = f"the answer was not ready within {self._settings.timeout:g} seconds"
+            raise Refusal(504, late, reason="late") from None
+        finally:
             job.given_up = True
-            late = f"within {self._settings.timeout:g} seconds"
-            if job.begun:
-                raise Refusal(504, f"the answer was not ready {late}", reason="late") from None
+
+    def _job(self, query: Query, reranker: str | None) -> Job:
+        """The job of a query, for the model that is served now."""
+        served, now = self._holder.current, time.monotonic()
+        if query.logits is not None and reranker != served.reranker:
             raise Refusal(
-                503,
-                f"the server is busy: the request's turn did not come {late}",
-                reason="busy",
-                headers={"Retry-After": str(self.retry_after(len(self._waiting)))},
-            ) from None
-        except asyncio.CancelledError:
-            job.given_up = True
-            raise
+                409,
+                f"the scores come from the reranker {str(reranker)[:80]!a}, and this model is "
+                f"calibrated for {served.reranker!r} (fingerprints.reranker at /v1/model)",
+                reason="reranker",
+            )
+        config, scoring = served.model.pipeline.config, self._searched
+        tokens = sum(expected_tokens(query, config, searched=scoring))
+        todo = steps(served.model, query, most=self.schedule.piece, scoring=scoring)
+        future = asyncio.get_running_loop().create_future()
+        return Job(now + self._settings.timeout, tokens, query, served, todo, future, now)
+
+    def _let_in(self, job: Job) -> None:
+        """Add the job to those in progress, or raise the Refusal that says why not."""
+        with self._changed:
+            try:
+                self.schedule.add(job)
+            except TooLarge as large:
+                raise Refusal(
+                    413,
+                    f"the request would take about {large.seconds:.2g} seconds, and one request "
+                    f"may take {self.schedule.allowed:g}; send fewer or shorter documents",
+                    reason="cost",
+                ) from None
+            except Busy as busy:
+                raise self._busy(
+                    429,
+                    f"the answer would take about {busy.seconds:.2g} seconds, and "
+                    f"{self.schedule.allowed:g} are allowed",
+                ) from None
+            self._metrics.backlog.set(self.schedule.backlog)
+            self._changed.notify()
+
+    def _late(self) -> Refusal:
+        return self._busy(
+            503, f"the answer would not be ready within {self._settings.timeout:g} seconds"
+        )
+
+    def _busy(self, status: int, why: str) -> Refusal:
+        seconds = self.schedule.retry_after
+        return Refusal(
+            status,
+            f"the server is busy: {why}; try again in {seconds} seconds",
+            reason="busy",
+            headers={"Retry-After": str(seconds)},
+        )
 
     def _work(self) -> None:
-        last = self._holder.current.version
+        models: set[str] = set()
         while jobs := self._next():
-            version = self._rank(jobs)
+            self._rank(jobs)
             del jobs  # while it waits it holds no model, nor any text
-            if version != last:  # nothing refers to the model before any more
+            before, models = models, self._models()
+            if before - models:  # nothing refers to a model before any more
                 release_memory()
-                last = version
 
-    def _rank(self, jobs: Sequence[Job]) -> str:
-        """Answer the jobs; the version of the model that did."""
-        start = time.perf_counter()
-        served = self._holder.current
-        for job in jobs:
-            job.begun = True
-            self._metrics.observe_stage("queue", start - job.came)
-        answers = assess_jobs(served, jobs)
-        taken = time.perf_counter() - start
-        self._metrics.observe_stage("total", taken)
-        self._metrics.batch_size.observe(len(jobs))
-        self._pace += 0.2 * (taken / len(jobs) - self._pace)
-        try:
-            self._count(served, jobs, answers)
-        except Exception as error:  # a metric that fails must not end the answers
-            event("metrics failed", severity=logging.ERROR, exc_info=error)
-        for job, found in zip(jobs, answers, strict=True):
-            done = found if isinstance(found, Exception) else (found, served)
-            job.future.get_loop().call_soon_threadsafe(job.settle, done)
-        return served.version
+    def _models(self) -> set[str]:
+        """The versions of the models that are at work, and of the one that is served."""
+        with self._changed:
+            used = {job.served.version for job in self.schedule.tasks}
+        return used | {self._holder.current.version}
 
     def _next(self) -> list[Job]:
-        """The jobs of the next batch, at least one; none where all is answered at the end."""
+        """The jobs of the next round in their order; none where all is answered at the end."""
+        schedule = self.schedule
         with self._changed:
             while True:
-                while self._waiting and self._waiting[0].given_up:
-                    self._waiting.popleft()
-                if self._waiting:
-                    break
+                schedule.tasks = [job for job in schedule.tasks if not job.given_up]
+                for job in schedule.drop_late(time.monotonic()):
+                    _settle(job, self._late())
+                self._metrics.backlog.set(schedule.backlog)
+                if schedule.tasks:
+                    return list(islice(schedule.in_turn(), self._settings.batch))
                 if self._closing:
                     return []
                 self._changed.wait()
-            jobs = [self._waiting.popleft()]
-            passages = jobs[0].passages
-            while self._waiting and len(jobs) < self._settings.batch:
-                passages += self._waiting[0].passages
-                if passages > MOST_PASSAGES:
-                    break
-                job = self._waiting.popleft()
-                if not job.given_up:
-                    jobs.append(job)
-            return jobs
 
-    def _count(
-        self, served: ServedModel, jobs: Sequence[Job], answers: Sequence[Assessment | Exception]
-    ) -> None:
-        """Count the assessments, and add the searches to the drift window of their model."""
+    def _rank(self, jobs: Sequence[Job]) -> None:
+        """Do a round of work: a piece of each of the first jobs, until the round is full."""
+        start = time.monotonic()
+        most, tokens = 2 * self.schedule.piece, 0
+        together: dict[tuple[str, Stage], list[Job]] = {}
+        for job in jobs:
+            if job.piece is None:
+                self._metrics.observe_stage("queue", start - job.came)
+                self._advance(job, None)
+            if job.piece is None:  # it has failed
+                continue
+            together.setdefault((job.served.version, job.piece.stage), []).append(job)
+            tokens += job.piece.tokens
+            if tokens >= most:
+                break
+        worked = sum(self._run(part) for part in together.values())
+        self._metrics.batch_size.observe(sum(map(len, together.values())))
+        with self._changed:
+            self.schedule.pace.add(worked, time.monotonic() - start)
+
+    def _run(self, jobs: Sequence[Job]) -> float:
+        """Do the pieces of jobs of one model and one stage in one call; the tokens that it took.
+
+        Where that fails each is done alone, so that a job that fails fails alone.
+        """
+        pieces = [job.piece for job in jobs if job.piece is not None]
+        model, stage = jobs[0].served.model, pieces[0].stage
+        items = list(dict.fromkeys(item for piece in pieces for item in piece.items))
+        try:
+            found = run_piece(model, stage, items)
+        except Exception as error:
+            if len(jobs) > 1:
+                return sum(self._run([job]) for job in jobs)
+            self._end(jobs[0], error)
+            return 0.0
+        for job, piece in zip(jobs, pieces, strict=True):
+            self._advance(job, {item: found[item] for item in piece.items})
+        different = len(items) / sum(len(piece.items) for piece in pieces)
+        return different * sum(piece.tokens for piece in pieces)
+
+    def _advance(self, job: Job, found: dict[Any, Any] | None) -> None:
+        """Give a job what its piece asked for, and let it say what is to be done next."""
+        before = job.piece
+        try:
+            job.piece = job.steps.send(found)
+        except StopIteration as end:
+            self._end(job, end.value)
+            return
+        except Exception as error:
+            self._end(job, error)
+            return
+        job.left = job.piece.tokens + job.piece.left
+        if before and before.stage != job.piece.stage and job.query.mode == "search":
+            self._searched += round(0.1 * (job.left - self._searched))
+
+    def _end(self, job: Job, found: Assessment | Exception) -> None:
+        """Answer a job that is done, or failed."""
+        with self._changed:
+            self.schedule.tasks.remove(job)
+        self._metrics.observe_stage("total", time.monotonic() - job.came)
+        if isinstance(found, Exception):
+            _settle(job, found)
+            return
+        try:
+            self._count(job, found)
+        except Exception as error:  # a metric that fails must not end the answers
+            event("metrics failed", severity=logging.ERROR, exc_info=error)
+        _settle(job, (found, job.served))
+
+    def _count(self, job: Job, found: Assessment) -> None:
+        """Count the assessment, and add a search to the drift window of its model."""
+        served = job.served
         if self._window is None or self._window[0] != served.version:
             size, level = self._settings.drift_window, self._settings.drift_level
             self._window = served.version, DriftWindow(served.sketch, size=size, level=level)
             self._metrics.reset_drift()
-        for job, found in zip(jobs, answers, strict=True):
-            if isinstance(found, Exception):
-                continue
-            self._metrics.count_assessment(job.query.mode, found)
-            drift = self._window[1].add(found) if job.query.mode == "search" else None
-            if drift is not None:
-                self._metrics.set_drift(drift)
-                event("drift window", alarm=drift.fired, sentence=drift.sentence)
+        self._metrics.count_assessment(job.query.mode, found)
+        drift = self._window[1].add(found) if job.query.mode == "search" else None
+        if drift is not None:
+            self._metrics.set_drift(drift)
+            event("drift window", alarm=drift.fired, sentence=drift.sentence)
 
 
-def assess_jobs(served: ServedModel, jobs: Sequence[Job]) -> list[Assessment | Exception]:
-    """What the model answers to each; a job that fails gets its exception, and it alone."""
-    refused = {i: refusal for i, job in enumerate(jobs) if (refusal := _mismatch(served, job))}
-    asked = [i for i in range(len(jobs)) if i not in refused]
-    answers = served.model.assess_each([jobs[i].query for i in asked])
-    found: dict[int, Assessment | Exception] = {**refused, **dict(zip(asked, answers, strict=True))}
-    return [found[i] for i in range(len(jobs))]
-
-
-def _mismatch(served: ServedModel, job: Job) -> Refusal | None:
-    """The refusal of logits that come from another reranker than the model's."""
-    if job.query.logits is None or job.reranker == served.reranker:
-        return None
-    return Refusal(
-        409,
-        f"the scores come from the reranker {str(job.reranker)[:80]!a}, and this model is "
-        f"calibrated for {served.reranker!r} (fingerprints.reranker at /v1/model)",
-        reason="reranker",
-    )
+def _settle(job: Job, answer: Answer | Exception) -> None:
+    job.future.get_loop().call_soon_threadsafe(job.settle, answer)

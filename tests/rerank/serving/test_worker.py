@@ -1,4 +1,4 @@
-"""The queue and its thread: batches, turns that come too late, and a shutdown that answers."""
+"""The ranking thread: rounds, requests that cannot be in time, and a shutdown that answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from http_checks import metric
+from http_checks import HEAD, body, connect, metric
 from server import serving
 
 from rerank.assessment.model import CalibratedReranker
@@ -19,7 +19,7 @@ from rerank.serving.model_source import ModelHolder
 from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics
-from rerank.serving.worker import MOST_PASSAGES, Worker
+from rerank.serving.worker import Worker
 from rerank.types import Passage, Query
 
 Asked = tuple[Query, str | None]
@@ -55,29 +55,78 @@ def assess_waiting(holder: ModelHolder, asked: Sequence[Asked], **settings: Any)
     return asyncio.run(main())
 
 
-def batches(holder: ModelHolder) -> list[float]:
-    """How many batches there were, and how many requests were in them."""
+def rounds(holder: ModelHolder) -> list[float]:
+    """How many rounds there were, and how many pieces of work were in them."""
     names = ("rerank_batch_size_count", "rerank_batch_size_sum")
     return [holder.metrics.registry.get_sample_value(name) or 0.0 for name in names]
 
 
-def test_requests_that_wait_are_ranked_together(
+def test_requests_that_wait_share_rounds(
     holder: ModelHolder, model: CalibratedReranker, queries: list[str]
 ) -> None:
-    """They share batches of the size that is set, and get what they would have got alone."""
+    """Of the size that is set; a search has two pieces, and gets what it would have got alone."""
     answers = assess_waiting(holder, [(Query(q), None) for q in queries[:5]], batch=2)
-    assert batches(holder) == [3, 5]
+    assert rounds(holder) == [6, 10]
     confidences = [found.confidence for found, _ in answers]
     assert confidences == [model.search(q).confidence for q in queries[:5]]
     assert all(served is holder.current for _, served in answers)
 
 
-def test_many_passages_wait_for_a_batch_of_their_own(holder: ModelHolder) -> None:
-    """A request is begun alone where it would make the batch too large, however large it is."""
-    brought = tuple(Passage(str(i), "", f"word {i}") for i in range(MOST_PASSAGES // 2 + 1))
-    large = Query("word", passages=brought)
-    assert len(assess_waiting(holder, [(large, None), (large, None)])) == 2
-    assert batches(holder) == [2, 2]
+def test_a_long_request_lets_others_come_between(
+    holder: ModelHolder, model: CalibratedReranker, texts: list[str]
+) -> None:
+    """The one that came last is answered first, and each as it would be alone."""
+    long = tuple(Passage(str(i), "", text) for i, text in enumerate(texts[:200]))
+    asked = [Query("median", passages=long), Query("median"), Query("mean", passages=long[:2])]
+    order: list[int] = []
+
+    async def main() -> list[Any]:
+        worker = Worker(holder, Settings())
+
+        async def one(i: int) -> Any:
+            found = await worker.assess(asked[i])
+            order.append(i)
+            return found
+
+        tasks = [asyncio.create_task(one(i)) for i in range(3)]
+        await asyncio.sleep(0)
+        worker.start()
+        answers = await asyncio.gather(*tasks)
+        await asyncio.to_thread(worker.finish)
+        return answers
+
+    answers = asyncio.run(main())
+    assert order[-1] == 0
+    assert rounds(holder)[1] > 6
+    expected = [a.confidence for a in model.assess(asked)]
+    assert [found.confidence for found, _ in answers] == expected
+
+
+def test_what_takes_too_long_is_refused_at_once(holder: ModelHolder) -> None:
+    """With the estimate: 413 where it takes too long alone, 429 where it does beside the others."""
+    long = Query("median", passages=tuple(Passage(str(i), "", "word " * 60) for i in range(100)))
+
+    async def main() -> None:
+        worker = Worker(holder, Settings(timeout=30.0))  # not started: all that comes waits
+        worker.schedule.pace.add(1000, 1.0)
+        worker.schedule.allowed = 5.0
+        with pytest.raises(Refusal, match=r"about 6.* seconds, .* may take 5;") as refused:
+            await worker.assess(long)
+        assert (refused.value.status, refused.value.reason) == (413, "cost")
+        worker.schedule.allowed = 10.0
+        waiting = asyncio.create_task(worker.assess(long))
+        await asyncio.sleep(0)
+        with pytest.raises(Refusal, match=r"about 1.* seconds, and 10 are allowed") as refused:
+            await worker.assess(long)
+        assert refused.value.status == 429
+        assert refused.value.headers["Retry-After"] == str(worker.retry_after()) == "7"
+        assert holder.metrics.registry.get_sample_value("rerank_backlog_seconds") > 6
+        waiting.cancel()
+        worker.start()
+        await asyncio.to_thread(worker.finish)
+
+    asyncio.run(main())
+    assert rounds(holder) == [0, 0]
 
 
 def test_a_query_that_fails_fails_alone(holder: ModelHolder, model: CalibratedReranker) -> None:
@@ -94,7 +143,6 @@ def test_a_query_that_fails_fails_alone(holder: ModelHolder, model: CalibratedRe
             (scored, holder.current.reranker),
         ],
     )
-    assert batches(holder) == [1, 4]
     assert isinstance(empty, InputError)
     assert isinstance(foreign, Refusal)
     assert (foreign.status, "another" in foreign.sentence) == (409, True)
@@ -107,7 +155,7 @@ def test_a_turn_that_does_not_come_is_503(holder: ModelHolder) -> None:
 
     async def main() -> Worker:
         worker = Worker(holder, Settings(timeout=0.01))
-        with pytest.raises(Refusal, match=r"turn did not come within 0\.01 seconds") as refused:
+        with pytest.raises(Refusal, match=r"not be ready within 0\.01 seconds") as refused:
             await worker.assess(Query("median"))
         assert refused.value.status == 503
         assert 1 <= int(refused.value.headers["Retry-After"]) <= 60
@@ -116,7 +164,7 @@ def test_a_turn_that_does_not_come_is_503(holder: ModelHolder) -> None:
         return worker
 
     assert not asyncio.run(main()).alive
-    assert batches(holder) == [0, 0]
+    assert rounds(holder) == [0, 0]
 
 
 def test_an_answer_that_is_not_ready_is_504(holder: ModelHolder) -> None:
@@ -134,7 +182,30 @@ def test_an_answer_that_is_not_ready_is_504(holder: ModelHolder) -> None:
         await asyncio.to_thread(worker.finish)
 
     asyncio.run(main())
-    assert batches(holder) == [1, 1]
+    assert rounds(holder) == [1, 1]
+
+
+def test_a_client_that_has_gone_is_not_worked_for(run: Any) -> None:
+    """Its request ends with the piece that was being done when it went away."""
+    begun, gone = threading.Event(), threading.Event()
+
+    def hold(*_: object) -> None:
+        begun.set()
+        gone.wait(WAIT)
+
+    with (
+        serving(run.folder) as started,
+        httpx.Client(base_url=started.url, timeout=WAIT) as client,
+    ):
+        started.holder.current.model.pipeline.observe = hold
+        with connect(started.url, HEAD, body().ljust(50)):
+            assert begun.wait(WAIT)
+        while not metric(client, "rerank_requests_refused_total", reason="gone"):
+            pass
+        gone.set()
+        assert metric(client, "rerank_requests_in_progress") == 0
+        started.stop()
+        assert rounds(started.holder) == [1, 1]
 
 
 def test_shutdown_answers_what_was_accepted(run: Any) -> None:

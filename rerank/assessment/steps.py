@@ -1,0 +1,111 @@
+"""One query's way from text to assessment, with a stop before each piece of work for a model.
+
+The numbers are those of `CalibratedReranker.assess`, to the bit. Who drives the steps may let other
+queries pass between two pieces, run the pieces of several queries in one call, or stop for good. It
+knows nothing of queues and clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from rerank.assessment.model import CalibratedReranker, refuse_empty
+from rerank.assessment.pipeline import prior_relevance, texts_of
+from rerank.config import Config
+from rerank.inference.cross_encoder import Pair
+from rerank.types import Assessment, Query
+
+Stage = Literal["encode", "score"]
+BYTES = 4  # of UTF-8 a token, about
+MARKS = 3  # tokens that a sequence has besides those of its texts, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Texts for the bi-encoder (`encode`), or pairs for the cross-encoder (`score`).
+
+    They have about `tokens`; the pieces of the query that come after have about `left`.
+    """
+
+    stage: Stage
+    items: Sequence[str] | Sequence[Pair]
+    tokens: int
+    left: int
+
+
+Steps = Generator[Piece, Any, Assessment]
+
+
+def steps(model: CalibratedReranker, query: Query, *, most: int, scoring: int) -> Steps:
+    """The pieces of one query, of at most about `most` tokens each, and then its assessment.
+
+    Each piece is answered by what `run_piece` gives for its items, at least. `scoring` tokens are
+    expected to be scored, until the candidates are known.
+
+    Raises:
+        InputError: the query or a passage is empty, or no text.
+    """
+    refuse_empty(query)
+    pipeline, maps = model.pipeline, model.maps[query.mode]
+    texts = list(dict.fromkeys(texts_of(query)))
+    sizes = [tokens_of(text, most=pipeline.config.encoder_max_length) for text in texts]
+    vectors: dict[str, Any] = {}
+    for piece in _pieces("encode", texts, sizes, most=most, after=scoring):
+        vectors |= yield piece
+    candidates = pipeline.candidates(query, vectors)
+    prior = prior_relevance(candidates, maps.policy.prior)
+    chosen = pipeline.choose(candidates, prior, maps.policy.cutoff)
+    pairs = chosen.pairs_to_score
+    sizes = [tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs]
+    found: dict[Pair, tuple[float, bool]] = {}
+    for piece in _pieces("score", pairs, sizes, most=most, after=0):
+        found |= yield piece
+    logits = np.array([found[pair][0] for pair in pairs], dtype=np.float64)
+    truncated = np.array([found[pair][1] for pair in pairs], dtype=np.bool_)
+    scored = pipeline.scored(chosen, logits, truncated)
+    return model.conclude([scored], query.mode)[0]
+
+
+def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:
+    """What the model says of each of the items, all different, of some pieces of one stage."""
+    if stage == "encode":
+        return dict(zip(items, model.pipeline.encode(items), strict=True))
+    return dict(zip(items, zip(*model.pipeline.score_pairs(items), strict=True), strict=True))
+
+
+def tokens_of(*texts: str, most: int) -> int:
+    """About how many tokens a model reads of a text, or of a pair, cut at `most`."""
+    size = sum(len(t) if t.isascii() else len(t.encode("utf-8", "replace")) for t in texts)
+    return min(size // BYTES + MARKS, most)
+
+
+def expected_tokens(query: Query, config: Config, *, searched: int) -> tuple[int, int]:
+    """About how many tokens the two models will read for a query, the bi-encoder first.
+
+    A search scores `searched` tokens; of passages that come with the query, those of average size.
+    """
+    encoding = [tokens_of(text, most=config.encoder_max_length) for text in texts_of(query)]
+    if query.passages is None:
+        return sum(encoding), searched
+    if query.logits is not None or not query.passages:
+        return sum(encoding), 0
+    sizes = [tokens_of(query.text, p.full_text, most=config.max_length) for p in query.passages]
+    return sum(encoding), sum(sizes) * min(config.rerank_depth, len(sizes)) // len(sizes)
+
+
+def _pieces(
+    stage: Stage, items: Sequence[Any], sizes: Sequence[int], *, most: int, after: int
+) -> Iterator[Piece]:
+    """Neighbours of together at most `most` tokens; a larger item goes alone."""
+    left = sum(sizes) + after
+    start, held = 0, 0
+    for end, size in enumerate([*sizes, most + 1]):
+        if end > start and held + size > most:
+            left -= held
+            yield Piece(stage, items[start:end], held, left)
+            start, held = end, 0
+        held += size

@@ -1,0 +1,88 @@
+"""A query in pieces: the same numbers, work of the size asked for, an end at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.steps import Piece, expected_tokens, run_piece, steps, tokens_of
+from rerank.errors import InputError
+from rerank.inference.engine import open_tokenizer
+from rerank.types import Assessment, Passage, Query
+
+
+@pytest.fixture(scope="module")
+def model(run: Any) -> CalibratedReranker:
+    """The session's model."""
+    return CalibratedReranker.load(run.folder)
+
+
+@pytest.fixture
+def asked(texts: list[str]) -> list[Query]:
+    """A search, passages with a repeated one, none, and some with logits."""
+    brought = tuple(Passage(str(i), "", text) for i, text in enumerate([*texts[:9], texts[0]]))
+    return [
+        Query("median of an array"),
+        Query("median", passages=brought),
+        Query("median", passages=()),
+        Query("median", passages=brought, logits=np.arange(10.0)),
+    ]
+
+
+def driven(model: CalibratedReranker, query: Query, most: int) -> tuple[Assessment, list[Piece]]:
+    """What the steps of a query come to, and their pieces."""
+    pieces: list[Piece] = []
+    walk = steps(model, query, most=most, scoring=100)
+    found = None
+    while True:
+        try:
+            pieces.append(walk.send(found))
+        except StopIteration as end:
+            return end.value, pieces
+        found = run_piece(model, pieces[-1].stage, pieces[-1].items)
+
+
+@pytest.mark.parametrize("most", [1, 100, 10**6])
+def test_the_numbers_are_those_of_one_call(
+    model: CalibratedReranker, asked: Sequence[Query], most: int
+) -> None:
+    """To the bit, however small the pieces are, and the largest fit."""
+    for query in asked:
+        found, pieces = driven(model, query, most)
+        (expected,) = model.assess([query])
+        assert found.to_dict() == expected.to_dict()
+        assert all(len(p.items) == 1 or p.tokens <= most for p in pieces)
+        lefts = [p.left for p in pieces if p.stage == pieces[-1].stage]
+        assert (lefts[-1], lefts) == (
+            0 if pieces[-1].stage == "score" else 100,
+            sorted(lefts)[::-1],
+        )
+
+
+def test_nothing_is_done_before_the_first_piece(model: CalibratedReranker) -> None:
+    """Steps that are closed have read nothing; an empty query fails when it is begun."""
+    walk = steps(model, Query(" "), most=1, scoring=1)
+    with pytest.raises(InputError, match="empty"):
+        next(walk)
+    steps(model, Query(" "), most=1, scoring=1).close()
+
+
+def test_estimates_are_near_the_tokenizer(
+    model: CalibratedReranker, asked: Sequence[Query], texts: list[str]
+) -> None:
+    """Of real text, in all; and what is expected of a query is what its pieces come to."""
+    tokenizer = open_tokenizer(model.pipeline.encoder.files, max_length=64)
+    real = sum(len(t.ids) for t in tokenizer(texts))
+    assert 0.7 < sum(tokens_of(text, most=64) for text in texts) / real < 1.4
+    assert tokens_of("é" * 40, most=512) == 2 * tokens_of("e" * 40, most=512) - 3
+    for query in asked[1:]:
+        _, pieces = driven(model, query, 10**6)
+        encoding, scoring = expected_tokens(query, model.pipeline.config, searched=0)
+        assert pieces[0].tokens <= encoding
+        done = sum(p.tokens for p in pieces if p.stage == "score")
+        assert done <= 1.5 * scoring
+    assert expected_tokens(asked[0], model.pipeline.config, searched=7)[1] == 7

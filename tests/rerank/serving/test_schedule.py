@@ -1,0 +1,186 @@
+"""Who is let in, who is next, who is dropped: decisions at a time that the test sets."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from rerank.serving.schedule import PIECE, TOKENS, Busy, Pace, Schedule, Task, TooLarge
+
+ALLOWED = 10.0  # seconds of work, where a request must be answered in 20
+PACE = 0.01  # seconds a token
+
+
+@pytest.fixture
+def schedule() -> Schedule[Task]:
+    """One that has measured the pace, with nothing in it."""
+    made = Schedule[Task](2 * ALLOWED)
+    made.pace.add(1000, 1000 * PACE)
+    return made
+
+
+def task(seconds: float, deadline: float = 20.0) -> Task:
+    """A request of so many seconds of work."""
+    return Task(deadline, round(seconds / PACE))
+
+
+def test_all_are_let_in_before_anything_was_measured() -> None:
+    """An estimate without a measurement refuses nobody."""
+    fresh = Schedule[Task](1.0)
+    fresh.add(Task(1.0, 10**9))
+    fresh.add(Task(1.0, 10**9))
+    assert (len(fresh.tasks), fresh.backlog, fresh.retry_after) == (2, 0.0, 1)
+    assert TOKENS[0] < fresh.piece < TOKENS[1]
+
+
+def test_too_much_is_refused_with_the_estimate(schedule: Schedule[Task]) -> None:
+    """What takes longer than allowed alone, and what takes longer beside the others."""
+    with pytest.raises(TooLarge) as large:
+        schedule.add(task(10.5))
+    assert large.value.seconds == pytest.approx(10.5)
+    schedule.add(task(6))
+    with pytest.raises(Busy) as busy:
+        schedule.add(task(6))
+    assert busy.value.seconds == pytest.approx(12)
+    assert schedule.retry_after == 6
+    schedule.add(task(4))
+
+
+def test_a_short_request_passes_a_long_one(schedule: Schedule[Task]) -> None:
+    """It is let in although the longer ones fill the time, as it need not wait for them."""
+    for _ in range(2):
+        schedule.add(task(5))
+    schedule.add(task(1))
+    with pytest.raises(Busy):
+        schedule.add(task(6))
+
+
+def test_two_rules_take_turns(schedule: Schedule[Task]) -> None:
+    """The shortest, the oldest, the next shortest: each request once, a long one second."""
+    long, middle, short = task(4, 20), task(2, 21), task(1, 22)
+    for one in (long, middle, short):
+        schedule.add(one)
+    assert list(schedule.in_turn()) == [short, long, middle]
+    equals = Schedule[Task](20)
+    equals.tasks = [task(1, deadline) for deadline in (3, 1, 2)]
+    assert [t.deadline for t in equals.in_turn()] == [1, 2, 3]
+
+
+def test_who_cannot_be_in_time_makes_way(schedule: Schedule[Task]) -> None:
+    """Where others wait; the last one is tried until its time is over."""
+    late, timely = task(5, 20), task(5, 30)
+    schedule.tasks = [late, timely]
+    assert schedule.drop_late(14.9) == []
+    assert schedule.drop_late(15.1) == [late]
+    assert schedule.drop_late(26.0) == []
+    assert schedule.tasks == [timely]
+    assert schedule.drop_late(30.0) == [timely]
+    assert schedule.tasks == []
+
+
+def test_a_bad_moment_is_measured_again(schedule: Schedule[Task]) -> None:
+    """After a stall of a minute an idle schedule lets in what it would let in before."""
+    schedule.pace.add(10, 60)
+    assert schedule.pace.best == pytest.approx(PACE)
+    schedule.add(task(9))
+    assert schedule.drop_late(0.0) == []
+    with pytest.raises(Busy):
+        schedule.add(task(2))
+
+
+def test_the_pace_is_that_of_the_latest_rounds() -> None:
+    """By tokens, not by rounds; the best one is kept; a round without tokens counts its time."""
+    pace = Pace()
+    pace.add(1000, 1.0)
+    pace.add(1, 0.001)
+    assert pace.now == pytest.approx(0.001)
+    for _ in range(200):
+        pace.add(1000, 5.0)
+    pace.add(0, 0.0)
+    assert pace.now == pytest.approx(0.005, rel=0.01)
+    assert pace.best == pytest.approx(0.001)
+
+
+def test_a_piece_takes_the_same_time_on_any_machine() -> None:
+    """But for bounds: one piece may not be a single token, nor a million."""
+    found = []
+    for pace in (1e-9, 1e-4, 1.0):
+        made = Schedule[Task](30.0)
+        made.pace.add(1, pace)
+        found.append(made.piece)
+    assert found == [TOKENS[1], PIECE / 1e-4, TOKENS[0]]
+
+
+@dataclass
+class Seen:
+    """What a simulated machine did, in numbers of requests."""
+
+    answered: int = 0
+    late: int = 0
+    refused: int = 0
+    short: int = 0  # of the answered, those of a tenth of the usual work
+
+
+def simulate(
+    load: float, *, seconds: float = 300.0, noise: float = 0.5, heavy: float = 0.0
+) -> Seen:
+    """A machine of one second of work a second, and `load` times as much that comes by chance.
+
+    Requests take about 0.2 seconds; a share `heavy` takes 30 times that. The machine's pace, and
+    what a request takes beside its estimate, vary by half.
+    """
+    noise = 0.5
+    rng = random.Random(0)
+    schedule, seen, now = Schedule[Task](20.0), Seen(), 0.0
+    usual = 0.2 * (1 + 29 * heavy)
+    following = 0.0
+    true: dict[Task, float] = {}
+    while now < seconds:
+        while following <= now:
+            size = 0.2 * rng.choice((0.1, 1.0, 1.9)) * (30 if rng.random() < heavy else 1)
+            came = task(size, following + 20.0)
+            following += rng.expovariate(load / usual)
+            try:
+                schedule.add(came)
+                true[came] = came.left * rng.uniform(1 - noise, 1 + noise)
+            except (Busy, TooLarge):
+                seen.refused += 1
+        seen.late += len(schedule.drop_late(now))
+        done, start = 0.0, now
+        for one in schedule.in_turn():
+            if done >= 20:
+                break
+            part = min(10.0, true[one])
+            true[one] -= part
+            one.left = max(1, one.left - round(part))
+            done += part
+            if true[one] <= 0:
+                schedule.tasks.remove(one)
+                taken = start + done * PACE
+                seen.answered += taken <= one.deadline
+                seen.late += taken > one.deadline
+                seen.short += came.left < 0.03 / PACE
+        if not done:
+            now = following
+            continue
+        now += done * PACE * rng.uniform(1 - noise, 1 + noise)
+        schedule.pace.add(done, now - start)
+    return seen
+
+
+def test_overload_costs_no_answers() -> None:
+    """At ten times what the machine can do it answers as much as at its best, nearly none late."""
+    best = max(simulate(load).answered for load in (0.8, 0.9, 1.0))
+    flooded = simulate(10.0)
+    assert flooded.answered >= 0.9 * best
+    assert flooded.refused > flooded.answered
+    assert flooded.late <= 0.01 * flooded.answered
+
+
+def test_heavy_requests_do_not_starve_others() -> None:
+    """With some among them that take 30 times as long, at twice the load: the others go on."""
+    mixed = simulate(2.0, heavy=0.05)
+    assert mixed.answered >= 0.5 * simulate(1.0, heavy=0.05).answered
+    assert mixed.late <= 0.02 * mixed.answered
