@@ -82,7 +82,14 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _ESTIMATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("calibration.calibrators"), name)
+    try:
+        return getattr(import_module("calibration.calibrators"), name)
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"calibration.{name} needs scikit-learn ({error}): pip install "
+            "'calibrated-rerank[train]'",
+            name=error.name,
+        ) from error
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 from pathlib import Path
 
@@ -61,21 +62,26 @@ def _run(o: argparse.Namespace) -> None:
             self_contained=o.self_contained,
         )
     except TrackingError:
-        _print_model(o)
+        _print_model(o, tracked=False)
         raise
-    _print_model(o)
+    _print_model(o, tracked=outcome.run is not None)
     if not outcome.made:
         print("it was there already, made from the same data, configuration and weights")
     print_run(outcome.run, outcome.notes)
 
 
-def _print_model(o: argparse.Namespace) -> None:
-    from rerank.assessment.model_folder import REPORT
+def _print_model(o: argparse.Namespace, *, tracked: bool) -> None:
+    from rerank.assessment.fitted_maps import maps_from_dict
+    from rerank.assessment.model_folder import CALIBRATORS, REPORT
+    from rerank.report.headline import after_calibration
 
-    report = (o.out / REPORT).read_text(encoding="utf-8")
+    report, kept = ((o.out / name).read_text(encoding="utf-8") for name in (REPORT, CALIBRATORS))
     head, _, rest = report.partition("\n\n")
-    model = shlex.quote(str(o.out))
-    print_headline(head.splitlines(), f'rerank search {model} "a query of yours"')
+    certificate = maps_from_dict(json.loads(kept))["search"].certificate
+    has_test = (o.dataset / "qrels" / "test.tsv").exists()
+    command = after_calibration(certificate, promotable=tracked and has_test)
+    model, dataset = (shlex.quote(str(path)) for path in (o.out, o.dataset))
+    print_headline(head.splitlines(), command.format(model=model, dataset=dataset))
     if o.verbose:
         print(f"\n{rest}")
     print(f"{o.out}: the model; its report.html has all measurements (here: --verbose)")

@@ -31,8 +31,10 @@ def _build_arguments(p: argparse.ArgumentParser) -> None:
 
 def _build(o: argparse.Namespace) -> None:
     from rerank.data.build.recipes import build
+    from rerank.storage.locks import reserved
 
-    made = build(o.name, o.out, o.libraries)
+    with reserved(o.out):
+        made = build(o.name, o.out, o.libraries)
     print(f"{o.out}: {made['counts']['passages']} passages, {made['counts']['queries']} queries")
     print(MATCHES[made["matches"]])
 

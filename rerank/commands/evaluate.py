@@ -32,7 +32,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 def _run(o: argparse.Namespace) -> None:
     from rerank.jobs.evaluate import evaluate
-    from rerank.report.headline import headline, promised_too_much
+    from rerank.report.headline import after_evaluation, headline
 
     labelled, model = read_dataset(o), load_model(o)
     evaluation = evaluate(model, labelled, o.split, work=o.work)
@@ -41,13 +41,8 @@ def _run(o: argparse.Namespace) -> None:
     if o.json:
         print(json.dumps(evaluation.to_dict()))
         return
-    command = "rescore {} queries.jsonl --out predictions.jsonl"
-    if promised_too_much(evaluation):
-        command = "recalibrate {} --labels labels.jsonl --out NEW"
-    certificate = model.maps["search"].certificate
-    print_headline(
-        headline(evaluation, certificate), f"rerank {command.format(shlex.quote(str(o.model)))}"
-    )
+    command = after_evaluation(evaluation).format(model=shlex.quote(str(o.model)))
+    print_headline(headline(evaluation, model.maps["search"].certificate), command)
     if o.verbose:
         print()
         print(*evaluation.tables(), sep="\n\n")

@@ -20,19 +20,21 @@ def _run(o: argparse.Namespace) -> None:
     from rerank.data.beir import read_corpus
     from rerank.inference.model_files import resolve
     from rerank.retrieval.dense import Encoder
-    from rerank.retrieval.index import build_index
+    from rerank.retrieval.index import INDEX_KIND, build_index
+    from rerank.storage.locks import output_folder
 
     chosen = from_options(Config, o)
-    corpus = read_corpus(o.dataset / "corpus.jsonl").values()
-    encoder = Encoder(resolve(chosen.encoder), max_length=chosen.encoder_max_length)
-    index = build_index(
-        corpus,
-        o.out,
-        encoder,
-        language=chosen.language,
-        approximate=chosen.dense == "approximate",
-        overwrite=o.overwrite,
-    )
+    with output_folder(o.out, overwrite=o.overwrite, kind=INDEX_KIND):
+        corpus = read_corpus(o.dataset / "corpus.jsonl").values()
+        encoder = Encoder(resolve(chosen.encoder), max_length=chosen.encoder_max_length)
+        index = build_index(
+            corpus,
+            o.out,
+            encoder,
+            language=chosen.language,
+            approximate=chosen.dense == "approximate",
+            overwrite=o.overwrite,
+        )
     print(f"{o.out}: {len(index)} passages indexed")
 
 

@@ -26,9 +26,11 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 def _run(o: argparse.Namespace) -> bool:
     from rerank.jobs.promote import promote
+    from rerank.storage.locks import reserved
 
-    gate = from_options(PromotionGate, o)
-    done = promote(o.model, read_dataset(o), o.split, gate, work=o.work, new_corpus=o.new_corpus)
+    gate, labelled = from_options(PromotionGate, o), read_dataset(o)
+    with reserved(o.model, to_read=True):  # what is measured is what is promoted
+        done = promote(o.model, labelled, o.split, gate, work=o.work, new_corpus=o.new_corpus)
     print(done.table())
     print(done.sentence)
     return done.version is not None

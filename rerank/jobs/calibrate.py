@@ -42,8 +42,8 @@ from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
 from rerank.report.report import make_report, report_text
 from rerank.retrieval.index import LAYOUT
-from rerank.storage.folder import is_made_from, refuse_to_replace
-from rerank.storage.locks import reserved
+from rerank.storage.folder import is_made_from
+from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.types import Mode
 from rerank.workspace import Workspace
@@ -124,8 +124,7 @@ def calibrate(
         text = (out / REPORT).read_text(encoding="utf-8")
         run, notes = track_if_installed(out, work=workspace)
         return Outcome(out, text, run, made=False, notes=notes)
-    with reserved(out):
-        refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
+    with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         planned = plan(
             labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
         )

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import write_self_contained
+from rerank.assessment.model_folder import MODEL_KIND, write_self_contained
+from rerank.storage.locks import output_folder
 
 
 def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = False) -> Path:
@@ -20,6 +21,7 @@ def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = Fals
         InputError: a network does not export, or runs in bf16.
         FolderError: `out` exists, is no model folder, or `overwrite` is False.
     """
-    models = (model.pipeline.encoder.files, model.pipeline.reranker.files)
-    write_self_contained(model.files, models, Path(out), overwrite=overwrite)
-    return Path(out)
+    out, models = Path(out), (model.pipeline.encoder.files, model.pipeline.reranker.files)
+    with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
+        write_self_contained(model.files, models, out, overwrite=overwrite)
+    return out

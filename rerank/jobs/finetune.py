@@ -27,13 +27,8 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_index
 from rerank.progress import progress
 from rerank.retrieval.dense import Encoder
-from rerank.storage.folder import (
-    MANIFEST,
-    is_made_from,
-    refuse_to_replace,
-    sha256_file,
-    write_folder,
-)
+from rerank.storage.folder import MANIFEST, is_made_from, sha256_file, write_folder
+from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, track
 from rerank.training.hardest import hardest
@@ -85,7 +80,8 @@ def finetune(
 
     Raises:
         InputError: there is no source, or a model does not exist.
-        FolderError: `out` exists, is another model, and `overwrite` is False.
+        FolderError: `out` exists, is another model, and `overwrite` is False; or another job uses
+            it.
         TrackingError: the model is written, and MLflow did not take its record.
     """
     workspace = Workspace(Path(work))
@@ -107,44 +103,44 @@ def finetune(
     if not overwrite and is_made_from(out, made_from):
         kept = json.loads((out / TRAINING).read_text(encoding="utf-8"))
         return Finetuned(out, kept, *_track(kept, out, workspace, made=False))
-    refuse_to_replace(out, overwrite=overwrite, kind=KIND)
-    _check_base(base, config)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    # a miner chooses from all that the first stage finds
-    found = replace(config, hard=max(config.hard, config.depth)) if miner else config
-    examples, held, counts = _mined(sources, encoder, seen, found, workspace)
-    lists = [*map(asdict, examples), *map(asdict, held)]
-    key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
-    if miner:
-        read = add_teacher_scores(examples, miner, config, ScoreCache(workspace.scores))
-        examples = [hardest(example, config.hard + config.easy) for example in read]
-    if teacher:
-        examples = add_teacher_scores(examples, teacher, config, ScoreCache(workspace.scores))
-    from rerank.training.trainer import train
+    with output_folder(out, overwrite=overwrite, kind=KIND):
+        _check_base(base, config)
+        # a miner chooses from all that the first stage finds
+        found = replace(config, hard=max(config.hard, config.depth)) if miner else config
+        examples, held, counts = _mined(sources, encoder, seen, found, workspace)
+        lists = [*map(asdict, examples), *map(asdict, held)]
+        key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
+        if miner:
+            read = add_teacher_scores(examples, miner, config, ScoreCache(workspace.scores))
+            examples = [hardest(example, config.hard + config.easy) for example in read]
+        if teacher:
+            examples = add_teacher_scores(examples, teacher, config, ScoreCache(workspace.scores))
+        from rerank.training.trainer import train
 
-    checkpoints = workspace.checkpoints / key[:16]
-    model, shown = train(examples, held, base, checkpoints, config)
-    asked = [*(e.query for e in examples), *(h.query for h in held)]
-    seen |= {query_hash(query) for query in asked}
-    report = {
-        "config": asdict(config),
-        "examples": len(examples),
-        "sets": [a | c for a, c in zip(made_from["sets"], counts, strict=True)],
-        **asdict(shown),
-        "packages": {name: version(name) for name in LIBRARIES},
-        "base_fingerprint": base.fingerprint,
-        "base_training": training(base),
-    }
+        checkpoints = workspace.checkpoints / key[:16]
+        model, shown = train(examples, held, base, checkpoints, config)
+        asked = [*(e.query for e in examples), *(h.query for h in held)]
+        seen |= {query_hash(query) for query in asked}
+        report = {
+            "config": asdict(config),
+            "examples": len(examples),
+            "sets": [a | c for a, c in zip(made_from["sets"], counts, strict=True)],
+            **asdict(shown),
+            "packages": {name: version(name) for name in LIBRARIES},
+            "base_fingerprint": base.fingerprint,
+            "base_training": training(base),
+        }
 
-    def fill(folder: Path) -> dict[str, Any]:
-        model.save_pretrained(str(folder), create_model_card=False)  # it would quote the queries
-        (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
-        (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        return made_from
+        def fill(folder: Path) -> dict[str, Any]:
+            # a model card would quote the queries
+            model.save_pretrained(str(folder), create_model_card=False)
+            (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
+            (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+            return made_from
 
-    write_folder(out, fill, overwrite=overwrite, kind=KIND)
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return Finetuned(out, report, *_track(report, out, workspace, made=True))
+        write_folder(out, fill, overwrite=overwrite, kind=KIND)
+        shutil.rmtree(checkpoints, ignore_errors=True)
+        return Finetuned(out, report, *_track(report, out, workspace, made=True))
 
 
 def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:

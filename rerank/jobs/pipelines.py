@@ -55,7 +55,10 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
 def open_index(
     labelled: LabelledSet, config: Config, work: Workspace, encoder: Encoder | None = None
 ) -> Index:
-    """The index of a set's corpus: built once, reused when nothing changed."""
+    """The index of a set's corpus: built once, reused when nothing changed.
+
+    Passages that another index in `work` holds are not encoded again.
+    """
     if encoder is None:
         encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
     key = "-".join(
@@ -82,6 +85,7 @@ def open_index(
                 encoder,
                 language=config.language,
                 approximate=config.dense == "approximate",
+                known=work.indexes.glob("[!.]*"),
             )
         except FolderError:
             verify_folder(home)  # another run built it meanwhile

@@ -49,7 +49,8 @@ from rerank.report.recalibration import (
     recalibration_pictures,
     recalibration_text,
 )
-from rerank.storage.folder import MANIFEST, refuse_to_replace, sha256_file
+from rerank.storage.folder import MANIFEST, sha256_file
+from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.types import Mode, Scored
 from rerank.workspace import Workspace
@@ -99,11 +100,27 @@ def recalibrate(
         InputError: bad labels, fewer than `LEAST_LABELS` different queries, or a name that MLflow
             cannot hold.
         TrackingError: the model is written, and MLflow did not take its record.
-        FolderError: `out` exists, is another model, or `overwrite` is False.
+        FolderError: `out` exists, is another model, or `overwrite` is False; or another job uses
+            it.
     """
     out, workspace = Path(out), Workspace(Path(work))
-    refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
-    feedback, pipeline, corpus = _labels(model, feedback, split, workspace)
+    with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
+        feedback, pipeline, corpus = _labels(model, feedback, split, workspace)
+        contents, found, notes = _moved(model, feedback, pipeline, corpus, max_labels, name)
+        write_model(out, contents, overwrite=overwrite)
+        run, untracked = track_if_installed(out, work=workspace)
+    return RecalibrationRun(out, found, run, (*notes, *untracked))
+
+
+def _moved(
+    model: CalibratedReranker,
+    feedback: Sequence[Feedback],
+    pipeline: Pipeline,
+    corpus: Mapping[str, Any],
+    max_labels: int | None,
+    name: str,
+) -> tuple[ModelContents, Recalibration, list[str]]:
+    """The model moved by the labels, what they said, and which of them were left out."""
     manifest = {k: v for k, v in model.manifest.items() if k not in OF_THE_PARENT}
     manifest = {**manifest, **corpus}
     same = manifest["corpus_digest"] == model.manifest["corpus_digest"]
@@ -159,9 +176,7 @@ def recalibrate(
         if NETWORKS in model.manifest
         else None,
     )
-    write_model(out, contents, overwrite=overwrite)
-    run, untracked = track_if_installed(out, work=workspace)
-    return RecalibrationRun(out, found, run, (*notes, *untracked))
+    return contents, found, notes
 
 
 def _labels(

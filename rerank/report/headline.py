@@ -1,4 +1,4 @@
-"""What a person acts on: how right the accepted answers are, and what is certified."""
+"""What a person acts on: how right the accepted answers are, what is certified, what comes next."""
 
 from __future__ import annotations
 
@@ -43,7 +43,25 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
     )
 
 
-def promised_too_much(evaluation: Evaluation) -> bool:
-    """Whether the accepted answers are right less often than the threshold says."""
+def after_calibration(certificate: Certificate, *, promotable: bool) -> str:
+    """What to do next, as a command with `{model}` and `{dataset}` in it.
+
+    promotable: the model is tracked, and there are queries that it was not fitted on.
+    """
+    if certificate.threshold is None:
+        search, missing = 'rerank search {model} "a query of yours"', certificate.labels_needed
+        if certificate.refused or missing:
+            many = f"about {missing - certificate.queries} " if missing else ""
+            return f"label {many}more queries and calibrate again; to try the model: {search}"
+        return search
+    if promotable:
+        return "rerank promote {model} {dataset}"
+    return "rerank serve {model}"
+
+
+def after_evaluation(evaluation: Evaluation) -> str:
+    """What to do next: recalibrate, where the accepted are right less often than promised."""
     ours = evaluation.table[OURS]
-    return ours.accuracy_accepted is not None and ours.accuracy_accepted < ours.threshold
+    if ours.accuracy_accepted is not None and ours.accuracy_accepted < ours.threshold:
+        return "rerank recalibrate {model} --labels labels.jsonl --out NEW"
+    return "rerank rescore {model} queries.jsonl --out predictions.jsonl"

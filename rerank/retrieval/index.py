@@ -23,6 +23,7 @@ from rerank.retrieval.checks import check_index
 from rerank.retrieval.corpus import Corpus, write_corpus
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors, cosines
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
+from rerank.retrieval.known_vectors import KnownVectors
 from rerank.storage.folder import read_manifest, write_folder
 from rerank.types import FirstStage, Ints, Passage
 
@@ -132,11 +133,13 @@ def build_index(
     language: str = "english",
     approximate: bool = False,
     overwrite: bool = False,
+    known: Iterable[Path] = (),
 ) -> Index:
     """Build an index of `corpus` in `folder`, atomically, with a progress bar; and open it.
 
     The corpus is gone through once and its text never held in memory; its postings are, at about 40
-    bytes each, until they are written. With `approximate`, dense search walks a graph.
+    bytes each, until they are written. With `approximate`, dense search walks a graph. Texts that
+    indexes in the folders `known` hold are not encoded again.
 
     Raises:
         InputError: the corpus is empty.
@@ -149,7 +152,8 @@ def build_index(
             raise InputError("the corpus holds no passage; an index needs at least one")
         written = Corpus(part)
         BM25.build(_words(written, language)).save(part)
-        vectors = _write_vectors(written, encoder, part / "vectors.npy")
+        known_vectors = KnownVectors(known, encoder, layout=LAYOUT)
+        vectors = _write_vectors(written, known_vectors, part / "vectors.npy")
         if approximate:
             write_graph(vectors, part)
         return {
@@ -177,7 +181,7 @@ def _words(corpus: Corpus, language: str) -> Iterator[list[str]]:
             bar.update()
 
 
-def _write_vectors(corpus: Corpus, encoder: Encoder, path: Path) -> Vectors:
+def _write_vectors(corpus: Corpus, encoder: KnownVectors, path: Path) -> Vectors:
     """Encode every passage, a chunk at a time, into one array on disk; and open it.
 
     It is written, not mapped: a full disk is then an error, where a map would end the process.

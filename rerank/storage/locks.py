@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on the name of a folder that a job will write at its end.
+"""One job at a time on a folder: a lock on its name, from before the work to its end.
 
 The system takes the lock back when the process ends, however it ends. It knows nothing of jobs.
 """
@@ -11,13 +11,27 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rerank.errors import FolderError
+from rerank.storage.folder import refuse_to_replace
 
 
 @contextmanager
-def reserved(path: Path) -> Iterator[None]:
+def output_folder(path: Path, *, overwrite: bool, kind: str) -> Iterator[None]:
+    """Reserve the name of a folder that a job writes: what would fail at its end fails now.
+
+    Raises:
+        FolderError: as `reserved`; or `path` exists, and is not to be replaced.
+    """
+    with reserved(path):
+        refuse_to_replace(path, overwrite=overwrite, kind=kind)
+        yield
+
+
+@contextmanager
+def reserved(path: Path, *, to_read: bool = False) -> Iterator[None]:
     """Reserve the name of a folder, for the while; the lock is a hidden file beside it.
 
-    So a job that could not write its result is refused before its work.
+    A folder that is only read stays what it is meanwhile. Where nothing can be written beside it,
+    no job of this machine can replace it, and there is no lock.
 
     Raises:
         FolderError: nothing can be written beside `path`, or another job has reserved it.
@@ -28,9 +42,12 @@ def reserved(path: Path) -> Iterator[None]:
         handle = _open(lock)
     except BlockingIOError:
         raise FolderError(
-            f"another job is writing {path}; wait for its end, or give another --out"
+            f"another job uses {path}; wait for its end, or give another folder"
         ) from None
     except OSError as error:
+        if to_read:
+            yield
+            return
         raise FolderError(
             f"{path} cannot be written: {error.strerror}; give another --out"
         ) from None

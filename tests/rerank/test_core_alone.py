@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call, flags
 from processes import run_python
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MANIFEST
 from rerank.batch import rescore
+from rerank.config import Config
+from rerank.data.feedback import feedback_of
+from rerank.data.labelled_set import LabelledSet
 from rerank.errors import EXTRAS, InputError
 from rerank.inference.engine import GRAPH
 from rerank.inference.networks import NETWORKS
@@ -84,6 +88,39 @@ def test_the_core_alone_gives_the_same_answers(
     assert not any(home.iterdir())
     rescore(model, queries, tmp_path / "here.jsonl")
     assert out.read_bytes() == (tmp_path / "here.jsonl").read_bytes()
+
+
+def networks(folder: Path) -> dict[str, Any]:
+    """The networks that a model folder carries, by file, with their hashes."""
+    files = json.loads((folder / MANIFEST).read_text())["files"]
+    return {name: entry for name, entry in files.items() if name.startswith(f"{NETWORKS}/")}
+
+
+def test_calibrate_and_recalibrate_carry_the_networks_too(
+    run: Run,
+    config: Config,
+    small: LabelledSet,
+    small_folder: Path,
+    exported: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each writes the networks that `export` writes; the moved model ranks as the first."""
+    shutil.copyfile(run.work / "mlflow.db", tmp_path / "mlflow.db")  # the session's stays as it is
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    made, moved = tmp_path / "made", tmp_path / "moved"
+    where = ("--work", run.work, "--out")
+    given = ("calibrate", small_folder, "--self-contained", *flags(config))
+    assert call(*given, *where, made) == 0
+    labels = tmp_path / "labels.jsonl"
+    rows = [
+        {"query": f.query.text, "relevant": sorted(f.relevant)} for f in feedback_of(small, "test")
+    ]
+    labels.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert call("recalibrate", made, "--labels", labels, *where, moved) == 0
+    assert networks(exported) == networks(made) == networks(moved)
+    first, second = (CalibratedReranker.load(folder).search(QUERY) for folder in (made, moved))
+    assert first.ranking.doc_ids == second.ranking.doc_ids
 
 
 def test_a_changed_network_is_refused(copied: Path) -> None:

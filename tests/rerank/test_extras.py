@@ -89,6 +89,19 @@ def test_a_missing_library_is_told_with_the_command(extra: str, library: str) ->
     assert f"[{extra}]'" in told
 
 
+def test_an_estimator_without_scikit_learn_is_told_with_the_command() -> None:
+    """`calibration` stands alone, and says which extra its estimators need."""
+    code = """
+try:
+    from calibration import IsotonicCalibrator
+except ImportError as error:
+    print(error)
+"""
+    told = run_python(code, blocked=["sklearn"])
+    assert told.startswith("calibration.IsotonicCalibrator needs scikit-learn (No module named ")
+    assert told.strip().endswith("pip install 'calibrated-rerank[train]'")
+
+
 def test_every_extra_is_known() -> None:
     """The table in the code has the extras of pyproject.toml, and `all` has them all."""
     users = set(OPTIONAL) - DEVELOPING - {"all"}

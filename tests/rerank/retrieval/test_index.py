@@ -140,6 +140,35 @@ def test_an_index_is_the_same_when_opened_again(made: Index, encoder: Encoder) -
         assert np.array_equal(getattr(one, name), getattr(other, name))
 
 
+def test_texts_of_another_index_are_not_encoded_again(
+    made: Index,
+    few: list[Passage],
+    encoder: Encoder,
+    tmp_path: Path,
+) -> None:
+    """The files are those of a fresh build, to the byte; a damaged index gives nothing."""
+    moved = [*reversed(few[2:]), Passage("new", "", "A text of its own."), few[2]]
+    fresh = build_index(moved, tmp_path / "fresh", encoder)
+    damaged = Path(shutil.copytree(made.folder, tmp_path / "damaged"))
+    wrong = np.load(damaged / "vectors.npy")
+    np.save(damaged / "vectors.npy", wrong[::-1])
+    other = build_index(few, tmp_path / "other", Encoder(encoder.files, max_length=16)).folder
+    encoded: list[str] = []
+
+    class Counting(Encoder):
+        def encode(self, texts: Any, *, label: str | None = None) -> Any:
+            encoded.extend(texts)
+            return encoder.encode(texts, label=label)
+
+    counting, known = Counting(encoder.files, max_length=64), (damaged, other, tmp_path / "none")
+    build_index(moved, tmp_path / "alone", counting, known=known)
+    assert len(encoded) == len(moved)
+    encoded.clear()
+    again = build_index(moved, tmp_path / "again", counting, known=(*known, made.folder))
+    assert encoded == ["A text of its own."]
+    assert again.manifest == fresh.manifest
+
+
 def test_an_index_of_another_layout_is_refused(made: Index, tmp_path: Path) -> None:
     """Files that another version wrote are not read as if they were ours."""
     folder = shutil.copytree(made.folder, tmp_path / "index")

@@ -10,7 +10,7 @@ import pytest
 
 from rerank.errors import FolderError
 from rerank.storage.files import copy_folder
-from rerank.storage.locks import reserved
+from rerank.storage.locks import output_folder, reserved
 
 HOLDER = """
 import sys
@@ -33,7 +33,7 @@ def test_a_second_writer_is_refused_at_once(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(FolderError, match="another job is writing"), reserved(out):
+        with pytest.raises(FolderError, match="another job uses"), reserved(out):
             pass
         holder.communicate("")
     with reserved(out):
@@ -57,6 +57,24 @@ def test_a_killed_holder_keeps_nothing(tmp_path: Path) -> None:
     with reserved(out):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_read_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """No job can replace it there."""
+    (tmp_path / "file").write_text("not a folder")
+    with reserved(tmp_path / "file" / "model", to_read=True):
+        pass
+
+
+def test_what_a_job_would_not_replace_is_refused_before_its_work(tmp_path: Path) -> None:
+    """Without `overwrite`; and the name is free again."""
+    (tmp_path / "model").mkdir()
+    with (
+        pytest.raises(FolderError, match="exists; replace it with --overwrite"),
+        output_folder(tmp_path / "model", overwrite=False, kind="a model"),
+    ):
+        pass
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
 def test_the_lock_goes_with_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,84 @@
+"""Vectors that other indexes hold already: passages of equal text are not encoded again.
+
+An index whose files are not those of its manifest is not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rerank.errors import FolderError, InputError
+from rerank.retrieval.corpus import Corpus
+from rerank.retrieval.dense import Encoder, Vectors
+from rerank.storage.folder import read_manifest, verify_folder
+
+Keys = NDArray[np.uint64]
+
+
+class KnownVectors:
+    """The vectors in `folders`, those of indexes that `made_by` this encoder, in this layout.
+
+    It holds 16 bytes a passage in memory. A vector depends on its text alone, so it is the one
+    that the encoder gives, to the bit, on a machine of the same kind.
+    """
+
+    def __init__(self, folders: Iterable[Path], encoder: Encoder, *, layout: int) -> None:
+        self.encoder = encoder
+        self._held = [_Held(folder) for folder in folders if _usable(folder, encoder, layout)]
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Unit vectors, shape (n, d), n >= 1, as `Encoder.encode` gives them."""
+        found: dict[int, Vectors] = {}
+        for held in self._held:
+            left = [i for i in range(len(texts)) if i not in found]
+            found |= {left[i]: v for i, v in held.find([texts[i] for i in left]).items()}
+        left = [i for i in range(len(texts)) if i not in found]
+        if left:
+            found |= zip(left, self.encoder.encode([texts[i] for i in left]), strict=True)
+        return np.stack([found[i] for i in range(len(texts))])
+
+
+class _Held:
+    """The vectors of one index, by text."""
+
+    def __init__(self, folder: Path) -> None:
+        self._corpus = Corpus(folder)
+        self._vectors: Vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
+        keys = _keys(p.full_text for p in self._corpus)
+        self._rows = np.argsort(keys)
+        self._keys = keys[self._rows]
+
+    def find(self, texts: Sequence[str]) -> dict[int, Vectors]:
+        """The vectors of those texts that are held, by position."""
+        keys = _keys(texts)
+        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        found = {}
+        for i in np.flatnonzero(self._keys[places] == keys).tolist():
+            row = int(self._rows[places[i]])
+            if self._corpus.passage(row).full_text == texts[i]:
+                found[i] = self._vectors[row]
+        return found
+
+
+def _keys(texts: Iterable[str]) -> Keys:
+    """A number a text, shape (n,); two texts rarely have the same."""
+    hashed = (hashlib.sha256(t.encode("utf-8", "surrogatepass")).digest()[:8] for t in texts)
+    return np.frombuffer(b"".join(hashed), dtype=np.uint64)
+
+
+def _usable(folder: Path, encoder: Encoder, layout: int) -> bool:
+    """Whether a whole index stands there whose vectors this encoder made."""
+    made_by = {"fingerprint": encoder.files.fingerprint, "max_length": encoder.max_length}
+    try:
+        kept = read_manifest(folder)
+        if kept.get("layout") != layout or not made_by.items() <= kept["encoder"].items():
+            return False
+        verify_folder(folder)
+    except (FolderError, InputError, OSError, KeyError, AttributeError):
+        return False
+    return True

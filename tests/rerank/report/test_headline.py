@@ -1,0 +1,30 @@
+"""What is said to come next depends on the certificate, and on whether the model is tracked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from calibration.thresholds import Certificate
+from rerank.report.headline import after_calibration
+
+NOTHING = Certificate(None, 0.7, 0.95, 100, 0, 0, labels_needed=240)
+CERTIFIED = replace(NOTHING, threshold=0.6, accepted=40, right=36, labels_needed=None)
+SEARCH = 'rerank search {model} "a query of yours"'
+TRY = f"queries and calibrate again; to try the model: {SEARCH}"
+
+
+@pytest.mark.parametrize(
+    ("certificate", "promotable", "expected"),
+    [
+        (NOTHING, True, f"label about 140 more {TRY}"),
+        (replace(NOTHING, labels_needed=None, refused="No doubt."), True, f"label more {TRY}"),
+        (replace(NOTHING, labels_needed=None), True, SEARCH),
+        (CERTIFIED, True, "rerank promote {model} {dataset}"),
+        (CERTIFIED, False, "rerank serve {model}"),
+    ],
+)
+def test_what_comes_next(certificate: Certificate, promotable: bool, expected: str) -> None:
+    """Labels where nothing is certified; else the champion, where MLflow has the model."""
+    assert after_calibration(certificate, promotable=promotable) == expected
