@@ -27,17 +27,20 @@ def test_metrics_count(client: httpx.Client, queries: list[str]) -> None:
         "rerank_request_seconds_count": {"route": "/v1/search"},
         "rerank_assessments_total": {"mode": "search", "level": level},
         "rerank_confidence_count": {"mode": "search"},
-        "rerank_batch_size_count": {},
         **{f"rerank_stage_seconds_count {s}": {"stage": s} for s in ("queue", "total")},
+    }
+    rounds = {
+        "rerank_batch_size_count": {},
         **{f"rerank_stage_seconds_count {s}": {"stage": s} for s in ("encode", "score")},
     }
 
-    def counted() -> dict[str, float]:
-        return {name: metric(client, name.split()[0], **labels) for name, labels in names.items()}
+    def counted(some: dict[str, dict[str, str]]) -> dict[str, float]:
+        return {name: metric(client, name.split()[0], **labels) for name, labels in some.items()}
 
-    before = counted()
+    before, worked = counted(names), counted(rounds)
     client.post("/v1/search", json={"query": queries[0]})
-    assert counted() == {name: value + 1 for name, value in before.items()}
+    assert counted(names) == {name: value + 1 for name, value in before.items()}
+    assert all(value > worked[name] for name, value in counted(rounds).items())
 
 
 def test_refusals_count(client: httpx.Client) -> None:
