@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rerank.assessment.model import CalibratedReranker, refuse_empty
-from rerank.assessment.pipeline import prior_relevance, texts_of
+from rerank.assessment.pipeline import prior_score, texts_of
 from rerank.config import Config
 from rerank.inference.cross_encoder import Pair
 from rerank.types import Assessment, Query
@@ -22,13 +22,14 @@ from rerank.types import Assessment, Query
 Stage = Literal["encode", "score"]
 BYTES = 4  # of UTF-8 a token, about
 MARKS = 3  # tokens that a sequence has besides those of its texts, at most
+BESIDES = 128  # tokens that cost as much as what is done of a piece outside of the models
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Texts for the bi-encoder (`encode`), or pairs for the cross-encoder (`score`).
 
-    They have about `tokens`; the pieces of the query that come after have about `left`.
+    They cost as much as `tokens` tokens; the pieces that come after cost about `left`.
     """
 
     stage: Stage
@@ -57,7 +58,7 @@ def steps(model: CalibratedReranker, query: Query, *, most: int, scoring: int) -
     for piece in _pieces("encode", texts, sizes, most=most, after=scoring):
         vectors |= yield piece
     candidates = pipeline.candidates(query, vectors)
-    prior = prior_relevance(candidates, maps.policy.prior)
+    prior = prior_score(candidates, maps.policy.prior)
     chosen = pipeline.choose(candidates, prior, maps.policy.cutoff)
     pairs = chosen.pairs_to_score
     sizes = [tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs]
@@ -84,17 +85,19 @@ def tokens_of(*texts: str, most: int) -> int:
 
 
 def expected_tokens(query: Query, config: Config, *, searched: int) -> tuple[int, int]:
-    """About how many tokens the two models will read for a query, the bi-encoder first.
+    """About how many tokens the pieces of a query cost for each model, the bi-encoder first.
 
     A search scores `searched` tokens; of passages that come with the query, those of average size.
     """
-    encoding = [tokens_of(text, most=config.encoder_max_length) for text in texts_of(query)]
+    texts = texts_of(query)
+    encoding = BESIDES + sum(tokens_of(text, most=config.encoder_max_length) for text in texts)
     if query.passages is None:
-        return sum(encoding), searched
+        return encoding, searched
     if query.logits is not None or not query.passages:
-        return sum(encoding), 0
+        return encoding, 0
     sizes = [tokens_of(query.text, p.full_text, most=config.max_length) for p in query.passages]
-    return sum(encoding), sum(sizes) * min(config.rerank_depth, len(sizes)) // len(sizes)
+    scored = sum(sizes) * min(config.rerank_depth, len(sizes)) // len(sizes)
+    return encoding, BESIDES + scored
 
 
 def _pieces(
@@ -106,6 +109,6 @@ def _pieces(
     for end, size in enumerate([*sizes, most + 1]):
         if end > start and held + size > most:
             left -= held
-            yield Piece(stage, items[start:end], held, left)
+            yield Piece(stage, items[start:end], held + BESIDES, left)
             start, held = end, 0
         held += size

@@ -21,6 +21,7 @@ MEMORY = 0.95  # weight of the rounds before the last one in the pace
 PIECE = 0.1  # seconds of work after which another request may come between
 TOKENS = (512, 65_536)  # of a piece, least and most: at any pace
 UNMEASURED = 2_048  # tokens of a piece before the pace is known
+FIRST = 4_096  # tokens after which the pace is known
 
 
 @dataclass(slots=True, eq=False)
@@ -51,10 +52,10 @@ class Busy(Exception):  # noqa: N818  # an answer, not an error of ours
 
 
 class Pace:
-    """Measured seconds a token: of the latest rounds (0 before the first), and at best."""
+    """Measured seconds a token: of the latest rounds, and at best; 0 before `FIRST` tokens."""
 
     def __init__(self) -> None:
-        self._seconds = self._tokens = 0.0
+        self._seconds = self._tokens = self._total = 0.0
         self.now = 0.0
         self.best = 0.0
 
@@ -62,8 +63,10 @@ class Pace:
         """Count a round of work."""
         self._seconds = MEMORY * self._seconds + seconds
         self._tokens = MEMORY * self._tokens + tokens
-        self.now = self._seconds / max(self._tokens, 1.0)
-        self.best = min(self.best or self.now, self.now)
+        self._total += tokens
+        if self._total >= FIRST:
+            self.now = self._seconds / max(self._tokens, 1.0)
+            self.best = min(self.best or self.now, self.now)
 
 
 class Schedule(Generic[T]):

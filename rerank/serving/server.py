@@ -58,7 +58,7 @@ def serve(locate: Callable[[], Path], settings: Settings) -> None:
     with listen(settings) as listening:
         holder = ModelHolder(locate, Metrics())
         server = make_server(holder, settings)
-        log_to_stderr()
+        log_to_stderr(holder.metrics)
         address = f"http://{settings.host}:{listening.getsockname()[1]}"
         event("serving", address=address, model=holder.current.version, keys=bool(keys))
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
+import time
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +31,8 @@ from rerank.types import MODES, Assessment, Floats, Mode
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TENTHS = tuple(i / 10 for i in range(1, 11))
+LOGGERS = {"rerank": logging.INFO, "uvicorn": logging.WARNING, "asyncio": logging.WARNING}
+MOST_LINES = 100  # different ones that are remembered
 LEVELS = ("HIGH", "MEDIUM", "LOW", "VERY_LOW")
 
 
@@ -76,6 +81,12 @@ class Metrics:
         self.refused = Counter(
             "rerank_requests_refused", "Requests refused, by reason", ["reason"], registry=r
         )
+        self.repeated = Counter(
+            "rerank_log_lines_left_out",
+            "Repeated lines of a library that were not logged again",
+            ["library"],
+            registry=r,
+        )
         self.confidence = Histogram(
             "rerank_confidence",
             "Calibrated probability that the first passage is right",
@@ -108,6 +119,9 @@ class Metrics:
         self.reset_drift()
         for outcome in ("swapped", "refused"):
             self.swaps.labels(outcome)
+        for library in LOGGERS:
+            if library != "rerank":
+                self.repeated.labels(library)
         for fired in ("yes", "no"):
             self.drift_windows.labels(fired)
         for mode in MODES:
@@ -162,11 +176,51 @@ def event(name: str, *, severity: int = logging.INFO, exc_info: Any = None, **fi
     logger.log(severity, name, extra={"fields": fields}, exc_info=exc_info)
 
 
-def log_to_stderr() -> None:
-    """Send our events, and the warnings of the HTTP server, to standard error."""
+class RepeatFilter(logging.Filter):
+    """Lets the same line of a library through once in `seconds`, with how often it was left out.
+
+    A line is known by its logger and its first words: what follows differs, as a socket's number
+    does. Lines that are left out are counted. Our own events pass: each tells of something else.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        seconds: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._metrics = metrics
+        self._seconds = seconds
+        self._clock = clock
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # when it passed; left out since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is written."""
+        library = record.name.partition(".")[0]
+        if library == logger.name.partition(".")[0]:
+            return True
+        key, now = (record.name, record.getMessage()[:30]), self._clock()
+        passed, left_out = self._seen.get(key, (-math.inf, 0))
+        if now - passed < self._seconds:
+            self._seen[key] = passed, left_out + 1
+            self._metrics.repeated.labels(library).inc()
+            return False
+        if len(self._seen) >= MOST_LINES:
+            self._seen.clear()
+        self._seen[key] = now, 0
+        if left_out:
+            record.fields = {"left_out": left_out}
+        return True
+
+
+def log_to_stderr(metrics: Metrics) -> None:
+    """Send our events, and the warnings of the HTTP server and its loop, to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name, level in (("rerank", logging.INFO), ("uvicorn", logging.WARNING)):
+    handler.addFilter(RepeatFilter(metrics))
+    for name, level in LOGGERS.items():
         chosen = logging.getLogger(name)
         chosen.handlers = [handler]
         chosen.setLevel(level)

@@ -14,7 +14,7 @@ from server import serving
 from calibration.monitoring.drift import alarm
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.ranking_features import ranking_features
-from rerank.serving.telemetry import JsonLines
+from rerank.serving.telemetry import JsonLines, Metrics, RepeatFilter, log_to_stderr
 
 WINDOW = 10
 
@@ -27,17 +27,20 @@ def test_metrics_count(client: httpx.Client, queries: list[str]) -> None:
         "rerank_request_seconds_count": {"route": "/v1/search"},
         "rerank_assessments_total": {"mode": "search", "level": level},
         "rerank_confidence_count": {"mode": "search"},
-        "rerank_batch_size_count": {},
         **{f"rerank_stage_seconds_count {s}": {"stage": s} for s in ("queue", "total")},
+    }
+    rounds = {
+        "rerank_batch_size_count": {},
         **{f"rerank_stage_seconds_count {s}": {"stage": s} for s in ("encode", "score")},
     }
 
-    def counted() -> dict[str, float]:
-        return {name: metric(client, name.split()[0], **labels) for name, labels in names.items()}
+    def counted(some: dict[str, dict[str, str]]) -> dict[str, float]:
+        return {name: metric(client, name.split()[0], **labels) for name, labels in some.items()}
 
-    before = counted()
+    before, worked = counted(names), counted(rounds)
     client.post("/v1/search", json={"query": queries[0]})
-    assert counted() == {name: value + 1 for name, value in before.items()}
+    assert counted(names) == {name: value + 1 for name, value in before.items()}
+    assert all(value > worked[name] for name, value in counted(rounds).items())
 
 
 def test_refusals_count(client: httpx.Client) -> None:
@@ -79,3 +82,38 @@ def test_a_log_line_is_json_and_quotes_no_exception() -> None:
     assert found["error"] == "ValueError"
     assert "test_telemetry.py" in found["at"][0]
     assert "text of a request" not in json.dumps(found)
+
+
+def test_a_repeated_line_is_counted_and_not_written() -> None:
+    """Once in a while it is, with how often it came meanwhile; our own events always are."""
+    metrics, now = Metrics(), [0.0]
+    lines = RepeatFilter(metrics, seconds=60.0, clock=lambda: now[0])
+
+    def line(name: str, message: str) -> logging.LogRecord:
+        return logging.LogRecord(name, logging.ERROR, "f.py", 1, message, (), None)
+
+    full = "socket.accept() out of system resource\nsocket: fd={}"
+    assert [lines.filter(line("asyncio", full.format(i))) for i in range(4)] == [True] + 3 * [False]
+    assert lines.filter(line("uvicorn.error", "Exceeded concurrency limit."))
+    assert all(lines.filter(line("rerank.serving", "request")) for _ in range(3))
+    now[0] = 61.0
+    again = line("asyncio", full.format(9))
+    assert lines.filter(again)
+    assert json.loads(JsonLines().format(again))["left_out"] == 3
+    assert metrics.repeated.labels("asyncio")._value.get() == 3
+    for i in range(1000):
+        assert lines.filter(line("other", f"{i} is another line"))
+    assert len(lines._seen) <= 100
+
+
+def test_too_many_connections_do_not_fill_the_log(
+    run: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the HTTP server says of each connection too many stands in the log once."""
+    monkeypatch.setattr("rerank.serving.server.CONNECTIONS", 1)
+    with serving(run.folder) as started:
+        log_to_stderr(started.holder.metrics)
+        answers = [httpx.get(f"{started.url}/healthz", timeout=60).status_code for _ in range(5)]
+        left_out = started.holder.metrics.repeated.labels("uvicorn")._value.get()
+    assert answers == [503] * 5
+    assert (capsys.readouterr().err.count("Exceeded concurrency"), left_out) == (1, 4)

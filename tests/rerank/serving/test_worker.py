@@ -108,7 +108,7 @@ def test_what_takes_too_long_is_refused_at_once(holder: ModelHolder) -> None:
 
     async def main() -> None:
         worker = Worker(holder, Settings(timeout=30.0))  # not started: all that comes waits
-        worker.schedule.pace.add(1000, 1.0)
+        worker.schedule.pace.add(100_000, 100.0)
         worker.schedule.allowed = 5.0
         with pytest.raises(Refusal, match=r"about 6.* seconds, .* may take 5;") as refused:
             await worker.assess(long)
