@@ -68,12 +68,13 @@ def search(
 def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveResult:  # noqa: B008
     """The first passages of an assessment, up to the k that the strategy asks for.
 
-    That is the first k >= `min_k` at which the confidence reaches the threshold, else `max_k`
-    (`stop_reason` "max_k", also where there are fewer passages). A passage whose similarity is
-    below the floor is passed over and does not count.
+    That is the first k >= `min_k` at which the confidence reaches the threshold, else `max_k`; the
+    last passages of these, where each adds less than `least_gain`, are then left out. A passage
+    whose similarity is below the floor is passed over and does not count.
     """
     kept: list[RankedPassage] = []
-    wrong, before = 1.0, 0.0  # P(no passage so far is right), and sufficiency before this one
+    wrong = [1.0]  # P(none of the first k passages kept is right), for k = 0, 1, ...
+    before = 0.0
     for passage, sufficiency in zip(
         assessment.first(len(assessment.sufficiency_at)), assessment.sufficiency_at, strict=False
     ):
@@ -82,11 +83,13 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
         if passage.dense < strategy.similarity_floor:
             continue
         kept.append(passage)
-        wrong *= still_wrong
-        enough = 1 - wrong >= strategy.confidence_threshold
+        wrong.append(wrong[-1] * still_wrong)
+        enough = 1 - wrong[-1] >= strategy.confidence_threshold
         if enough and len(kept) >= strategy.min_k:
-            return AdaptiveResult(tuple(kept), 1 - wrong, THRESHOLD, assessment)
+            return AdaptiveResult(tuple(kept), 1 - wrong[-1], THRESHOLD, assessment)
         if len(kept) == strategy.max_k:
             break
-    reason = MAX_K if kept else NO_RESULTS
-    return AdaptiveResult(tuple(kept), 1 - wrong, reason, assessment)
+    k = len(kept)
+    while k > strategy.min_k and wrong[k - 1] - wrong[k] < strategy.least_gain:
+        k -= 1
+    return AdaptiveResult(tuple(kept[:k]), 1 - wrong[k], MAX_K if k else NO_RESULTS, assessment)

@@ -127,8 +127,8 @@ def assess_retrieval(
     flagged = confidence < threshold
     words = LEVEL_WORDS.get(assessment.level, "retrieval confidence")
     if not len(ranking):
-        advice = ("No passage was found: add documents, or ask in other words.",)
-        return RetrievalAssessment(confidence, assessment.level, words, True, (), advice)
+        nothing = "No passage was found: add documents, or ask in other words."
+        return RetrievalAssessment(confidence, assessment.level, words, True, (), (nothing,))
     features = ranking_features([ranking])
     moves = _moves(maps.confidence.contributions(features)[0])
     signals = tuple(

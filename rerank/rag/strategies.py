@@ -26,6 +26,12 @@ class Strategy:
     similarity_floor: float = option(
         0.2, "a passage of a lower cosine is never handed on", least=-1, most=1
     )
+    least_gain: float = option(
+        0.01,
+        "where the threshold is not reached, the last passages that add less are left out",
+        least=0,
+        most=1,
+    )
 
     def __post_init__(self) -> None:
         """Refuse values out of range, and a `min_k` above `max_k`."""

@@ -74,11 +74,23 @@ def test_a_higher_threshold_never_hands_on_less(
     """Whatever comes: k lies within its bounds, and grows with the threshold."""
     assessment = make_assessment(texts=TEXTS[:n], sufficiency=sufficiency)
     low, high = min(a, b), max(a, b)
-    here = take(assessment, Strategy(low, high, threshold))
-    above = take(assessment, Strategy(low, high, min(1.0, threshold + 0.1)))
+    here, above = (
+        take(assessment, Strategy(low, high, min(1.0, t), least_gain=0))
+        for t in (threshold, threshold + 0.1)
+    )
     assert min(low, n) <= here.k <= above.k <= high
     assert 0 <= here.confidence <= above.confidence <= 1
     assert (here.stop_reason == "no_results") == (n == 0)
+
+
+def test_passages_that_add_nothing_are_left_out() -> None:
+    """Where the threshold is not reached, it ends at the last passage that is worth its place."""
+    hopeless = found(sufficiency=[0.1, 0.15, 0.2, 0.205, 0.21])
+    assert take(hopeless).k == 3
+    assert take(hopeless).stop_reason == "max_k"
+    assert take(hopeless).confidence == pytest.approx(0.2)
+    assert take(hopeless, Strategy(min_k=4)).k == 4
+    assert take(hopeless, Strategy(least_gain=0)).k == 8
 
 
 def test_search_asks_the_model_once() -> None:
