@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rerank.rag.strategies import Strategy
+from rerank.rag.settings import Strategy
 from rerank.types import Assessment, Query, RankedPassage
 
 THRESHOLD, MAX_K, NO_RESULTS = "threshold", "max_k", "no_results"
@@ -65,7 +65,7 @@ def search(
     return take(model.assess([Query(text, metadata=metadata or {})])[0], strategy)
 
 
-def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveResult:  # noqa: B008
+def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveResult:
     """The first passages of an assessment, up to the k that the strategy asks for.
 
     That is the first k >= `min_k` at which the confidence reaches the threshold, else `max_k`; the

@@ -6,28 +6,13 @@ It decides from calibrated sufficiency alone. It knows nothing of language model
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from rerank.assessment.policy import verdict
-from rerank.assessment.sufficiency import DEPTH
-from rerank.config import Thresholds, check_options, option
+from rerank.rag.settings import ContextGate
 from rerank.types import Assessment
 
 logger = logging.getLogger(__name__)
 UNASSESSED = "UNASSESSED"  # the verdict of a gate that failed
-
-
-@dataclass(frozen=True, slots=True)
-class ContextGate:
-    """The settings of the gate."""
-
-    k: int = option(5, "passages that are handed on", least=1, most=DEPTH)
-    floor: float = option(0.2, "relevance from which a passage is usable", least=0, most=1)
-    thresholds: Thresholds = field(default_factory=Thresholds)
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range."""
-        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +40,7 @@ class ContextVerdict:
 
 def assess_context(
     assessment: Assessment,
-    gate: ContextGate = ContextGate(),  # frozen
+    gate: ContextGate = ContextGate(),
     /,
 ) -> ContextVerdict:
     """The verdict on the first passages of an assessment.
@@ -76,7 +61,8 @@ def _assess(assessment: Assessment, gate: ContextGate) -> ContextVerdict:
     if not 0 <= confidence <= 1:
         raise ValueError(f"sufficiency should be a probability, got {confidence}")
     usable = int((assessment.ranking.relevance[:count] >= gate.floor).sum())
-    found = verdict(confidence, gate.thresholds)
+    bands = (("SUFFICIENT", gate.sufficient), ("PARTIAL", gate.partial))
+    found = next((name for name, start in bands if confidence >= start), "INSUFFICIENT")
     return ContextVerdict(found, confidence, _reason(found, usable, count), usable, gate.k)
 
 

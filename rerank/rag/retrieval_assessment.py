@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from calibration.arrays import log_odds, sigmoid
 from calibration.maps import TwoStageMap
 from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
 from rerank.rag.sources import place_of
-from rerank.types import Assessment, Floats, Ranking, metadata_name
+from rerank.types import Assessment, Floats, Mode, Ranking, metadata_name
 
 TOP = 5  # passages that "the top" means below
 FLOOR = 0.2  # relevance below which a passage is not worth using
@@ -143,6 +144,20 @@ def assess_retrieval(
     )
     advice = _recommendations(assessment, maps, features[0], signals) if flagged else ()
     return RetrievalAssessment(confidence, assessment.level, words, flagged, signals, advice)
+
+
+class Fitted(Protocol):
+    """A loaded model, as far as it is needed here."""
+
+    maps: Mapping[Mode, FittedMaps]
+    pipeline: Pipeline
+
+
+def assess_with(model: Fitted, assessment: Assessment) -> RetrievalAssessment:
+    """As `assess_retrieval`, with the maps and the advisory threshold of the model."""
+    maps = model.maps[assessment.ranking.query.mode]
+    threshold = model.pipeline.config.thresholds.medium
+    return assess_retrieval(assessment, maps, threshold=threshold)
 
 
 def _moves(contributions: Floats) -> dict[str, float]:

@@ -126,7 +126,8 @@ def with_confidence(assessment: Assessment, confidence: float, t: Thresholds) ->
     """
     wrong = 1 - assessment.confidence
     share = (1 - confidence) / wrong if wrong > 0 else 1.0
-    at = tuple(max(confidence, 1 - (1 - s) * share) for s in assessment.sufficiency_at)
+    further = assessment.sufficiency_at[1:]
+    at = (confidence, *(max(confidence, 1 - (1 - s) * share) for s in further))
     k = assessment.sufficiency_at.index(assessment.sufficiency)
     return replace(
         assessment,

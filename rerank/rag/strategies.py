@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from rerank.assessment.sufficiency import DEPTH
-from rerank.config import check_options, option
 from rerank.errors import InputError, nearest
+from rerank.rag.settings import Strategy
 
 BUNDLED = Path(__file__).with_name("strategies.toml")
-
-
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """How many passages to hand on."""
-
-    min_k: int = option(1, "passages that are handed on at least", least=1, most=DEPTH)
-    max_k: int = option(8, "passages that are handed on at most", least=1, most=DEPTH)
-    confidence_threshold: float = option(
-        0.7, "no passage is added once P(one of them is right) reaches this", least=0, most=1
-    )
-    similarity_floor: float = option(
-        0.2, "a passage of a lower cosine is never handed on", least=-1, most=1
-    )
-    least_gain: float = option(
-        0.01,
-        "where the threshold is not reached, the last passages that add less are left out",
-        least=0,
-        most=1,
-    )
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range, and a `min_k` above `max_k`."""
-        check_options(self)
-        if self.min_k > self.max_k:
-            raise InputError(f"expected `min_k` <= `max_k`, got {self.min_k} and {self.max_k}")
 
 
 def read_strategies(path: Path = BUNDLED) -> dict[str, Strategy]:

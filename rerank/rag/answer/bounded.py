@@ -6,13 +6,12 @@ all can see it; the answerer's own knowledge is never passed on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from rerank.config import Thresholds, check_options, option
 from rerank.errors import EndpointError
 from rerank.rag.adaptive import take
-from rerank.rag.advisory import PRESETS, AdvisoryPolicy
+from rerank.rag.advisory import preset
 from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import (
     Checked,
@@ -24,37 +23,11 @@ from rerank.rag.answer.attribution import (
 )
 from rerank.rag.answer.context import Source, sources_of
 from rerank.rag.answer.prompt import NO_ANSWER
-from rerank.rag.context import UNASSESSED, ContextGate, assess_context
-from rerank.rag.strategies import Strategy
+from rerank.rag.context import UNASSESSED, assess_context
+from rerank.rag.settings import AnswerConfig, ContextGate
 from rerank.types import Assessment
 
 LOW = "Answer (LOW CONFIDENCE - limited source coverage): "
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerConfig:
-    """When to answer, from how much, and how well attributed."""
-
-    min_score: float = option(0.2, "relevance from which a passage is a source", least=0, most=1)
-    min_chunks: int = option(1, "sources without which there is no answer", least=1, most=10)
-    coverage: float = option(
-        0.9,
-        "share of sentences to be supported, below which the answer is made anew",
-        least=0,
-        most=1,
-    )
-    support: float = option(
-        0.5,
-        "P(a source supports a sentence) from which the judge takes it as support",
-        least=0,
-        most=1,
-    )
-    strategy: Strategy = field(default_factory=Strategy)
-    thresholds: Thresholds = field(default_factory=Thresholds)
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range."""
-        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +74,9 @@ def bounded_answer(
     assessment: Assessment,
     answerer: Answerer,
     lexicon: Lexicon,
-    config: AnswerConfig = AnswerConfig(),  # frozen
+    config: AnswerConfig = AnswerConfig(),
     *,
     judge: Judge | None = None,
-    policy: AdvisoryPolicy = PRESETS["default"],
 ) -> BoundedAnswer:
     """The answer to the query of an assessment.
 
@@ -117,10 +89,10 @@ def bounded_answer(
     """
     query = assessment.ranking.query
     taken = take(assessment, config.strategy)
-    gate = ContextGate(max(1, taken.k), config.min_score, config.thresholds)
+    gate = ContextGate(max(1, taken.k), config.min_score, config.sufficient, config.partial)
     verdict = assess_context(assessment, gate)
     usable = [p for p in taken.passages if p.relevance >= config.min_score]
-    level = policy.level(verdict.confidence or 0.0)
+    level = preset(config.policy).level(verdict.confidence or 0.0)
 
     def told(answer: str, refused: bool, **more: Any) -> BoundedAnswer:
         low = not refused and verdict.verdict in ("PARTIAL", UNASSESSED)

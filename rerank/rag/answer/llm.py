@@ -10,33 +10,16 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from rerank.config import check_options, option
 from rerank.errors import EndpointError, optional
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.context import Source
 from rerank.rag.answer.prompt import Message, messages
+from rerank.rag.settings import LanguageModelConfig
 
 KEY = "OPENAI_API_KEY"  # the environment variable with the key, where the endpoint wants one
 LONGEST_WAIT = 30.0  # seconds between two tries, whatever the endpoint asks for
-
-
-@dataclass(frozen=True, slots=True)
-class LanguageModelConfig:
-    """Where a language model is, and how it is asked."""
-
-    llm: str = option("", "base URL of an OpenAI-compatible endpoint, such as http://host:8000/v1")
-    llm_model: str = option("", "name of the model there")
-    llm_timeout: float = option(60.0, "seconds for a whole answer", above=0, most=3600)
-    llm_retries: int = option(2, "times a request that failed is sent again", least=0, most=10)
-    llm_stream: bool = option(False, "take the answer as it is written")
-    llm_max_tokens: int = option(512, "tokens of an answer", least=1)
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range."""
-        check_options(self)
 
 
 class LanguageModel:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.text import to_json
-from rerank.errors import EndpointError, FolderError, InputError
+from rerank.errors import EndpointError, FolderError
 from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import Judge, Lexicon
-from rerank.rag.answer.bounded import AnswerConfig, BoundedAnswer, bounded_answer
+from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
 from rerank.rag.answer.context import Source
 from rerank.rag.answer.extractive import ExtractiveAnswerer
-from rerank.rag.answer.llm import LanguageModel, LanguageModelConfig
+from rerank.rag.answer.llm import LanguageModel
+from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Query
 
 
@@ -33,11 +34,8 @@ def answerer_of(model: CalibratedReranker, config: LanguageModelConfig) -> Answe
     """The language model that is configured, or the extractive answerer where none is.
 
     Raises:
-        InputError: only one of `llm` and `llm_model` is given.
         MissingExtraError: the client of the language model is not installed.
     """
-    if bool(config.llm) != bool(config.llm_model):
-        raise InputError("a language model needs both: `llm`, its URL, and `llm_model`, its name")
     return LanguageModel(config) if config.llm else extractive(model)
 
 
@@ -57,11 +55,11 @@ def cross_encoder_judge(model: CalibratedReranker) -> Judge:
 def answer(
     model: CalibratedReranker,
     queries: Sequence[Query],
-    config: AnswerConfig = AnswerConfig(),  # noqa: B008  # frozen
+    config: AnswerConfig = AnswerConfig(),
     *,
     answerer: Answerer | None = None,
 ) -> Iterator[BoundedAnswer]:
-    """One answer a query, in order; without an `answerer` the extractive one.
+    """One answer a query, in order: by the `answerer`, else by the one that `config` names.
 
     A question that the answerer fails on gets a record whose `error` says why.
 
@@ -69,7 +67,7 @@ def answer(
         InputError: a query is empty.
     """
     lexicon, judge = lexicon_of(model), cross_encoder_judge(model)
-    writes = answerer or extractive(model)
+    writes = answerer or answerer_of(model, config.language_model)
     for query in queries:
         found = model.assess([query])[0]
         try:
@@ -95,7 +93,7 @@ def write_answers(
     out: Path,
     *,
     overwrite: bool = False,
-    told: Callable[[], None] = lambda: None,
+    told: Callable[[], object] = lambda: None,
 ) -> tuple[int, int]:
     """Write one JSON object a line, each as soon as it is there; how many, and how many failed.
 

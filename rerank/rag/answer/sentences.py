@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 CITATION = re.compile(r"\[(S\d+(?:\s*[,;]\s*S\d+)*)\]")
-ABBREVIATION = r"(?<!\be\.g)(?<!\bi\.e)(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bvs)(?<!\bNo)(?<!\bFig)"
+SHORT = (r"e\.g", r"i\.e", "Dr", "Mr", "Mrs", "vs", "No", "Fig")  # no sentence ends behind them
+ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in SHORT)
 END = re.compile(ABBREVIATION + r"(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|\n+|(?<=[。！？])")
 BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 
@@ -31,7 +32,8 @@ def sentences(answer: str) -> list[Sentence]:
     found = []
     for text in split(joined):
         cited = re.findall(r"S\d+", " ".join(CITATION.findall(text)))
-        claim = re.sub(r"\s+([.!?,;:])", r"\1", CITATION.sub("", text)).strip().strip('"“”')
+        bare = re.sub(r"[\"“”]", "", CITATION.sub("", text))
+        claim = re.sub(r"\s+([.!?,;:])", r"\1", bare)
         found.append(Sentence(text, claim.strip(), tuple(dict.fromkeys(cited))))
     return [sentence for sentence in found if re.search(r"\w", sentence.claim)]
 

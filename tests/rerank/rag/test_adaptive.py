@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rerank.errors import InputError
 from rerank.rag.adaptive import search, take
-from rerank.rag.strategies import Strategy
+from rerank.rag.settings import Strategy
 from rerank.types import Assessment
 
 TEXTS = [f"text {i}" for i in range(10)]

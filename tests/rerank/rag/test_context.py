@@ -9,7 +9,8 @@ import pytest
 from assessments import make_assessment
 
 from rerank.errors import InputError
-from rerank.rag.context import ContextGate, assess_context
+from rerank.rag.context import assess_context
+from rerank.rag.settings import ContextGate
 
 TEXTS = ("one", "two", "three", "four", "five", "six")
 RELEVANCE = (0.5, 0.3, 0.2, 0.1, 0.1, 0.9)
@@ -71,7 +72,7 @@ def test_a_failing_gate_marks_the_context_as_unassessed(
     assert caplog.records[0].exc_info
 
 
-@pytest.mark.parametrize("wrong", [{"k": 0}, {"k": 11}, {"floor": 1.5}])
+@pytest.mark.parametrize("wrong", [{"k": 0}, {"k": 11}, {"floor": 1.5}, {"partial": 0.8}])
 def test_settings_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     """When the gate is set up, not when it is used."""
     with pytest.raises(InputError):
