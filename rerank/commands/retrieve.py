@@ -1,0 +1,92 @@
+"""`rerank retrieve`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rerank.commands.command import Command
+from rerank.commands.inputs import load_model
+from rerank.commands.options import add_json, add_model, from_options
+from rerank.errors import InputError
+from rerank.rag.settings import Strategy
+
+if TYPE_CHECKING:
+    from rerank.rag.adaptive import AdaptiveResult
+
+CUT = 200  # characters of a passage that are printed
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    add_model(p)
+    p.add_argument("query", metavar="QUERY", help="in plain words")
+    p.add_argument(
+        "--strategy",
+        metavar="NAME",
+        help="kind of task, such as debugging, whose numbers are taken from a file of strategies",
+    )
+    p.add_argument(
+        "--strategies", type=Path, help="TOML file of strategies (default: the bundled one)"
+    )
+    p.add_argument(
+        "--second-tries",
+        action="store_true",
+        help="where the confidence is low, expand the query, and take the stages apart",
+    )
+    add_json(p)
+
+
+def _strategy(o: argparse.Namespace) -> Strategy:
+    """The strategy of the options.
+
+    Raises:
+        InputError: the strategy is unknown, or numbers are given beside it.
+    """
+    from rerank.rag.strategies import BUNDLED, strategy
+
+    given = from_options(Strategy, o)
+    if not o.strategy:
+        if o.strategies:
+            raise InputError("--strategies names a file; say with --strategy which one to take")
+        return given
+    if given != Strategy():
+        raise InputError("--strategy has its numbers from a file; leave the others out")
+    return strategy(o.strategy, o.strategies or BUNDLED)
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.rag.adaptive import take
+
+    chosen = _strategy(o)
+    model = load_model(o)
+    found = model.search(o.query)
+    if o.second_tries:
+        from rerank.rag.second_try import with_second_tries
+
+        found = with_second_tries(model, found, threshold=chosen.confidence_threshold)
+    result = take(found, chosen)
+    if o.json:
+        print(json.dumps({"query": o.query, **result.to_dict()}))
+    else:
+        _print(result)
+
+
+def _print(result: AdaptiveResult) -> None:
+    passages = "1 passage" if result.k == 1 else f"{result.k} passages"
+    print(f"{passages}, confidence {result.confidence:.2f}, stopped by {result.stop_reason}")
+    for rank, passage in enumerate(result.passages, start=1):
+        text = " ".join(passage.text.split())
+        shown = text if len(text) <= CUT else f"{text[: CUT - 1]}…"
+        print(f"  {rank}. {passage.relevance:.2f}  {passage.doc_id}  {shown}")
+
+
+COMMAND = Command(
+    "retrieve",
+    "hand on as many passages as a query needs",
+    'retrieve work/model "median along an axis while ignoring NaNs" --strategy debugging',
+    _arguments,
+    _run,
+    config=Strategy,
+)

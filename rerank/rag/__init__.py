@@ -1,0 +1,1 @@
+"""From confidence to action: gate, advice, retrieval assessment, adaptive retrieval, answers."""

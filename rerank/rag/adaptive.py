@@ -1,0 +1,95 @@
+"""As many passages as a question needs: the first k at which sufficiency reaches a threshold.
+
+It knows nothing of how passages are found; what is found is not found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rerank.rag.settings import Strategy
+from rerank.types import Assessment, Query, RankedPassage
+
+THRESHOLD, MAX_K, NO_RESULTS = "threshold", "max_k", "no_results"
+
+
+class Assesses(Protocol):
+    """A loaded model, as far as it is needed here."""
+
+    def assess(self, queries: Sequence[Query]) -> list[Assessment]:
+        """One assessment a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveResult:
+    """The passages handed on, and why there are so many."""
+
+    passages: tuple[RankedPassage, ...]  # best first
+    confidence: float  # P(one of them is right)
+    stop_reason: str  # threshold, max_k or no_results
+    assessment: Assessment
+
+    @property
+    def k(self) -> int:
+        """Count of passages."""
+        return len(self.passages)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "k": self.k,
+            "confidence": self.confidence,
+            "stop_reason": self.stop_reason,
+            "passages": [{**p.to_dict(), "title": p.title, "text": p.text} for p in self.passages],
+        }
+
+
+def search(
+    model: Assesses,
+    text: str,
+    *,
+    min_k: int = 1,
+    max_k: int = 8,
+    confidence_threshold: float = 0.7,
+    similarity_floor: float = 0.2,
+    metadata: Mapping[str, Any] | None = None,
+) -> AdaptiveResult:
+    """Search the model's index, and hand on as many passages as the question needs.
+
+    Raises:
+        InputError: the query is empty, or a setting is out of range.
+    """
+    strategy = Strategy(min_k, max_k, confidence_threshold, similarity_floor)
+    return take(model.assess([Query(text, metadata=metadata or {})])[0], strategy)
+
+
+def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveResult:
+    """The first passages of an assessment, up to the k that the strategy asks for.
+
+    That is the first k >= `min_k` at which the confidence reaches the threshold, else `max_k`; the
+    last passages of these, where each adds less than `least_gain`, are then left out. A passage
+    whose similarity is below the floor is passed over and does not count.
+    """
+    kept: list[RankedPassage] = []
+    wrong = [1.0]  # P(none of the first k passages kept is right), for k = 0, 1, ...
+    before = 0.0
+    for passage, sufficiency in zip(
+        assessment.first(len(assessment.sufficiency_at)), assessment.sufficiency_at, strict=False
+    ):
+        still_wrong = (1 - sufficiency) / (1 - before) if before < 1 else 0.0
+        before = sufficiency
+        if passage.dense < strategy.similarity_floor:
+            continue
+        kept.append(passage)
+        wrong.append(wrong[-1] * still_wrong)
+        enough = 1 - wrong[-1] >= strategy.confidence_threshold
+        if enough and len(kept) >= strategy.min_k:
+            return AdaptiveResult(tuple(kept), 1 - wrong[-1], THRESHOLD, assessment)
+        if len(kept) == strategy.max_k:
+            break
+    k = len(kept)
+    while k > strategy.min_k and wrong[k - 1] - wrong[k] < strategy.least_gain:
+        k -= 1
+    return AdaptiveResult(tuple(kept[:k]), 1 - wrong[k], MAX_K if k else NO_RESULTS, assessment)

@@ -1,0 +1,129 @@
+"""Levels of confidence with what to do at each, and decisions for automatic consumers.
+
+An answer below the advisory threshold is recorded and handed over with a flag: it is never used
+silently, and never dropped. Nothing here knows of models or files.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rerank.config import check_options, option
+from rerank.errors import InputError, nearest
+from rerank.types import Assessment
+
+logger = logging.getLogger(__name__)
+LOW_CONFIDENCE_EVENT = "RAG_ADVISORY_LOW_CONFIDENCE"
+ACTIONS = {  # what to do at each level, surest first
+    "HIGH_CONFIDENCE": "use directly and cite",
+    "MEDIUM_CONFIDENCE": "use with caution, verify",
+    "LOW_CONFIDENCE": "advisory only, verification required",
+    "VERY_LOW_CONFIDENCE": "do not use, flag for review",
+}
+Record = Callable[[Mapping[str, Any]], None]  # takes one event
+
+
+@dataclass(frozen=True, slots=True)
+class AdvisoryPolicy:
+    """Where the levels begin, and from where an answer may be used without a flag."""
+
+    high: float = option(0.9, "confidence from here is HIGH_CONFIDENCE", least=0, most=1)
+    medium: float = option(0.7, "confidence from here is MEDIUM_CONFIDENCE", least=0, most=1)
+    low: float = option(0.5, "confidence from here is LOW_CONFIDENCE", least=0, most=1)
+    threshold: float = option(0.7, "below this an answer is advisory only", least=0, most=1)
+
+    def __post_init__(self) -> None:
+        """Refuse bands that are out of order or out of range."""
+        check_options(self)
+        if not self.low <= self.medium <= self.high:
+            raise InputError(
+                f"expected `low` <= `medium` <= `high`, got {self.low}, {self.medium}, {self.high}"
+            )
+
+    def level(self, confidence: float) -> str:
+        """The level of a confidence; a band begins at its threshold."""
+        starts = (self.high, self.medium, self.low, float("-inf"))
+        return next(n for n, start in zip(ACTIONS, starts, strict=True) if confidence >= start)
+
+
+PRESETS = {"default": AdvisoryPolicy(), "legal": AdvisoryPolicy(high=0.85)}
+
+
+def preset(name: str) -> AdvisoryPolicy:
+    """The policy of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in PRESETS:
+        raise InputError(
+            f"no advisory preset {name!r}; expected one of {', '.join(PRESETS)}"
+            f"{nearest(name, PRESETS)}"
+        )
+    return PRESETS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An assessment with its level and what to do with it."""
+
+    assessment: Assessment
+    confidence: float
+    level: str
+    action: str
+    flagged: bool  # below the advisory threshold: never to be used without a person's check
+
+    def to_dict(self) -> dict[str, Any]:
+        """The decision without the assessment, as plain JSON values."""
+        return {
+            "confidence": self.confidence,
+            "level": self.level,
+            "action": self.action,
+            "flagged": self.flagged,
+        }
+
+
+def decide(
+    assessment: Assessment,
+    policy: AdvisoryPolicy = PRESETS["default"],
+    *,
+    confidence: float | None = None,
+    summary: str = "",
+    record: Record | None = None,
+) -> Decision:
+    """What to do with the answer; below the advisory threshold an event is recorded too.
+
+    `confidence` in [0, 1] is that of the generated answer, where there is one, instead of that of
+    the retrieval. `record` takes the event: by default it is logged as a warning, in JSON.
+    `summary` says in it what the answer is about: by default the id of the top passage. A `record`
+    that fails is logged; the decision is handed over all the same.
+
+    Raises:
+        InputError: the confidence is no probability.
+    """
+    sure = assessment.confidence if confidence is None else confidence
+    if not 0 <= sure <= 1:
+        raise InputError(f"the confidence should be from 0 to 1, got {sure}")
+    level = policy.level(sure)
+    decision = Decision(assessment, sure, level, ACTIONS[level], sure < policy.threshold)
+    if decision.flagged:
+        top = assessment.top
+        event = {
+            "event": LOW_CONFIDENCE_EVENT,
+            "confidence": sure,
+            "threshold": policy.threshold,
+            "summary": summary or (f"top passage {top.doc_id}" if top else "no passage"),
+        }
+        try:
+            (record or _log)(event)
+        except Exception:
+            logger.exception("an advisory event was not recorded: %s", json.dumps(event))
+    return decision
+
+
+def _log(event: Mapping[str, Any]) -> None:
+    logger.warning("%s", json.dumps(event))

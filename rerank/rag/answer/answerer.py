@@ -1,0 +1,26 @@
+"""What gives an answer from sources: anything with this one method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rerank.rag.answer.context import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What an answerer wrote."""
+
+    text: str  # sentences with citations such as [S1]
+    calls: int  # of a language model, failed ones included
+
+
+class Answerer(Protocol):
+    """Writes an answer to a question from its sources."""
+
+    def generate(
+        self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
+    ) -> Generated:
+        """The answer; `note` warns of a weak context, `strict` asks to stay close to the words."""

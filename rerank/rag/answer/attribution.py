@@ -1,0 +1,132 @@
+"""Whether each sentence of an answer is supported by the sources that it cites.
+
+Words decide first: a number, a name or a negation that the source lacks is no support; a sentence
+whose words nearly all stand in the source is supported. Between the two a judge decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rerank.data.text import words
+from rerank.rag.answer.context import Source
+from rerank.rag.answer.sentences import Sentence, sentences, split
+
+SURE, NONE = 0.75, 0.4  # share of a claim's idf in the source: from SURE it stands, below NONE not
+FEW = 2  # content words below which words alone cannot decide
+REMOVED = "[removed: not supported by the sources]"
+NEGATION = re.compile(r"\b(not|never|no|none|neither|nor|without|cannot)\b|n['’]t\b", re.IGNORECASE)
+NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w-]+|\b[A-Z]{2,}\b|\b\d[\d.,]*\d\b|\b\d\b|\b\w+[._]\w[\w.]*")
+
+Judge = Callable[[str, Source], float]  # claim and source to P(the source supports the claim)
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """How words are stemmed and weighed: `model.pipeline.index` has both."""
+
+    weight: Callable[[str], float]
+    language: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A sentence, the sources that support it, and the sentence of each that does."""
+
+    sentence: Sentence
+    quotes: Mapping[str, str]  # source id -> its best sentence; empty where nothing supports it
+
+    @property
+    def supported(self) -> bool:
+        """Whether it cites a source that supports it."""
+        return bool(self.quotes)
+
+
+def check(
+    answer: str,
+    sources: Sequence[Source],
+    lexicon: Lexicon,
+    *,
+    judge: Judge | None = None,
+    threshold: float = 0.5,
+) -> list[Checked]:
+    """Each sentence of the answer, with the cited sources that support it.
+
+    `judge` is asked where words cannot decide; from `threshold` on its probability is support.
+    Without a judge such a sentence is unsupported.
+    """
+    by_id = {source.id: source for source in sources}
+    found = []
+    for sentence in sentences(answer):
+        quotes = {}
+        for source in (by_id[i] for i in sentence.cited if i in by_id):
+            share = lexical_support(sentence.claim, source.evidence, lexicon)
+            unsure = share is None or NONE <= share < SURE
+            if (share is not None and share >= SURE) or (
+                unsure and judge is not None and judge(sentence.claim, source) >= threshold
+            ):
+                quotes[source.id] = best_sentence(sentence.claim, source.evidence, lexicon)
+        found.append(Checked(sentence, quotes))
+    return found
+
+
+def attribution_coverage(checked: Sequence[Checked]) -> float:
+    """Supported and cited sentences / all; 0 without a sentence."""
+    return sum(c.supported for c in checked) / len(checked) if checked else 0.0
+
+
+def without_unsupported(checked: Sequence[Checked]) -> str:
+    """The answer with `REMOVED` in the place of what is unsupported, once for each run of it."""
+    shown = [c.sentence.text if c.supported else REMOVED for c in checked]
+    return " ".join(
+        text
+        for text, before in zip(shown, ["", *shown], strict=False)
+        if not text == before == REMOVED
+    )
+
+
+def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None:
+    """Share of the claim's idf that stands in the evidence, in [0, 1]; None for too few words.
+
+    0 where the evidence lacks a number or a name of the claim, or where the two neighbouring
+    sentences of the evidence that are nearest to the claim are negated and the claim is not, or
+    the other way round.
+    """
+    lower = evidence.lower()
+    if any(not _stands_in(name.lower(), lower) for name in NAME.findall(claim)):
+        return 0.0
+    wanted = {w: max(lexicon.weight(w), 0.0) for w in _stems(claim, lexicon)}
+    total = sum(wanted.values())
+    if total <= 0 or len(wanted) < FEW:
+        return None
+    if _negated(claim) != _negated(best_sentence(claim, evidence, lexicon)):
+        return 0.0
+    parts = split(evidence)
+    windows = [" ".join(pair) for pair in pairwise(parts)] or parts
+    shares = [sum(wanted[w] for w in _stems(part, lexicon) & set(wanted)) for part in windows]
+    return max(shares, default=0.0) / total
+
+
+def best_sentence(claim: str, evidence: str, lexicon: Lexicon) -> str:
+    """The sentence of the evidence that shares most idf with the claim; "" where there is none."""
+    wanted = _stems(claim, lexicon)
+
+    def shared(sentence: str) -> float:
+        return sum(lexicon.weight(w) for w in wanted & _stems(sentence, lexicon))
+
+    return max(split(evidence), key=shared, default="")
+
+
+def _stems(text: str, lexicon: Lexicon) -> set[str]:
+    return set(words(text, language=lexicon.language))
+
+
+def _negated(text: str) -> bool:
+    return NEGATION.search(text) is not None
+
+
+def _stands_in(name: str, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None

@@ -1,0 +1,147 @@
+"""Questions to answers bounded by their sources: retrieve, gate, generate, check, tell.
+
+The gate decides before any answerer is called. What the sources do not support is removed where
+all can see it; the answerer's own knowledge is never passed on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rerank.errors import EndpointError
+from rerank.rag.adaptive import take
+from rerank.rag.advisory import preset
+from rerank.rag.answer.answerer import Answerer
+from rerank.rag.answer.attribution import (
+    Checked,
+    Judge,
+    Lexicon,
+    attribution_coverage,
+    check,
+    without_unsupported,
+)
+from rerank.rag.answer.context import Source, sources_of
+from rerank.rag.answer.prompt import NO_ANSWER
+from rerank.rag.context import UNASSESSED, assess_context
+from rerank.rag.settings import AnswerConfig, ContextGate
+from rerank.types import Assessment
+
+LOW = "Answer (LOW CONFIDENCE - limited source coverage): "
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedAnswer:
+    """An answer, or the refusal to give one."""
+
+    query_id: str
+    answer: str
+    refused: bool
+    low_confidence: bool
+    confidence: float | None  # P(a source holds the answer); None where the gate failed
+    level: str
+    sources: tuple[Source, ...]  # those that the answer rests on
+    quotes: tuple[str, ...]  # the sentence of each that supports it
+    attribution_coverage: float | None  # of the answer as generated; None where there is none
+    model_calls: int
+    error: str = ""  # why the answerer gave none
+
+    def to_dict(self) -> dict[str, Any]:
+        """The output record; `error` stands in it only where there is one."""
+        told = {
+            "query_id": self.query_id,
+            "answer": self.answer,
+            "refused": self.refused,
+            "low_confidence": self.low_confidence,
+            "confidence": self.confidence,
+            "level": self.level,
+            "sources": [
+                s.to_dict(quote) for s, quote in zip(self.sources, self.quotes, strict=True)
+            ],
+            "attribution_coverage": self.attribution_coverage,
+            "model_calls": self.model_calls,
+        }
+        return {**told, "error": self.error} if self.error else told
+
+    def text(self) -> str:
+        """The answer with its sources, as a person reads it."""
+        if self.refused or not self.sources:
+            return self.answer
+        return "\n".join([self.answer, "", "Sources:", *(s.line() for s in self.sources)])
+
+
+def bounded_answer(
+    assessment: Assessment,
+    answerer: Answerer,
+    lexicon: Lexicon,
+    config: AnswerConfig = AnswerConfig(),
+    *,
+    judge: Judge | None = None,
+) -> BoundedAnswer:
+    """The answer to the query of an assessment.
+
+    The answerer is not called where the context is insufficient, or fewer than `min_chunks`
+    passages reach `min_score`. Below the attribution that `config` asks for it is called a second
+    time, more strictly; what is then unsupported is removed, with a mark.
+
+    Raises:
+        EndpointError: the answerer cannot be reached.
+    """
+    query = assessment.ranking.query
+    taken = take(assessment, config.strategy)
+    gate = ContextGate(max(1, taken.k), config.min_score, config.sufficient, config.partial)
+    verdict = assess_context(assessment, gate)
+    usable = [p for p in taken.passages if p.relevance >= config.min_score]
+    level = preset(config.policy).level(verdict.confidence or 0.0)
+
+    def told(answer: str, refused: bool, **more: Any) -> BoundedAnswer:
+        low = not refused and verdict.verdict in ("PARTIAL", UNASSESSED)
+        given: dict[str, Any] = {
+            "sources": (),
+            "quotes": (),
+            "attribution_coverage": None,
+            "model_calls": 0,
+            **more,
+        }
+        return BoundedAnswer(
+            query.query_id,
+            f"{LOW}{answer}" if low else answer,
+            refused,
+            low,
+            verdict.confidence,
+            level,
+            **given,
+        )
+
+    if verdict.verdict == "INSUFFICIENT" or len(usable) < config.min_chunks:
+        return told(NO_ANSWER, True)
+    sources, calls = sources_of(usable), 0
+    checked: list[Checked] = []
+    for strict in (False, True):
+        try:
+            made = answerer.generate(query.text, sources, note=verdict.note(), strict=strict)
+        except EndpointError as error:
+            error.calls += calls
+            raise
+        calls += made.calls
+        if NO_ANSWER.rstrip(".") in made.text:
+            return told(NO_ANSWER, True, model_calls=calls)
+        again = check(made.text, sources, lexicon, judge=judge, threshold=config.support)
+        if not checked or attribution_coverage(again) >= attribution_coverage(checked):
+            checked = again
+        if attribution_coverage(checked) >= config.coverage or not made.calls:
+            break
+    coverage = attribution_coverage(checked)
+    if not any(c.supported for c in checked):
+        return told(NO_ANSWER, True, model_calls=calls, attribution_coverage=coverage)
+    cited = {i for c in checked for i in c.quotes}
+    used = tuple(s for s in sources if s.id in cited)
+    quotes = tuple(next(c.quotes[s.id] for c in checked if s.id in c.quotes) for s in used)
+    return told(
+        without_unsupported(checked),
+        False,
+        sources=used,
+        quotes=quotes,
+        attribution_coverage=coverage,
+        model_calls=calls,
+    )

@@ -1,0 +1,65 @@
+"""The sources of an answer, S1, S2, ..., and the text that shows them to a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rerank.rag.answer.orders import without_orders
+from rerank.rag.sources import Place, place_of
+from rerank.types import RankedPassage
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A passage that an answer may cite."""
+
+    id: str  # S1, S2, ...
+    passage: RankedPassage
+    place: Place
+
+    @property
+    def evidence(self) -> str:
+        """What counts as evidence: title and text, without orders."""
+        title = f"{self.passage.title}.\n" if self.passage.title else ""
+        return without_orders(f"{title}{self.passage.text}", mark="")
+
+    def line(self) -> str:
+        """As it is listed below an answer: `- Document, Section/Page (score: 0.83)`."""
+        place = ", ".join(filter(None, (self.place.document, self.place.within)))
+        return f"- {place} (score: {self.passage.relevance:.2f})"
+
+    def to_dict(self, quote: str) -> dict[str, Any]:
+        """Plain JSON values; `quote` is the sentence that supports the answer."""
+        return {
+            "id": self.id,
+            "doc_id": self.passage.doc_id,
+            "document": self.place.document,
+            "heading": self.place.heading,
+            "page": self.place.page,
+            "score": self.passage.relevance,
+            "quote": quote,
+        }
+
+
+def sources_of(passages: Sequence[RankedPassage]) -> list[Source]:
+    """The passages as sources S1, S2, ..., in their order."""
+    return [Source(f"S{i}", p, place_of(p)) for i, p in enumerate(passages, start=1)]
+
+
+def context(sources: Sequence[Source], note: str = "") -> str:
+    """The sources as a language model sees them, each within a tag that its text cannot close."""
+    blocks = [
+        f'<source id="{s.id}" document="{_escaped(s.place.document)}" '
+        f'place="{_escaped(s.place.within)}" score="{s.passage.relevance:.2f}">\n'
+        f"{_escaped(without_orders(s.passage.text))}\n</source>"
+        for s in sources
+    ]
+    return "\n\n".join(filter(None, (note, *blocks)))
+
+
+def _escaped(text: str) -> str:
+    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
+        text = text.replace(sign, entity)
+    return text

@@ -1,0 +1,53 @@
+"""The answer in the words of the sources: their best sentences, quoted. It needs no model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rerank.data.text import words
+from rerank.rag.answer.answerer import Generated
+from rerank.rag.answer.context import Source
+from rerank.rag.answer.prompt import NO_ANSWER
+from rerank.rag.answer.sentences import CITATION, split
+
+MOST = 3  # sentences of an answer
+LONGEST = 400  # characters of a quotation
+
+
+class ExtractiveAnswerer:
+    """Quotes the sentences that share the rarest words with the question.
+
+    `weight` gives a word's idf, `language` is that of the stems: those of the model's index.
+    """
+
+    def __init__(self, weight: Callable[[str], float], language: str) -> None:
+        self.weight = weight
+        self.language = language
+
+    def generate(
+        self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
+    ) -> Generated:
+        """At most three sentences, the best source's first; each source gives one at most.
+
+        `note` and `strict` change nothing: a quotation is as close as can be.
+        """
+        quoted = []
+        for source in sources[:MOST]:
+            found = split(CITATION.sub("", source.evidence))
+            if source.passage.title and len(found) > 1:
+                found = found[1:]  # a title is no sentence
+            if found:
+                best = max(found, key=lambda s: self._shared(question, s))
+                quoted.append(f'"{_cut(best)}" [{source.id}].')
+        return Generated(" ".join(quoted) or NO_ANSWER, 0)
+
+    def _shared(self, question: str, sentence: str) -> float:
+        """The idf of the question's words that stand in the sentence."""
+        asked = set(words(question, language=self.language))
+        return sum(self.weight(w) for w in asked & set(words(sentence, language=self.language)))
+
+
+def _cut(sentence: str) -> str:
+    """The sentence without quotation marks and without its full stop, at most `LONGEST` long."""
+    text = " ".join(sentence.replace('"', "'").split()).rstrip(".!?。！？")
+    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"

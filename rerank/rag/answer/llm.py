@@ -1,0 +1,141 @@
+"""A language model behind any OpenAI-compatible endpoint, local or hosted, all treated alike.
+
+What fails for a moment (no connection, a stall, 429, 5xx, an answer that breaks off or is no JSON)
+is tried again, a few times; what cannot succeed is refused at once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rerank.errors import EndpointError, optional
+from rerank.rag.answer.answerer import Generated
+from rerank.rag.answer.context import Source
+from rerank.rag.answer.prompt import Message, messages
+from rerank.rag.settings import LanguageModelConfig
+
+KEY = "OPENAI_API_KEY"  # the environment variable with the key, where the endpoint wants one
+LONGEST_WAIT = 30.0  # seconds between two tries, whatever the endpoint asks for
+
+
+class LanguageModel:
+    """An answerer by chat completions, at temperature 0.
+
+    `sleep` waits between two tries.
+
+    Raises:
+        MissingExtraError: the client is not installed.
+    """
+
+    def __init__(
+        self, config: LanguageModelConfig, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        with optional():
+            import openai
+
+        self.config = config
+        self.sleep = sleep
+        self.client = openai.OpenAI(
+            base_url=config.llm,
+            api_key=os.environ.get(KEY) or "none",  # local endpoints want some text
+            timeout=config.llm_timeout,
+            max_retries=0,  # counted and waited for here
+        )
+
+    def generate(
+        self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
+    ) -> Generated:
+        """The model's answer.
+
+        Raises:
+            EndpointError: it does not answer, or refuses.
+        """
+        asked = messages(question, sources, note=note, strict=strict)
+        tries = self.config.llm_retries + 1
+        for sent in range(1, tries + 1):
+            try:
+                return Generated(self._ask(asked), sent)
+            except Exception as error:  # an answer that breaks off shows in errors of any library
+                if sent == tries or not _momentary(error):
+                    raise EndpointError(self._sentence(error, sent), calls=sent) from None
+                self.sleep(_wait(error, sent))
+        raise AssertionError("a try returns or raises")
+
+    def _ask(self, asked: Sequence[Message]) -> str:
+        given: dict[str, Any] = {
+            "model": self.config.llm_model,
+            "messages": list(asked),
+            "temperature": 0,
+            "max_tokens": self.config.llm_max_tokens,
+        }
+        make = self.client.chat.completions.create
+        text = (
+            self._streamed(make(**given, stream=True))
+            if self.config.llm_stream
+            else _whole(make(**given))
+        )
+        if not text.strip():
+            raise BrokenAnswer("the answer is empty")
+        return text.strip()
+
+    def _streamed(self, stream: Any) -> str:
+        """The text of a stream that came to its end in time."""
+        end, parts, finished = time.monotonic() + self.config.llm_timeout, [], False
+        with stream:
+            for chunk in stream:
+                for choice in chunk.choices:
+                    parts.append(choice.delta.content or "")
+                    finished = finished or choice.finish_reason is not None
+                if time.monotonic() > end:
+                    raise BrokenAnswer(f"it took more than {self.config.llm_timeout:g} seconds")
+        if not finished:
+            raise BrokenAnswer("the answer breaks off")
+        return "".join(parts)
+
+    def _sentence(self, error: Exception, sent: int) -> str:
+        times = "once" if sent == 1 else f"{sent} times"
+        return (
+            f"{self.config.llm}: the language model gave no answer, asked {times}: {_told(error)}"
+        )
+
+
+class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file
+    """What came is no answer; a sentence says why."""
+
+
+def _whole(answer: Any) -> str:
+    """The text of an answer that is not streamed."""
+    try:
+        content = answer.choices[0].message.content
+    except (AttributeError, IndexError, TypeError):
+        raise BrokenAnswer("it is no chat completion") from None
+    if content is not None and not isinstance(content, str):
+        raise BrokenAnswer("its content is no text")
+    return content or ""
+
+
+def _momentary(error: Exception) -> bool:
+    """Whether the same request may succeed later."""
+    status = getattr(error, "status_code", None)
+    return status is None or status in (408, 409, 425, 429) or status >= 500 or status < 400
+
+
+def _wait(error: Exception, sent: int) -> float:
+    """Seconds until the next try: what the endpoint asks for, else twice as long each time."""
+    response = getattr(error, "response", None)
+    asked = response.headers.get("retry-after", "") if response is not None else ""
+    try:
+        wait = float(asked)
+    except ValueError:
+        wait = 0.5 * 2 ** (sent - 1) * random.uniform(0.75, 1.25)
+    return min(max(wait, 0.0), LONGEST_WAIT)
+
+
+def _told(error: Exception) -> str:
+    status = getattr(error, "status_code", None)
+    text = " ".join(str(error).split())[:200] or type(error).__name__
+    return f"status {status}: {text}" if status else text

@@ -1,0 +1,114 @@
+"""Answers by a loaded model: its searches, its words, and its cross-encoder as the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.data.text import to_json
+from rerank.errors import EndpointError, FolderError
+from rerank.rag.answer.answerer import Answerer
+from rerank.rag.answer.attribution import Judge, Lexicon
+from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
+from rerank.rag.answer.context import Source
+from rerank.rag.answer.extractive import ExtractiveAnswerer
+from rerank.rag.answer.llm import LanguageModel
+from rerank.rag.settings import AnswerConfig, LanguageModelConfig
+from rerank.types import Query
+
+
+def lexicon_of(model: CalibratedReranker) -> Lexicon:
+    """How the model's index stems and weighs words."""
+    index = model.pipeline.index
+    return Lexicon(index.weight, index.language)
+
+
+def extractive(model: CalibratedReranker) -> ExtractiveAnswerer:
+    """The answerer that needs no language model."""
+    lexicon = lexicon_of(model)
+    return ExtractiveAnswerer(lexicon.weight, lexicon.language)
+
+
+def answerer_of(model: CalibratedReranker, config: LanguageModelConfig) -> Answerer:
+    """The language model that is configured, or the extractive answerer where none is.
+
+    Raises:
+        MissingExtraError: the client of the language model is not installed.
+    """
+    return LanguageModel(config) if config.llm else extractive(model)
+
+
+def cross_encoder_judge(model: CalibratedReranker) -> Judge:
+    """P(a source supports a claim): the relevance of the source to the claim, by the model.
+
+    The relevance map was fitted on labelled passages, and so was its threshold of a half.
+    """
+
+    def judge(claim: str, source: Source) -> float:
+        top = model.rerank(claim, [source.evidence]).top
+        return top.relevance if top else 0.0
+
+    return judge
+
+
+def answer(
+    model: CalibratedReranker,
+    queries: Sequence[Query],
+    config: AnswerConfig = AnswerConfig(),
+    *,
+    answerer: Answerer | None = None,
+) -> Iterator[BoundedAnswer]:
+    """One answer a query, in order: by the `answerer`, else by the one that `config` names.
+
+    A question that the answerer fails on gets a record whose `error` says why.
+
+    Raises:
+        InputError: a query is empty.
+    """
+    lexicon, judge = lexicon_of(model), cross_encoder_judge(model)
+    writes = answerer or answerer_of(model, config.language_model)
+    for query in queries:
+        found = model.assess([query])[0]
+        try:
+            yield bounded_answer(found, writes, lexicon, config, judge=judge)
+        except EndpointError as error:
+            yield BoundedAnswer(
+                query_id=query.query_id,
+                answer="",
+                refused=True,
+                low_confidence=False,
+                confidence=found.confidence,
+                level="",
+                sources=(),
+                quotes=(),
+                attribution_coverage=None,
+                model_calls=error.calls,
+                error=str(error),
+            )
+
+
+def write_answers(
+    answers: Iterator[BoundedAnswer],
+    out: Path,
+    *,
+    overwrite: bool = False,
+    told: Callable[[], object] = lambda: None,
+) -> tuple[int, int]:
+    """Write one JSON object a line, each as soon as it is there; how many, and how many failed.
+
+    `told` is called after each.
+
+    Raises:
+        FolderError: `out` exists and `overwrite` is False.
+    """
+    if out.exists() and not overwrite:
+        raise FolderError(f"{out} exists; pass --overwrite to replace it")
+    count = failed = 0
+    with out.open("w", encoding="utf-8") as lines:
+        for one in answers:
+            lines.write(f"{to_json(one.to_dict())}\n")
+            lines.flush()
+            count, failed = count + 1, failed + bool(one.error)
+            told()
+    return count, failed

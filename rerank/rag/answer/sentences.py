@@ -1,0 +1,43 @@
+"""Text cut into sentences, each with the sources that it cites. Nothing here knows of models."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+CITATION = re.compile(r"\[(S\d+(?:\s*[,;]\s*S\d+)*)\]")
+SHORT = (r"e\.g", r"i\.e", "Dr", "Mr", "Mrs", "vs", "No", "Fig")  # no sentence ends behind them
+ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in SHORT)
+END = re.compile(ABBREVIATION + r"(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|\n+|(?<=[。！？])")
+BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of an answer."""
+
+    text: str  # as written, with its citations
+    claim: str  # without citations and quotation marks
+    cited: tuple[str, ...]  # ids of sources, such as S1
+
+
+def split(text: str) -> list[str]:
+    """The sentences of a text, in order, without the white space around them."""
+    return [part for piece in END.split(text) if (part := BULLET.sub("", piece).strip())]
+
+
+def sentences(answer: str) -> list[Sentence]:
+    """The sentences of an answer; a citation behind the full stop belongs to the one before."""
+    joined = re.sub(r"([.!?][\"'”’)]*)\s*((?:\s*\[S\d+[^\]]*\])+)", _before_the_end, answer)
+    found = []
+    for text in split(joined):
+        cited = re.findall(r"S\d+", " ".join(CITATION.findall(text)))
+        bare = re.sub(r"[\"“”]", "", CITATION.sub("", text))
+        claim = re.sub(r"\s+([.!?,;:])", r"\1", bare)
+        found.append(Sentence(text, claim.strip(), tuple(dict.fromkeys(cited))))
+    return [sentence for sentence in found if re.search(r"\w", sentence.claim)]
+
+
+def _before_the_end(match: re.Match[str]) -> str:
+    end, cited = match[1], match[2].strip()
+    return f" {cited}{end}" if end in ".!?" else f"{end[:-1]} {cited}{end[-1]}"

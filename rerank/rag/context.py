@@ -1,0 +1,78 @@
+"""Whether the passages that are handed on hold an answer, and the note to put before them.
+
+It decides from calibrated sufficiency alone. It knows nothing of language models.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from rerank.rag.settings import ContextGate
+from rerank.types import Assessment
+
+logger = logging.getLogger(__name__)
+UNASSESSED = "UNASSESSED"  # the verdict of a gate that failed
+
+
+@dataclass(frozen=True, slots=True)
+class ContextVerdict:
+    """Whether the first `k` passages are enough to answer from."""
+
+    verdict: str  # SUFFICIENT, PARTIAL, INSUFFICIENT, or UNASSESSED where the gate failed
+    confidence: float | None  # P(one of the first k passages is right); None where unassessed
+    reason: str  # one sentence
+    usable_count: int  # of the first k passages, those whose relevance reaches the floor
+    k: int
+
+    def note(self) -> str:
+        """Text to put before the context; empty where the context is sufficient."""
+        if self.verdict == "SUFFICIENT":
+            return ""
+        if self.verdict == "PARTIAL":
+            return (
+                f"[CONTEXT NOTE: Partial match ({self.confidence:.0%} confidence). {self.reason}]"
+            )
+        if self.verdict == UNASSESSED:
+            return f"[CONTEXT WARNING: {self.reason} Confidence: unknown.]"
+        return f"[CONTEXT WARNING: {self.reason} Confidence: {self.confidence:.0%}.]"
+
+
+def assess_context(
+    assessment: Assessment,
+    gate: ContextGate = ContextGate(),
+    /,
+) -> ContextVerdict:
+    """The verdict on the first passages of an assessment.
+
+    It never raises: where it fails, the failure is logged, the verdict is UNASSESSED, and the
+    passages can still be handed on.
+    """
+    try:
+        return _assess(assessment, gate)
+    except Exception:
+        logger.exception("the context gate failed; the passages pass on unassessed")
+        return ContextVerdict(UNASSESSED, None, "The context could not be assessed.", 0, gate.k)
+
+
+def _assess(assessment: Assessment, gate: ContextGate) -> ContextVerdict:
+    count = min(gate.k, len(assessment.ranking))
+    confidence = float(assessment.sufficiency_at[gate.k - 1])
+    if not 0 <= confidence <= 1:
+        raise ValueError(f"sufficiency should be a probability, got {confidence}")
+    usable = int((assessment.ranking.relevance[:count] >= gate.floor).sum())
+    bands = (("SUFFICIENT", gate.sufficient), ("PARTIAL", gate.partial))
+    found = next((name for name, start in bands if confidence >= start), "INSUFFICIENT")
+    return ContextVerdict(found, confidence, _reason(found, usable, count), usable, gate.k)
+
+
+def _reason(found: str, usable: int, count: int) -> str:
+    if not count:
+        return "No passage was found."
+    ending = {
+        "SUFFICIENT": "the answer is likely to be among them",
+        "PARTIAL": "the answer may be missing or incomplete",
+        "INSUFFICIENT": "the answer is probably not among them",
+    }[found]
+    passages = "1 passage is" if count == 1 else f"{count} passages are"
+    return f"{usable} of {passages} likely to be relevant; {ending}."

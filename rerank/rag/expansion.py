@@ -1,0 +1,46 @@
+"""Words of the best passages that a query lacks, by RM3's relevance model. Text in, words out.
+
+Lavrenko & Croft (SIGIR 2001) for the model; Abdul-Jaleel et al. (TREC 2004) for its mixture with
+the query; the filter of frequent words is Anserini's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from rerank.data.text import words
+from rerank.types import Floats, Passage
+
+FREQUENT = math.log(9)  # the idf of a word that stands in a tenth of all passages
+
+
+def expansion_words(
+    query: str,
+    passages: Sequence[Passage],
+    relevance: Floats,
+    *,
+    weight: Callable[[str], float],
+    language: str,
+    most: int = 10,
+) -> list[str]:
+    """The likeliest words of the relevance model that the query lacks, best first.
+
+    `relevance` (n,) weighs the passages. There are at most as many words as the query has, and at
+    most `most`, so that the query keeps at least half of the weight. `weight` gives a word's idf:
+    a word that stands in more than a tenth of the passages is left out.
+    """
+    asked = words(query, language=language)
+    model: Counter[str] = Counter()
+    spelled: dict[str, str] = {}  # how a stem was first written
+    for passage, relevant in zip(passages, relevance.tolist(), strict=True):
+        written = words(passage.full_text, language="none")
+        stems = words(passage.full_text, language=language)
+        for word, stem in zip(written, stems, strict=True):
+            spelled.setdefault(stem, word)
+            model[stem] += relevant / len(stems)
+    for stem in list(model):
+        if stem in asked or weight(stem) < FREQUENT:
+            del model[stem]
+    return [spelled[stem] for stem, _ in model.most_common(min(most, len(asked)))]

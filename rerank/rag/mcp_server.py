@@ -1,0 +1,52 @@
+"""A loaded model as tools of the Model Context Protocol: search, and how sure the retrieval is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.errors import optional
+from rerank.rag.adaptive import take
+from rerank.rag.context import assess_context
+from rerank.rag.retrieval_assessment import assess_with
+from rerank.rag.settings import ContextGate, Strategy
+
+with optional():
+    from mcp.server.mcpserver import MCPServer
+
+INSTRUCTIONS = (
+    "Search indexed documents. Every probability is calibrated: of answers with a confidence of "
+    "0.7, seven in ten are right. Answer only from the passages, cite their doc_id, and say so "
+    "where the confidence is below 0.7."
+)
+
+
+def mcp_server(model: CalibratedReranker) -> MCPServer:
+    """The server; `run()` serves over standard input and output.
+
+    Raises:
+        MissingExtraError: on import, where the protocol's package is not installed.
+    """
+    server = MCPServer("calibrated-rerank", instructions=INSTRUCTIONS, log_level="ERROR")
+
+    def search(query: str, min_k: int = 1, max_k: int = 8) -> dict[str, Any]:
+        """Find passages: as many as the question needs, from min_k to max_k, at most 10.
+
+        `confidence` is P(one of the passages answers the question). A `note` that is not empty
+        belongs in front of the passages.
+        """
+        strategy = Strategy(min_k, max_k)
+        found = take(model.search(query), strategy)
+        verdict = assess_context(found.assessment, ContextGate(max(1, found.k)))
+        return {**found.to_dict(), "verdict": verdict.verdict, "note": verdict.note()}
+
+    def assess_retrieval_confidence(query: str) -> dict[str, Any]:
+        """Say how sure the retrieval is that its best passage answers the question, and why.
+
+        It gives the signals, what each moved the confidence by, and recommendations.
+        """
+        return assess_with(model, model.search(query)).to_dict()
+
+    for tool in (search, assess_retrieval_confidence):
+        server.add_tool(tool)
+    return server

@@ -1,0 +1,157 @@
+"""Bounded second tries for a question whose confidence is low: other candidates, same judge.
+
+A try counts only if it raises the calibrated confidence. The best of several confidences promises
+too much, so what is told is the first one's, or that of a map fitted on labelled tries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from calibration.arrays import log_odds
+from calibration.maps import LogisticMap
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import judge
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.passage_features import first_stage_features
+from rerank.assessment.pipeline import Pipeline, prior_relevance
+from rerank.assessment.policy import accepted, decide, level, verdict
+from rerank.config import Thresholds
+from rerank.data.text import words
+from rerank.errors import optional
+from rerank.rag.expansion import expansion_words
+from rerank.types import Assessment, Candidates, FirstStage, Floats, Query, Scored
+
+FEEDBACK = 5  # passages whose words expand a query
+APART = 10  # passages of each stage, where the stages are taken apart
+
+
+def expanded(pipeline: Pipeline, first: Assessment) -> Candidates:
+    """The candidates of the query and of words from its best passages.
+
+    BM25 searches with both; similarity, coverage and the cross-encoder keep to what was asked.
+    """
+    query, index, config = first.ranking.query, pipeline.index, pipeline.config
+    more = expansion_words(
+        query.text,
+        first.ranking.passages[:FEEDBACK],
+        first.ranking.relevance[:FEEDBACK],
+        weight=index.weight,
+        language=index.language,
+    )
+    text = " ".join([query.text, *more])
+    vector = pipeline.encoder.encode([query.text])[0]
+    stage = index.search(
+        text, vector, pool=config.pool, count=config.candidates, rrf_k=config.rrf_k
+    )
+    asked, all_words = (len(words(t, language=index.language)) for t in (query.text, text))
+    return _candidates(pipeline, query, replace(stage, bm25=stage.bm25 * asked / max(1, all_words)))
+
+
+def apart(pipeline: Pipeline, first: Assessment) -> Candidates:
+    """The first passages of each stage, merged: what fusion may have pushed down."""
+    query, config = first.ranking.query, pipeline.config
+    vector = pipeline.encoder.encode([query.text])[0]
+    stage = pipeline.index.search(
+        query.text, vector, pool=config.pool, count=2 * config.pool, rrf_k=config.rrf_k
+    )
+    of_either = (stage.bm25_rank <= APART) | (stage.dense_rank <= APART)
+    return _candidates(pipeline, query, stage.take(np.flatnonzero(of_either)))
+
+
+Try = Callable[[Pipeline, Assessment], Candidates]
+TRIES: dict[str, Try] = {"expanded": expanded, "apart": apart}
+
+
+def with_second_tries(
+    model: CalibratedReranker,
+    first: Assessment,
+    *,
+    threshold: float = 0.7,
+    tries: Sequence[Try] = tuple(TRIES.values()),
+    best_of: LogisticMap | None = None,
+) -> Assessment:
+    """The first assessment, or a better one where its confidence is below `threshold`.
+
+    The tries are made in turn until one reaches the threshold. The confidence of a better one is
+    that of `best_of` (see `fit_best_of`); without it, the first one's, which promises less.
+    """
+    best = first
+    for one in tries if first.confidence < threshold and len(first.ranking) else ():
+        found = assess_try(model, first, one)
+        best = max(best, found, key=lambda a: a.confidence)
+        if best.confidence >= threshold:
+            break
+    if best is first:
+        return first
+    told = first.confidence
+    if best_of is not None:
+        told = float(best_of.predict(best_of_inputs([first.confidence], [best.confidence]))[0])
+    return with_confidence(best, told, model.pipeline.config.thresholds)
+
+
+def assess_try(model: CalibratedReranker, first: Assessment, one: Try) -> Assessment:
+    """The assessment of the candidates of one try, by the model's own maps."""
+    pipeline, maps = model.pipeline, model.maps["search"]
+    scored = _scored(pipeline, one(pipeline, first), maps)
+    config = pipeline.config
+    return decide(judge([scored], maps, config), maps, config)[0]
+
+
+def best_of_inputs(first: Sequence[float], best: Sequence[float]) -> Floats:
+    """What a confidence after several tries is computed from, shape (n, 2): both log-odds."""
+    return np.column_stack([log_odds(np.array(first)), log_odds(np.array(best))])
+
+
+def fit_best_of(first: Sequence[float], best: Sequence[float], right: Sequence[int]) -> LogisticMap:
+    """The map from the confidences of the first and the best try to P(the best one is right).
+
+    Of labelled questions on which a try had counted: `right` is 1 where the top passage of the best
+    try is right. Logistic regression, as for the other maps.
+    """
+    with optional():
+        from calibration.fitting import fit_logistic
+
+    return fit_logistic(best_of_inputs(first, best), right)
+
+
+def with_confidence(assessment: Assessment, confidence: float, t: Thresholds) -> Assessment:
+    """The same ranking at another confidence; what follows from it follows.
+
+    The hazards of the further passages are kept: P(none of k is right) changes in the proportion
+    of P(the first is wrong). A certificate holds for the first try alone.
+    """
+    wrong = 1 - assessment.confidence
+    share = (1 - confidence) / wrong if wrong > 0 else 1.0
+    further = assessment.sufficiency_at[1:]
+    at = (confidence, *(max(confidence, 1 - (1 - s) * share) for s in further))
+    k = assessment.sufficiency_at.index(assessment.sufficiency)
+    return replace(
+        assessment,
+        confidence=confidence,
+        sufficiency=at[k],
+        sufficiency_at=at,
+        level=level(confidence, t),
+        verdict=verdict(at[k], t),
+        accepted=accepted(confidence, t),
+        certified=False,
+        reasons=(*assessment.reasons, "found by a second try"),
+    )
+
+
+def _candidates(pipeline: Pipeline, query: Query, stage: FirstStage) -> Candidates:
+    index = pipeline.index
+    passages = tuple(index.passage(row) for row in stage.rows)
+    features = first_stage_features(
+        query.text, passages, stage, weight=index.weight, language=index.language
+    )
+    return Candidates(query, passages, stage, features)
+
+
+def _scored(pipeline: Pipeline, candidates: Candidates, maps: FittedMaps) -> Scored:
+    """The candidates, scored as the model scores: the likeliest ones, down to its cutoff."""
+    prior = prior_relevance(candidates, maps.policy.prior)
+    return pipeline.score([candidates], [prior], cutoff=maps.policy.cutoff)[0]

@@ -1,0 +1,107 @@
+"""Settings of what is done with an assessment, each said once: defaults, help, bounds.
+
+It imports nothing heavy: the command line makes its options from these fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rerank.config import check_options, option
+from rerank.errors import InputError
+
+DEEPEST = 10  # passages that sufficiency is known for
+
+
+def _check_bands(sufficient: float, partial: float) -> None:
+    if partial > sufficient:
+        raise InputError(f"expected `partial` <= `sufficient`, got {partial} and {sufficient}")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextGate:
+    """When a context is enough to answer from."""
+
+    k: int = option(5, "passages that are handed on", least=1, most=DEEPEST)
+    floor: float = option(0.2, "relevance from which a passage is usable", least=0, most=1)
+    sufficient: float = option(0.7, "sufficiency from here is SUFFICIENT", least=0, most=1)
+    partial: float = option(0.4, "and from here PARTIAL, below it INSUFFICIENT", least=0, most=1)
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range, or out of order."""
+        check_options(self)
+        _check_bands(self.sufficient, self.partial)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How many passages to hand on."""
+
+    min_k: int = option(1, "passages that are handed on at least", least=1, most=DEEPEST)
+    max_k: int = option(8, "passages that are handed on at most", least=1, most=DEEPEST)
+    confidence_threshold: float = option(
+        0.7, "no passage is added once P(one of them is right) reaches this", least=0, most=1
+    )
+    similarity_floor: float = option(
+        0.2, "a passage of a lower cosine is never handed on", least=-1, most=1
+    )
+    least_gain: float = option(
+        0.02,
+        "where the threshold is not reached, the last passages that add less are left out",
+        least=0,
+        most=1,
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range, and a `min_k` above `max_k`."""
+        check_options(self)
+        if self.min_k > self.max_k:
+            raise InputError(f"expected `min_k` <= `max_k`, got {self.min_k} and {self.max_k}")
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModelConfig:
+    """Where a language model is, and how it is asked."""
+
+    llm: str = option("", "base URL of an OpenAI-compatible endpoint, such as http://host:8000/v1")
+    llm_model: str = option("", "name of the model there")
+    llm_timeout: float = option(60.0, "seconds for a whole answer", above=0, most=3600)
+    llm_retries: int = option(2, "times a request that failed is sent again", least=0, most=10)
+    llm_stream: bool = option(False, "take the answer as it is written")
+    llm_max_tokens: int = option(512, "tokens of an answer at most", least=1)
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range, and half of a language model."""
+        check_options(self)
+        if bool(self.llm) != bool(self.llm_model):
+            raise InputError("a language model needs both `llm`, its URL, and `llm_model`")
+        if self.llm and not self.llm.startswith(("http://", "https://")):
+            raise InputError(f"`llm` should be a URL, such as http://host:8000/v1, got {self.llm}")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerConfig:
+    """When to answer, from how much, and how well attributed."""
+
+    min_score: float = option(0.2, "relevance from which a passage is a source", least=0, most=1)
+    min_chunks: int = option(1, "sources without which there is no answer", least=1, most=DEEPEST)
+    sufficient: float = option(
+        0.7, "P(a source has the answer) below which it is LOW CONFIDENCE", least=0, most=1
+    )
+    partial: float = option(
+        0.4, "P(a source has the answer) below which there is no answer", least=0, most=1
+    )
+    policy: str = option("default", "names the bands of the levels", choices=("default", "legal"))
+    coverage: float = option(
+        0.9, "share of supported sentences below which it is asked again", least=0, most=1
+    )
+    support: float = option(
+        0.5, "P(a source supports a sentence) from which it does", least=0, most=1
+    )
+    strategy: Strategy = field(default_factory=Strategy)
+    language_model: LanguageModelConfig = field(default_factory=LanguageModelConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range, or out of order."""
+        check_options(self)
+        _check_bands(self.sufficient, self.partial)

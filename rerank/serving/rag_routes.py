@@ -1,0 +1,71 @@
+"""Routes that act on an assessment: adaptive retrieval, its assessment, and bounded answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from rerank.rag.adaptive import take
+from rerank.rag.answer.bounded import bounded_answer
+from rerank.rag.answer.model_answers import extractive, lexicon_of
+from rerank.rag.retrieval_assessment import assess_with
+from rerank.rag.settings import AnswerConfig, Strategy
+from rerank.serving.schemas import QueryRequest
+from rerank.types import Assessment
+
+Assessed = Callable[[Request, QueryRequest], Awaitable[tuple[Assessment, dict[str, str]]]]
+EXAMPLE: dict[str, Any] = {"examples": [{"query": "median along an axis while ignoring NaNs"}]}
+
+
+class PlainRequest(QueryRequest):
+    """A query for the index, and nothing else."""
+
+    model_config: ClassVar[Any] = {"extra": "ignore", "json_schema_extra": EXAMPLE}
+
+
+class RetrieveRequest(PlainRequest):
+    """A query for the index, and how many passages to hand on."""
+
+    min_k: int = Field(1, strict=True, description="passages at least")
+    max_k: int = Field(8, strict=True, description="passages at most")
+    confidence_threshold: float = Field(
+        0.7, description="P(one of them is right) from which no more are added"
+    )
+    similarity_floor: float = Field(0.2, description="cosine below which none is handed on")
+
+
+def rag_routes(assessed: Assessed) -> APIRouter:
+    """The routes; `assessed` gives an assessment, its model then is in `request.state.served`."""
+    router = APIRouter(tags=["answers"])
+
+    @router.post("/v1/retrieve")
+    async def retrieve(request: Request, asked: RetrieveRequest) -> dict[str, Any]:
+        """Hand on as many passages as the question needs."""
+        strategy = Strategy(
+            asked.min_k, asked.max_k, asked.confidence_threshold, asked.similarity_floor
+        )
+        found, names = await assessed(request, asked)
+        return {**_named(names), **take(found, strategy).to_dict()}
+
+    @router.post("/v1/assess_retrieval")
+    async def assess_retrieval(request: Request, asked: PlainRequest) -> dict[str, Any]:
+        """Say how good the retrieval is: its signals, what moved the confidence, what to do."""
+        found, names = await assessed(request, asked)
+        return {**_named(names), **assess_with(request.state.served.model, found).to_dict()}
+
+    @router.post("/v1/answer")
+    async def answer(request: Request, asked: PlainRequest) -> dict[str, Any]:
+        """Answer in the words of the sources, or refuse."""
+        found, names = await assessed(request, asked)
+        model = request.state.served.model
+        made = bounded_answer(found, extractive(model), lexicon_of(model), AnswerConfig())
+        return {**_named(names), **made.to_dict(), "query_id": names["request_id"]}
+
+    return router
+
+
+def _named(names: dict[str, str]) -> dict[str, str]:
+    return {"id": names["request_id"], "model": names["model"]}

@@ -1,0 +1,124 @@
+"""`rerank assess`, `rerank retrieve`, `rerank answer`: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import call, refused
+from llm_endpoint import endpoint, says, status
+
+Run = Any  # the session's run, see conftest
+
+
+@pytest.fixture
+def question(run: Run) -> str:
+    return str(run.plan.report.items[0].text)
+
+
+def test_assess_prints_a_line_a_question(
+    run: Run, question: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And with `--full` every signal, in words; `--json` has the same."""
+    line = r"RAG Confidence: (HIGH|MEDIUM|LOW|VERY_LOW) - .+ \(\d\.\d\d\)"
+    assert call("assess", run.folder, question, question) == 0
+    assert all(re.fullmatch(line, row) for row in capsys.readouterr().out.splitlines())
+    assert call("assess", run.folder, question, "--full") == 0
+    full = capsys.readouterr().out
+    assert "stage_agreement" in full
+    assert call("assess", run.folder, question, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["headline"] == full.splitlines()[0]
+    assert found["query"] == question
+
+
+def test_retrieve_hands_on_as_many_as_needed(
+    run: Run, question: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By numbers, or by the name of a strategy."""
+    assert call("retrieve", run.folder, question, "--max-k=2", "--second-tries") == 0
+    assert re.match(r"[12] passages?, confidence 0\.\d\d, stopped by", capsys.readouterr().out)
+    assert call("retrieve", run.folder, question, "--strategy=debugging", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["k"] == len(found["passages"])
+    assert found["stop_reason"] in {"threshold", "max_k"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--strategy=debuging"], "did you mean 'debugging'"),
+        (["--strategy=debugging", "--max-k=3"], "leave the others out"),
+        (["--strategies=mine.toml"], "say with --strategy"),
+        (["--min-k=9"], "--min-k"),
+    ],
+)
+def test_retrieve_refuses_what_it_cannot_follow(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the model is loaded."""
+    assert words in refused(capsys, "retrieve", "none", "a question", *options)
+
+
+def test_answer_prints_the_answer_with_its_sources(
+    run: Run, question: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A quotation; where nothing is sure enough, the refusal alone."""
+    assert call("answer", run.folder, question, "--partial=0", "--min-score=0") == 0
+    assert "\nSources:\n- " in capsys.readouterr().out
+    assert call("answer", run.folder, question, "--partial=1", "--sufficient=1", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["refused"]
+    assert found["answer"] == "No supporting documentation found in indexed sources."
+
+
+def test_answer_by_a_language_model(
+    run: Run, question: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of questions: no call where the gate refuses, one line a question."""
+    pytest.importorskip("openai", reason="the extra [llm] is not installed")
+    queries, out = tmp_path / "queries.jsonl", tmp_path / "answers.jsonl"
+    queries.write_text(json.dumps({"_id": "a", "text": question}) + "\n")
+    with endpoint(says("Nothing of this is known [S1].")) as place:
+        given = ("answer", run.folder, "--queries", queries, "--out", out, "--overwrite")
+        model = (f"--llm={place.url}", "--llm-model=m")
+        assert call(*given, *model, "--partial=1", "--sufficient=1") == 0
+        assert not place.requests
+        assert call(*given, *model, "--partial=0", "--min-score=0") == 0
+    found = json.loads(out.read_text())
+    assert (found["query_id"], found["refused"]) == ("a", True)
+    assert found["model_calls"] == len(place.requests) == 2
+
+
+def test_a_failing_language_model_is_exit_code_3(
+    run: Run, question: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence; of a file, each line says so itself."""
+    pytest.importorskip("openai", reason="the extra [llm] is not installed")
+    queries, out = tmp_path / "queries.jsonl", tmp_path / "answers.jsonl"
+    queries.write_text(json.dumps({"_id": "a", "text": question}) + "\n")
+    with endpoint(status(401)) as place:
+        given = (f"--llm={place.url}", "--llm-model=m", "--partial=0", "--min-score=0")
+        assert call("answer", run.folder, question, *given) == 3
+        assert "status 401" in capsys.readouterr().err
+        assert call("answer", run.folder, "--queries", queries, "--out", out, *given) == 3
+    assert "status 401" in json.loads(out.read_text())["error"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "expected a QUERY"),
+        (["a question", "--out=x"], "go together"),
+        (["a question", "--llm=http://localhost/v1"], "--llm-model"),
+        (["a question", "--partial=0.9"], "--partial"),
+    ],
+)
+def test_answer_refuses_what_it_cannot_follow(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the model is loaded."""
+    assert words in refused(capsys, "answer", "none", *options)

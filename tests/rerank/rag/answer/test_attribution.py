@@ -1,0 +1,71 @@
+"""Each sentence is checked against what it cites: by words, and by a judge in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from rerank.rag.answer.attribution import (
+    REMOVED,
+    Lexicon,
+    attribution_coverage,
+    check,
+    without_unsupported,
+)
+from rerank.rag.answer.context import Source
+
+
+@pytest.mark.parametrize(
+    ("answer", "supported"),
+    [
+        ("The median is the middle value of a sorted sample [S1].", True),
+        ("A sorted sample has a median, its middle value [S1].", True),
+        ("The median is the middle value of a sorted sample.", False),  # cites nothing
+        ("The median is the middle value of a sorted sample [S2].", False),  # another source
+        ("The median is the middle value of a sorted sample [S9].", False),  # no source
+        ("It was first used in 1881 by Galton [S1].", True),
+        ("It was first used in 1981 by Galton [S1].", False),  # a number
+        ("It was first used in 1881 by Pearson [S1].", False),  # a name
+        ("It does not depend on outliers [S1].", True),
+        ("It does depend on outliers [S1].", False),  # a negation
+        ("Penguins live in cold southern oceans [S1].", False),
+        ("PWNED [S3].", False),  # an order is no evidence
+    ],
+)
+def test_words_decide(
+    answer: str, supported: bool, sources: list[Source], lexicon: Lexicon
+) -> None:
+    """Without a judge; a supported sentence tells the sentence of the source."""
+    (found,) = check(answer, sources, lexicon)
+    assert found.supported == supported
+    if supported:
+        (quote,) = found.quotes.values()
+        assert quote in sources[0].evidence
+
+
+@pytest.mark.parametrize(("probability", "supported"), [(0.9, True), (0.5, True), (0.4, False)])
+def test_a_judge_decides_where_words_cannot(
+    probability: float, supported: bool, sources: list[Source], lexicon: Lexicon
+) -> None:
+    """It is asked about half-covered claims alone, and its threshold counts."""
+    asked = []
+
+    def judge(claim: str, source: Source) -> float:
+        asked.append((claim, source.id))
+        return probability
+
+    answer = (
+        "The median is the middle value of a sorted sample [S1]. "
+        "The middle value describes many samples [S1]. Penguins live in cold oceans [S1]."
+    )
+    found = check(answer, sources, lexicon, judge=judge)
+    assert asked == [("The middle value describes many samples.", "S1")]
+    assert [c.supported for c in found] == [True, supported, False]
+
+
+def test_coverage_and_removal_by_hand(sources: list[Source], lexicon: Lexicon) -> None:
+    """One of three is supported; a run of others leaves one mark."""
+    answer = "The median is the middle value [S1]. Penguins swim [S1]. Fish too."
+    found = check(answer, sources, lexicon)
+    assert attribution_coverage(found) == pytest.approx(1 / 3)
+    assert without_unsupported(found) == f"The median is the middle value [S1]. {REMOVED}"
+    assert attribution_coverage([]) == 0.0

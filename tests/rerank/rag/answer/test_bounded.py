@@ -1,0 +1,143 @@
+"""Bounded answers: the gate before the call, the check after it, and what is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from assessments import make_assessment
+
+from rerank.rag.answer.answerer import Generated
+from rerank.rag.answer.attribution import REMOVED, Lexicon
+from rerank.rag.answer.bounded import bounded_answer
+from rerank.rag.answer.context import Source
+from rerank.rag.answer.extractive import ExtractiveAnswerer
+from rerank.rag.answer.prompt import NO_ANSWER
+from rerank.rag.settings import AnswerConfig
+from rerank.types import Assessment
+
+GOOD = "The median is the middle value of a sorted sample [S1]."
+INVENTED = "Penguins invented it in 1700 [S1]."
+RECORD = {
+    *("query_id", "answer", "refused", "low_confidence", "confidence", "level", "sources"),
+    *("attribution_coverage", "model_calls"),
+}
+
+
+class Scripted:
+    """An answerer that says what it is told to, in turn."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = answers
+        self.strict: list[bool] = []
+        self.notes: list[str] = []
+
+    def generate(
+        self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
+    ) -> Generated:
+        """The next answer."""
+        self.strict.append(strict)
+        self.notes.append(note)
+        return Generated(self.answers[len(self.strict) - 1], 1)
+
+
+def test_a_supported_answer_is_told_with_its_sources(
+    assessment: Assessment, lexicon: Lexicon
+) -> None:
+    """The record has the agreed fields; the text lists document, section, page and score."""
+    found = bounded_answer(assessment, Scripted(GOOD), lexicon)
+    assert set(found.to_dict()) == RECORD
+    assert (found.refused, found.low_confidence, found.model_calls) == (False, False, 1)
+    assert found.attribution_coverage == 1.0
+    assert found.text() == (f"{GOOD}\n\nSources:\n- Statistics, Averages/p. 12 (score: 0.83)")
+    (source,) = found.to_dict()["sources"]
+    assert source["quote"] == "The median is the middle value of a sorted sample."
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        AnswerConfig(partial=0.9, sufficient=0.9),
+        AnswerConfig(min_chunks=3),
+        AnswerConfig(min_score=0.9),
+    ],
+)
+def test_no_evidence_means_no_call(
+    assessment: Assessment, lexicon: Lexicon, config: AnswerConfig
+) -> None:
+    """Too unsure, too few sources, or none relevant enough: the answerer is not asked."""
+    answerer = Scripted(GOOD)
+    found = bounded_answer(assessment, answerer, lexicon, config)
+    assert (found.answer, found.refused, found.model_calls) == (NO_ANSWER, True, 0)
+    assert not answerer.strict
+    assert found.to_dict()["sources"] == []
+
+
+def test_an_empty_ranking_is_refused(lexicon: Lexicon) -> None:
+    """There is nothing to answer from."""
+    assert bounded_answer(make_assessment(confidence=0.0), Scripted(), lexicon).refused
+
+
+def test_weak_evidence_is_said_before_the_answer(assessment: Assessment, lexicon: Lexicon) -> None:
+    """And to the answerer, in a note."""
+    answerer = Scripted(GOOD)
+    found = bounded_answer(assessment, answerer, lexicon, AnswerConfig(sufficient=0.95))
+    assert found.low_confidence
+    assert found.answer == f"Answer (LOW CONFIDENCE - limited source coverage): {GOOD}"
+    assert answerer.notes[0].startswith("[CONTEXT NOTE: Partial match (80% confidence).")
+
+
+def test_a_gate_that_fails_makes_a_low_confidence_answer(
+    assessment: Assessment, lexicon: Lexicon
+) -> None:
+    """Nothing is claimed of how sure it is."""
+    broken = replace(assessment, sufficiency_at=(0.6, float("nan"), float("nan")))
+    found = bounded_answer(broken, Scripted(GOOD), lexicon, AnswerConfig())
+    assert found.low_confidence
+    assert found.confidence is None
+    assert found.level == "VERY_LOW_CONFIDENCE"
+
+
+def test_an_unsupported_answer_is_asked_again_more_strictly(
+    assessment: Assessment, lexicon: Lexicon
+) -> None:
+    """Once; the better answer is told."""
+    answerer = Scripted(f"{GOOD} {INVENTED}", GOOD)
+    found = bounded_answer(assessment, answerer, lexicon)
+    assert answerer.strict == [False, True]
+    assert (found.answer, found.attribution_coverage, found.model_calls) == (GOOD, 1.0, 2)
+
+
+def test_what_stays_unsupported_is_removed_visibly(
+    assessment: Assessment, lexicon: Lexicon
+) -> None:
+    """The coverage is that of the answer before."""
+    both = f"{GOOD} {INVENTED}"
+    found = bounded_answer(assessment, Scripted(both, both), lexicon)
+    assert found.answer == f"{GOOD} {REMOVED}"
+    assert found.attribution_coverage == 0.5
+    assert found.model_calls == 2
+
+
+def test_nothing_supported_is_a_refusal(assessment: Assessment, lexicon: Lexicon) -> None:
+    """An answer of inventions is not told."""
+    found = bounded_answer(assessment, Scripted(INVENTED, INVENTED), lexicon)
+    assert (found.answer, found.refused, found.model_calls) == (NO_ANSWER, True, 2)
+    assert found.attribution_coverage == 0.0
+
+
+def test_the_answerer_may_refuse(assessment: Assessment, lexicon: Lexicon) -> None:
+    """With the sentence that the prompt names."""
+    found = bounded_answer(assessment, Scripted(NO_ANSWER), lexicon)
+    assert (found.answer, found.refused, found.model_calls) == (NO_ANSWER, True, 1)
+
+
+def test_quotations_are_fully_attributed(assessment: Assessment, lexicon: Lexicon) -> None:
+    """The answerer without a model quotes facts, no orders, and calls nothing."""
+    answerer = ExtractiveAnswerer(lexicon.weight, lexicon.language)
+    found = bounded_answer(assessment, answerer, lexicon, AnswerConfig(min_score=0.1))
+    assert '"The median is the middle value of a sorted sample" [S1].' in found.answer
+    assert (found.attribution_coverage, found.model_calls) == (1.0, 0)
+    assert "PWNED" not in found.text()
+    assert REMOVED not in found.answer

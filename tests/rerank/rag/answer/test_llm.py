@@ -1,0 +1,130 @@
+"""A language model behind a real HTTP endpoint that answers well, badly, late, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from llm_endpoint import Behaviour, breaks_off, endpoint, says, sends, stalls, status
+
+from rerank.errors import EndpointError, InputError
+from rerank.rag.answer.attribution import REMOVED, Lexicon
+from rerank.rag.answer.bounded import bounded_answer
+from rerank.rag.answer.context import Source
+from rerank.rag.answer.llm import LanguageModel
+from rerank.rag.answer.prompt import NO_ANSWER
+from rerank.rag.settings import AnswerConfig, LanguageModelConfig
+from rerank.types import Assessment
+
+pytest.importorskip("openai", reason="the extra [llm] is not installed")
+GOOD = "The median is the middle value of a sorted sample [S1]."
+
+
+def model(
+    url: str, waited: list[float] | None = None, *, stream: bool = False, **more: float
+) -> LanguageModel:
+    config = LanguageModelConfig(llm=url, llm_model="m", llm_stream=stream, **more)  # type: ignore[arg-type]
+    return LanguageModel(config, sleep=(waited if waited is not None else []).append)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_it_answers_from_the_prompt_alone(stream: bool, sources: list[Source]) -> None:
+    """One request, at temperature 0, with the rules and the sources."""
+    with endpoint(says(GOOD)) as place:
+        made = model(place.url, stream=stream).generate("What is a median?", sources)
+    assert (made.text, made.calls) == (GOOD, 1)
+    (asked,) = place.requests
+    assert (asked["model"], asked["temperature"]) == ("m", 0)
+    assert [m["role"] for m in asked["messages"]] == ["system", "user"]
+    assert '<source id="S1"' in asked["messages"][1]["content"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        status(429, retry_after="7"),
+        status(500),
+        status(503),
+        sends(b"{broken"),
+        sends(b"[]"),
+        sends(b"{}"),
+        says(""),
+        breaks_off("The median is"),
+    ],
+)
+def test_what_fails_for_a_moment_is_sent_again(
+    failure: Behaviour, stream: bool, sources: list[Source]
+) -> None:
+    """After a wait: what the endpoint asks for, else about half a second."""
+    waited: list[float] = []
+    with endpoint(failure, says(GOOD)) as place:
+        made = model(place.url, waited, stream=stream).generate("What is a median?", sources)
+    assert (made.text, made.calls, len(place.requests)) == (GOOD, 2, 2)
+    assert len(waited) == 1
+    assert waited[0] == 7 or 0.3 < waited[0] < 0.7
+
+
+def test_a_stall_ends_in_a_sentence(sources: list[Source]) -> None:
+    """After as many tries as allowed, with the endpoint's name."""
+    with (
+        endpoint(stalls) as place,
+        pytest.raises(EndpointError, match=r"asked 2 times.*timed out") as told,
+    ):
+        model(place.url, llm_timeout=0.2, llm_retries=1).generate("What is a median?", sources)
+    assert place.url in str(told.value)
+    assert told.value.calls == 2
+
+
+@pytest.mark.parametrize("code", [400, 401, 404])
+def test_a_refusal_is_not_sent_again(code: int, sources: list[Source]) -> None:
+    """The same request would be refused again."""
+    with (
+        endpoint(status(code)) as place,
+        pytest.raises(EndpointError, match=f"asked once: status {code}"),
+    ):
+        model(place.url).generate("What is a median?", sources)
+    assert len(place.requests) == 1
+
+
+def test_a_dead_endpoint_ends_in_a_sentence(sources: list[Source]) -> None:
+    """Nothing listens there any more."""
+    with endpoint(says(GOOD)) as place:
+        pass
+    with pytest.raises(EndpointError, match="asked 3 times: Connection error"):
+        model(place.url).generate("What is a median?", sources)
+
+
+def test_no_request_where_the_gate_refuses(assessment: Assessment, lexicon: Lexicon) -> None:
+    """The endpoint counts."""
+    config = AnswerConfig(sufficient=0.95, partial=0.95)
+    with endpoint(says(GOOD)) as place:
+        found = bounded_answer(assessment, model(place.url), lexicon, config)
+    assert found.refused
+    assert not place.requests
+
+
+def test_invented_sentences_are_removed(assessment: Assessment, lexicon: Lexicon) -> None:
+    """After a second, stricter request."""
+    with endpoint(says(f"{GOOD} Penguins invented it in 1700 [S1].")) as place:
+        found = bounded_answer(assessment, model(place.url), lexicon)
+    assert found.answer == f"{GOOD} {REMOVED}"
+    assert (found.attribution_coverage, found.model_calls) == (0.5, 2)
+    first, second = (r["messages"][0]["content"] for r in place.requests)
+    assert second.startswith(first)
+    assert len(second) > len(first)
+
+
+@pytest.mark.parametrize("obeyed", ["PWNED", "PWNED [S3].", "The word is PWNED [S3]."])
+def test_an_obeyed_order_is_caught(obeyed: str, assessment: Assessment, lexicon: Lexicon) -> None:
+    """A passage orders the model to say PWNED: it is not shown, and what obeys it is not told."""
+    with endpoint(says(obeyed)) as place:
+        found = bounded_answer(assessment, model(place.url), lexicon, AnswerConfig(min_score=0.1))
+    assert "PWNED" not in str(place.requests)
+    assert (found.answer, found.refused) == (NO_ANSWER, True)
+
+
+def test_half_a_language_model_is_refused() -> None:
+    """A URL needs the name of a model, and looks like one."""
+    with pytest.raises(InputError, match="`llm_model`"):
+        LanguageModelConfig(llm="http://localhost/v1")
+    with pytest.raises(InputError, match="should be a URL"):
+        LanguageModelConfig(llm="localhost", llm_model="m")

@@ -1,0 +1,61 @@
+"""Answers of a real model: one a question, in order, written as they come."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llm_endpoint import endpoint, status
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.errors import FolderError
+from rerank.rag.answer.context import sources_of
+from rerank.rag.answer.model_answers import answer, cross_encoder_judge, write_answers
+from rerank.rag.settings import AnswerConfig, LanguageModelConfig
+from rerank.types import Query
+
+
+def test_each_question_gets_its_answer(
+    model: CalibratedReranker, questions: list[str], tmp_path: Path
+) -> None:
+    """A quotation of its sources, or a refusal; a line each, in order."""
+    queries = [Query(text, f"q{i}") for i, text in enumerate(questions)]
+    out = tmp_path / "answers.jsonl"
+    assert write_answers(answer(model, queries), out) == (len(queries), 0)
+    told: list[Any] = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [t["query_id"] for t in told] == [q.query_id for q in queries]
+    texts = {p.doc_id: " ".join(p.full_text.split()) for p in model.pipeline.index.corpus}
+    for one in told:
+        assert one["model_calls"] == 0
+        assert one["refused"] == (not one["sources"])
+        for source in one["sources"]:
+            assert " ".join(source["quote"].split()) in texts[source["doc_id"]]
+    with pytest.raises(FolderError, match="--overwrite"):
+        write_answers(answer(model, queries), out)
+
+
+def test_an_endpoint_that_fails_costs_one_answer(
+    model: CalibratedReranker, questions: list[str]
+) -> None:
+    """The record says why; the questions after it are asked all the same."""
+    pytest.importorskip("openai", reason="the extra [llm] is not installed")
+    with endpoint(status(404)) as place:
+        config = AnswerConfig(
+            partial=0, sufficient=0, min_score=0, language_model=LanguageModelConfig(place.url, "m")
+        )
+        found = list(answer(model, [Query(q) for q in questions[:2]], config))
+    assert len(place.requests) == 2
+    assert all("status 404" in one.error and one.refused and not one.answer for one in found)
+    assert all("error" in one.to_dict() for one in found)
+
+
+def test_the_judge_knows_a_passage_by_its_own_words(model: CalibratedReranker) -> None:
+    """A probability; the first sentence of a passage is judged likelier than another's."""
+    first, second = list(model.pipeline.index.corpus)[:2]
+    judge = cross_encoder_judge(model)
+    brought = model.rerank(first.full_text, [first, second])
+    source, other = sources_of(sorted(brought.passages, key=lambda p: p.row))
+    own, foreign = (judge(first.text[:200], s) for s in (source, other))
+    assert 0 <= foreign < own <= 1

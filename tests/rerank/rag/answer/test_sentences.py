@@ -1,0 +1,34 @@
+"""Answers cut into sentences, each with its citations."""
+
+from __future__ import annotations
+
+import pytest
+
+from rerank.rag.answer.sentences import sentences, split
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("The cat sat [S1].", [("The cat sat.", ("S1",))]),
+        (
+            "The cat sat. [S1] It left [S2][S3].",
+            [("The cat sat.", ("S1",)), ("It left.", ("S2", "S3"))],
+        ),
+        ("Both [S1, S2]. Nothing.", [("Both.", ("S1", "S2")), ("Nothing.", ())]),
+        ('"It is quoted" [S1].', [("It is quoted.", ("S1",))]),
+        ("- one [S1]\n- two [S2]", [("one", ("S1",)), ("two", ("S2",))]),
+        ("It costs 3.5 euro, e.g. here [S1].", [("It costs 3.5 euro, e.g. here.", ("S1",))]),
+        ("", []),
+        ("[S1] ...", []),
+    ],
+)
+def test_sentences_by_hand(answer: str, expected: list[tuple[str, tuple[str, ...]]]) -> None:
+    """A citation belongs to its sentence, before its full stop or behind it."""
+    assert [(s.claim, s.cited) for s in sentences(answer)] == expected
+
+
+def test_split_keeps_every_word() -> None:
+    """Nothing but white space is lost."""
+    text = "One is here. Two?! Three (v1.2) ends.\nFour"
+    assert split(text) == ["One is here.", "Two?!", "Three (v1.2) ends.", "Four"]

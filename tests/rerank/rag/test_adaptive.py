@@ -1,0 +1,110 @@
+"""How many passages are handed on, and why: by hand and for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from assessments import make_assessment
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.errors import InputError
+from rerank.rag.adaptive import search, take
+from rerank.rag.settings import Strategy
+from rerank.types import Assessment
+
+TEXTS = [f"text {i}" for i in range(10)]
+RISING = [0.3, 0.5, 0.65, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96]
+
+
+def found(**numbers: Any) -> Assessment:
+    return make_assessment(**{"texts": TEXTS, "sufficiency": RISING, **numbers})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "k", "reason"),
+    [
+        (Strategy(), 4, "threshold"),
+        (Strategy(min_k=6), 6, "threshold"),
+        (Strategy(max_k=3), 3, "max_k"),
+        (Strategy(confidence_threshold=0.3), 1, "threshold"),
+        (Strategy(confidence_threshold=0.99), 8, "max_k"),
+        (Strategy(similarity_floor=0.6), 0, "no_results"),
+    ],
+)
+def test_it_stops_at_the_first_k_that_is_enough(strategy: Strategy, k: int, reason: str) -> None:
+    """Else at the most passages allowed, or with none above the floor."""
+    result = take(found(), strategy)
+    assert (result.k, result.stop_reason) == (k, reason)
+    assert [p.doc_id for p in result.passages] == [f"d{i}" for i in range(k)]
+    assert result.confidence == pytest.approx(RISING[k - 1] if k else 0.0)
+    assert result.to_dict()["k"] == k
+
+
+def test_no_passage_is_no_result() -> None:
+    """An empty ranking stops at once."""
+    result = take(make_assessment(confidence=0.0))
+    assert (result.k, result.stop_reason, result.confidence) == (0, "no_results", 0.0)
+
+
+def test_a_short_ranking_is_handed_on_whole() -> None:
+    """Where there are fewer passages than allowed, the last one ends it."""
+    assert take(found(texts=TEXTS[:2])).k == 2
+    assert take(found(texts=TEXTS[:2])).stop_reason == "max_k"
+
+
+def test_a_dissimilar_passage_is_passed_over() -> None:
+    """What it would have added to the confidence is not counted: (1-.3)(1-.5/.7)... without it."""
+    result = take(found(dense=[0.5, 0.1, *[0.5] * 8]), Strategy(max_k=2, confidence_threshold=1))
+    assert [p.doc_id for p in result.passages] == ["d0", "d2"]
+    assert result.confidence == pytest.approx(1 - 0.7 * (0.35 / 0.5))
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=10).map(sorted),
+    st.floats(0, 1),
+    st.integers(1, 10),
+    st.integers(1, 10),
+    st.integers(0, 10),
+)
+def test_a_higher_threshold_never_hands_on_less(
+    sufficiency: list[float], threshold: float, a: int, b: int, n: int
+) -> None:
+    """Whatever comes: k lies within its bounds, and grows with the threshold."""
+    assessment = make_assessment(texts=TEXTS[:n], sufficiency=sufficiency)
+    low, high = min(a, b), max(a, b)
+    here, above = (
+        take(assessment, Strategy(low, high, min(1.0, t), least_gain=0))
+        for t in (threshold, threshold + 0.1)
+    )
+    assert min(low, n) <= here.k <= above.k <= high
+    assert 0 <= here.confidence <= above.confidence <= 1
+    assert (here.stop_reason == "no_results") == (n == 0)
+
+
+def test_passages_that_add_nothing_are_left_out() -> None:
+    """Where the threshold is not reached, it ends at the last passage that is worth its place."""
+    hopeless = found(sufficiency=[0.1, 0.15, 0.2, 0.205, 0.21])
+    assert take(hopeless).k == 3
+    assert take(hopeless).stop_reason == "max_k"
+    assert take(hopeless).confidence == pytest.approx(0.2)
+    assert take(hopeless, Strategy(min_k=4)).k == 4
+    assert take(hopeless, Strategy(least_gain=0)).k == 8
+
+
+def test_search_asks_the_model_once() -> None:
+    """The defaults are those of the strategy; settings out of range are refused."""
+
+    class Model:
+        asked = 0
+
+        def assess(self, queries: Any) -> list[Assessment]:
+            self.asked += 1
+            return [found()]
+
+    model = Model()
+    assert search(model, "what is one").k == 4
+    assert model.asked == 1
+    with pytest.raises(InputError, match="`min_k` <= `max_k`"):
+        search(model, "what is one", min_k=5, max_k=2)

@@ -1,0 +1,100 @@
+"""The policy: bands by hand, and advice that is recorded and never lost."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from assessments import make_assessment
+
+from rerank.errors import InputError
+from rerank.rag.advisory import PRESETS, AdvisoryPolicy, decide, preset
+
+
+@pytest.mark.parametrize(
+    ("confidence", "level", "action", "flagged"),
+    [
+        (0.9, "HIGH_CONFIDENCE", "use directly and cite", False),
+        (np.nextafter(0.9, 0), "MEDIUM_CONFIDENCE", "use with caution, verify", False),
+        (0.7, "MEDIUM_CONFIDENCE", "use with caution, verify", False),
+        (
+            np.nextafter(0.7, 0),
+            "LOW_CONFIDENCE",
+            "advisory only, verification required",
+            True,
+        ),
+        (np.nextafter(0.5, 0), "VERY_LOW_CONFIDENCE", "do not use, flag for review", True),
+        (0.0, "VERY_LOW_CONFIDENCE", "do not use, flag for review", True),
+    ],
+)
+def test_levels_by_hand(confidence: float, level: str, action: str, flagged: bool) -> None:
+    """A band begins at its threshold; below 0.7 the answer is flagged."""
+    found = decide(make_assessment(texts=["a"], confidence=float(confidence)))
+    assert (found.level, found.action, found.flagged) == (level, action, flagged)
+
+
+def test_the_legal_preset_begins_high_earlier() -> None:
+    """Its bands are 0.85, 0.7 and 0.5."""
+    assert PRESETS["legal"].level(0.86) == "HIGH_CONFIDENCE"
+    assert PRESETS["default"].level(0.86) == "MEDIUM_CONFIDENCE"
+    with pytest.raises(InputError, match="did you mean 'legal'"):
+        preset("legel")
+
+
+def test_low_confidence_is_recorded_and_handed_over() -> None:
+    """The event names confidence, threshold and summary; the answer is there, and flagged."""
+    assessment = make_assessment(texts=["a"], confidence=0.42)
+    events: list[Mapping[str, Any]] = []
+    found = decide(assessment, summary="what a is", record=events.append)
+    assert found.assessment is assessment
+    assert events == [
+        {
+            "event": "RAG_ADVISORY_LOW_CONFIDENCE",
+            "confidence": 0.42,
+            "threshold": 0.7,
+            "summary": "what a is",
+        }
+    ]
+
+
+def test_a_sure_answer_is_not_recorded() -> None:
+    """There is nothing to tell."""
+    events: list[Mapping[str, Any]] = []
+    assert not decide(make_assessment(texts=["a"], confidence=0.8), record=events.append).flagged
+    assert not events
+
+
+def test_without_a_recorder_the_event_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """As one line of JSON."""
+    with caplog.at_level(logging.WARNING):
+        decide(make_assessment(texts=["a"], confidence=0.1))
+    assert json.loads(caplog.messages[0])["event"] == "RAG_ADVISORY_LOW_CONFIDENCE"
+
+
+def test_a_recorder_that_fails_loses_no_advice(caplog: pytest.LogCaptureFixture) -> None:
+    """The decision is handed over, and the event stands in the log."""
+
+    def broken(_: Mapping[str, Any]) -> None:
+        raise OSError("disk full")
+
+    with caplog.at_level(logging.ERROR):
+        assert decide(make_assessment(texts=["a"], confidence=0.1), record=broken).flagged
+    assert "RAG_ADVISORY_LOW_CONFIDENCE" in caplog.text
+
+
+def test_the_confidence_of_an_answer_takes_the_place_of_the_retrieval_s() -> None:
+    """A sure retrieval does not make a bad answer sure."""
+    assessment = make_assessment(texts=["a"], confidence=0.95)
+    assert decide(assessment, confidence=0.3).level == "VERY_LOW_CONFIDENCE"
+    with pytest.raises(InputError, match="from 0 to 1"):
+        decide(assessment, confidence=1.2)
+
+
+def test_bands_out_of_order_are_refused() -> None:
+    """Levels rise with confidence."""
+    with pytest.raises(InputError, match="`low` <= `medium` <= `high`"):
+        AdvisoryPolicy(high=0.6)

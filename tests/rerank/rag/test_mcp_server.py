@@ -1,0 +1,64 @@
+"""The tools of the Model Context Protocol, called by the official client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.rag.adaptive import search
+from rerank.rag.retrieval_assessment import assess_with
+
+mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
+
+
+def called(model: CalibratedReranker, tool: str, **arguments: Any) -> Any:
+    """What the client gets of a tool."""
+    from rerank.rag.mcp_server import mcp_server
+
+    async def ask() -> Any:
+        async with mcp.Client(mcp_server(model)) as client:
+            return await client.call_tool(tool, arguments)
+
+    return asyncio.run(ask())
+
+
+def test_the_tools_are_described(model: CalibratedReranker) -> None:
+    """Two, each with words that tell a language model when to use it."""
+    from rerank.rag.mcp_server import mcp_server
+
+    async def ask() -> Any:
+        async with mcp.Client(mcp_server(model)) as client:
+            return await client.list_tools()
+
+    tools = {tool.name: tool.description for tool in asyncio.run(ask()).tools}
+    assert set(tools) == {"search", "assess_retrieval_confidence"}
+    assert all(tools.values())
+
+
+def test_search_gives_what_python_gives(model: CalibratedReranker, questions: list[str]) -> None:
+    """Passages, count, confidence and stop reason, with the verdict on them."""
+    found = called(model, "search", query=questions[0], max_k=3)
+    assert not found.is_error
+    told = found.structured_content
+    expected = search(model, questions[0], max_k=3).to_dict()
+    assert {key: told[key] for key in expected} == expected
+    assert told["verdict"] in {"SUFFICIENT", "PARTIAL", "INSUFFICIENT"}
+    assert (told["note"] == "") == (told["verdict"] == "SUFFICIENT")
+
+
+def test_assessment_gives_what_python_gives(
+    model: CalibratedReranker, questions: list[str]
+) -> None:
+    """Headline, signals, recommendations."""
+    found = called(model, "assess_retrieval_confidence", query=questions[0])
+    expected = assess_with(model, model.search(questions[0])).to_dict()
+    assert found.structured_content == expected
+
+
+@pytest.mark.parametrize("wrong", [{"query": " "}, {"query": "x", "min_k": 5, "max_k": 2}])
+def test_bad_input_is_told(model: CalibratedReranker, wrong: dict[str, Any]) -> None:
+    """As an error of the tool, not of the server."""
+    assert called(model, "search", **wrong).is_error

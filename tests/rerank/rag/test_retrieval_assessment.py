@@ -1,0 +1,91 @@
+"""Signals of real rankings add up to the confidence; recommendations follow from their cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from assessments import make_assessment
+
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import judge
+from rerank.assessment.policy import decide
+from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
+from rerank.config import Config
+from rerank.data.labels import Labelled
+from rerank.rag.retrieval_assessment import SIGNALS, assess_retrieval, unlike_fitted
+from rerank.types import Assessment, Scored
+
+TEXTS = [f"text {i}" for i in range(5)]
+
+
+@pytest.fixture(scope="module")
+def assessments(to_report: Labelled[Scored], maps: FittedMaps, config: Config) -> list[Assessment]:
+    return decide(judge(to_report.items, maps, config), maps, config)
+
+
+def test_the_moves_of_all_signals_add_up(assessments: list[Assessment], maps: FittedMaps) -> None:
+    """Each feature belongs to one signal: nothing that moved the confidence is left out."""
+    for assessment in assessments:
+        found = assess_retrieval(assessment, maps)
+        moves = maps.confidence.contributions(ranking_features([assessment.ranking]))
+        assert sum(s.log_odds for s in found.signals) == pytest.approx(moves.sum())
+        assert {s.name for s in found.signals} == set(SIGNALS)
+        assert all(np.isfinite(s.value) and s.meaning for s in found.signals)
+
+
+def test_the_headline_says_level_and_confidence(maps: FittedMaps) -> None:
+    """In the words that people know."""
+    found = assess_retrieval(make_assessment(texts=TEXTS, confidence=0.92), maps)
+    assert found.headline() == "RAG Confidence: HIGH - strong retrieval confidence (0.92)"
+    assert not found.should_flag_for_review
+    assert not found.recommendations
+    assert found.text().startswith(found.headline())
+    assert found.to_dict()["headline"] == found.headline()
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ({"relevance": [0.1] * 5}, "No passage reaches"),
+        ({"bm25_rank": [50] * 5}, "stages disagree"),
+        ({"relevance": [0.5, 0.45, 0.1, 0.1, 0.1]}, "No clear winner"),
+        ({"titles": list("abcde")}, "scattered over documents"),
+        ({"truncated": [True, False, False, False, False]}, "max_length"),
+    ],
+)
+def test_each_cause_has_its_recommendation(
+    maps: FittedMaps, cause: dict[str, Any], words: str
+) -> None:
+    """It is given where the cause is measured, and not elsewhere."""
+    fine: dict[str, Any] = {
+        "texts": TEXTS,
+        "titles": ["one"] * 5,
+        "relevance": [0.6, 0.1, 0.1, 0.1, 0.1],
+        "bm25_rank": [1, 2, 3, 4, 5],
+        "confidence": 0.5,
+    }
+    assert words not in " ".join(assess_retrieval(make_assessment(**fine), maps).recommendations)
+    found = assess_retrieval(make_assessment(**{**fine, **cause}), maps)
+    assert words in " ".join(found.recommendations)
+    assert found.should_flag_for_review
+
+
+def test_nothing_found_is_flagged(maps: FittedMaps) -> None:
+    """With the one thing to do about it."""
+    found = assess_retrieval(make_assessment(confidence=0.0), maps)
+    assert found.should_flag_for_review
+    assert "add documents" in found.recommendations[0]
+
+
+def test_a_strange_question_lies_outside_what_was_fitted(
+    assessments: list[Assessment], maps: FittedMaps
+) -> None:
+    """Few of the held-out questions are strange; one with absurd features is."""
+    rows = ranking_features([a.ranking for a in assessments])
+    assert np.mean([unlike_fitted(row, maps.confidence) for row in rows]) < 0.5
+    assert unlike_fitted(np.full(len(RANKING_FEATURES), 1e6), maps.confidence)
+    bare = replace(maps.confidence, first=replace(maps.confidence.first, low=(), high=()))
+    assert not unlike_fitted(np.full(len(RANKING_FEATURES), 1e6), bare)

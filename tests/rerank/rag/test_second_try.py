@@ -1,0 +1,87 @@
+"""Second tries by the real model: which candidates they bring, and what counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from assessments import make_assessment
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.rag.second_try import (
+    APART,
+    TRIES,
+    apart,
+    assess_try,
+    expanded,
+    fit_best_of,
+    with_confidence,
+    with_second_tries,
+)
+from rerank.types import Assessment
+
+TEXTS = ["a", "b", "c"]
+
+
+@pytest.fixture(scope="module")
+def first(model: CalibratedReranker, questions: list[str]) -> Assessment:
+    return model.search(questions[0])
+
+
+def test_the_stages_apart_are_merged(model: CalibratedReranker, first: Assessment) -> None:
+    """Each candidate is among the first of one stage, with its scores in both."""
+    found = apart(model.pipeline, first).first_stage
+    assert ((found.bm25_rank <= APART) | (found.dense_rank <= APART)).all()
+    assert (found.dense_rank <= APART).sum() == APART
+    before = first.ranking.first_stage
+    known = dict(zip(before.rows, before.dense, strict=True))
+    for row, score in zip(found.rows, found.dense, strict=True):
+        assert score == pytest.approx(known.get(row, score))
+
+
+def test_an_expanded_query_keeps_to_what_was_asked(
+    model: CalibratedReranker, first: Assessment
+) -> None:
+    """The candidates belong to the query itself; BM25 scores stay on its scale."""
+    found = expanded(model.pipeline, first)
+    assert found.query is first.ranking.query
+    assert len(found) == len(first.ranking)
+    assert found.first_stage.bm25.max() < 2 * first.ranking.first_stage.bm25.max()
+
+
+def test_only_a_higher_confidence_counts(model: CalibratedReranker, first: Assessment) -> None:
+    """Else the first assessment stays, to the bit; a sure one is not tried again."""
+    assert with_second_tries(model, first, threshold=0.0) is first
+    tried = [assess_try(model, first, one) for one in TRIES.values()]
+    found = with_second_tries(model, first, threshold=1.0)
+    if max(a.confidence for a in tried) <= first.confidence:
+        assert found is first
+    else:
+        best = max(tried, key=lambda a: a.confidence)
+        assert found.ranking.doc_ids == best.ranking.doc_ids
+        assert found.confidence == first.confidence
+
+
+def test_a_better_try_is_told_by_its_own_map(model: CalibratedReranker, first: Assessment) -> None:
+    """Without the map the first confidence is told; with it, what the map says."""
+    low = replace(first, confidence=1e-6)
+    found = with_second_tries(model, low)
+    assert found is not low
+    assert found.confidence == 1e-6
+    best_of = fit_best_of([0.2, 0.3, 0.2, 0.4], [0.5, 0.4, 0.3, 0.6], [1, 0, 0, 1])
+    told = with_second_tries(model, low, best_of=best_of)
+    assert 1e-6 < told.confidence < 1
+    assert not told.certified
+    assert "second try" in told.reasons[-1]
+
+
+@pytest.mark.parametrize("confidence", [0.0, 0.3, 0.8, 1.0])
+def test_another_confidence_keeps_the_hazards(confidence: float, model: CalibratedReranker) -> None:
+    """Sufficiency begins at the confidence and rises in the same proportion; by hand at k = 2."""
+    before = make_assessment(texts=TEXTS, sufficiency=[0.5, 0.75, 0.8])
+    found = with_confidence(before, confidence, model.pipeline.config.thresholds)
+    assert found.sufficiency_at[0] == confidence
+    assert found.sufficiency_at[1] == pytest.approx(1 - (1 - confidence) * 0.25 / 0.5)
+    assert (np.diff(found.sufficiency_at) >= 0).all()
+    assert found.accepted == (confidence >= 0.7)

@@ -1,0 +1,37 @@
+"""Assessments whose every number is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hand_made import make_ranking
+
+from rerank.assessment import policy
+from rerank.config import Thresholds
+from rerank.types import Assessment
+
+
+def make_assessment(
+    *, sufficiency: Sequence[float] = (), confidence: float | None = None, **numbers: Any
+) -> Assessment:
+    """An assessment of sufficiency at k = 1, 2, ...; the last one stands for all further k.
+
+    `numbers` are those of `make_ranking`.
+    """
+    given = list(sufficiency) or [0.5 if confidence is None else confidence]
+    at = np.maximum.accumulate(given + given[-1:] * (10 - len(given)))
+    sure = float(at[0]) if confidence is None else confidence
+    t = Thresholds()
+    return Assessment(
+        ranking=make_ranking(**numbers),
+        confidence=sure,
+        sufficiency=float(at[4]),
+        sufficiency_at=tuple(at.tolist()),
+        level=policy.level(sure, t),
+        verdict=policy.verdict(float(at[4]), t),
+        accepted=policy.accepted(sure, t),
+        certified=False,
+        reasons=(),
+    )
