@@ -281,7 +281,10 @@ class PromotionGate:
         0.05, "share of the queries that the certified threshold must accept"
     )
     margin: float = _share(
-        0.05, "of log loss, and of the share that is right, that may be lost to the champion"
+        0.05, "of the share that is right, that may be lost to the best champion so far"
+    )
+    brier_margin: float = _share(
+        0.02, "of the Brier score, that may be lost to the best champion so far"
     )
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from calibration.metrics import log_loss
 from calibration.monitoring.sequential import CalibrationMonitor
 from calibration.reliability import Comparison, comparison
 from calibration.selection import cross_fit
-from calibration.thresholds import Certificate, certify
+from calibration.thresholds import ABOUT, Certificate, certify
 
 ROUNDING = 1e-12
 """Share by which a carried threshold is lower, so that rows at it are not lost to the last bit."""
@@ -62,13 +62,15 @@ def fit_recalibration(
     groups: Sequence[Hashable] | NDArray[Any],
     *,
     target: float = 0.7,
+    about: str = ABOUT,
     random_state: int = 0,
 ) -> Recalibration:
     """Learn from labels y (n,) of confidences p (n,) that a map gave which had not seen them.
 
     The certificate rests on the old confidences, which no label here has moved, and its threshold
     is carried through the update, which keeps their order. Labels of one group (n,), such as
-    rephrasings of a question, count for what they are worth (`effective.design_effect`).
+    rephrasings of a question, count for what they are worth (`effective.design_effect`). `about`
+    names the questions that the certificate is about.
 
     Raises:
         ValueError: as `calibration.arrays.checked`; fewer than two groups.
@@ -86,7 +88,7 @@ def fit_recalibration(
         folds=10,
         random_state=random_state,
     )
-    found = certify(right, before, groups=number, target=target)
+    found = certify(right, before, groups=number, target=target, about=about)
     if found.threshold is not None:
         moved = float(update.predict(log_odds([found.threshold]))[0])
         found = replace(found, threshold=moved * (1 - ROUNDING))

@@ -147,8 +147,8 @@ class CalibrationMonitor(_Bets):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain JSON values, with `"kind": "calibration-watch"`."""
-        return {"kind": "calibration-watch", **asdict(self)}
+        """Return the state as plain JSON values, with `"kind": "calibration-monitor"`."""
+        return {"kind": "calibration-monitor", **asdict(self)}
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> CalibrationMonitor:
@@ -157,7 +157,7 @@ class CalibrationMonitor(_Bets):
         Raises:
             ValueError: another kind, a missing or unknown key, or numbers that are no state.
         """
-        return cls(**_fields(d, "calibration-watch", ("level", "hits", "promised", "tolerance")))
+        return cls(**_fields(d, "calibration-monitor", ("level", "hits", "promised", "tolerance")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +226,8 @@ class AccuracyMonitor(_Bets):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain JSON values, with `"kind": "accuracy-watch"`."""
-        return {"kind": "accuracy-watch", **asdict(self)}
+        """Return the state as plain JSON values, with `"kind": "accuracy-monitor"`."""
+        return {"kind": "accuracy-monitor", **asdict(self)}
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> AccuracyMonitor:
@@ -236,7 +236,7 @@ class AccuracyMonitor(_Bets):
         Raises:
             ValueError: another kind, a missing or unknown key, or numbers that are no state.
         """
-        return cls(**_fields(d, "accuracy-watch", ("level", "target", "hits")))
+        return cls(**_fields(d, "accuracy-monitor", ("level", "target", "hits")))
 
 
 def _upper(hits: int, n: int, level: float) -> float:

@@ -251,6 +251,12 @@ def bm25_wig(r: Ranking) -> float:
 
 
 @feature("first stage")
+def log_list_length(r: Ranking) -> float:
+    """Log of the length of the list: log(number of passages)."""
+    return float(np.log(len(r)))
+
+
+@feature("first stage")
 def dense_wig(r: Ranking) -> float:
     """Gain of the similarities' top: mean of the top 5 - mean of all."""
     scores = np.sort(r.first_stage.dense)[::-1]

@@ -1,31 +1,36 @@
 """Labels that came after calibration: what people said of answers, read from a file.
 
 One JSON object a line: `query`, and either `right` (was the top passage right?) or `relevant` (the
-ids of the right passages, none for a query that nothing answers). A folder of a labelled set holds
-the same and more, and has a corpus of its own.
+ids of the right passages, none for a query that nothing answers). With `passages` it is about the
+list that the caller brought, else about a search. A folder of a labelled set holds the same and
+more, and has a corpus of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rerank.data.labelled_set import LabelledSet
+from rerank.data.grouping import groupings
+from rerank.data.labelled_set import ASKED_ABOUT, LabelledSet
 from rerank.data.labels import Labels
 from rerank.data.lines import read_records
-from rerank.data.records import LONGEST_QUERY, read_id, read_text
+from rerank.data.records import read_id, read_query
 from rerank.data.text import kind
 from rerank.errors import InputError
-from rerank.types import Passage, Query, Ranking
+from rerank.types import Mode, Passage, Query, Ranking
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A query, and what was said of it: `right`, or else the ids that would be."""
+    """A query, and what was said of it: `right`, or else the ids that would be.
+
+    A query with passages was asked of those: `right` is then about the top passage of that list.
+    """
 
     query: Query
     group: str
@@ -37,6 +42,41 @@ class Feedback:
         if self.right is not None:
             return self.right
         return len(ranking) > 0 and ranking.doc_ids[0] in self.relevant
+
+
+def labels_of(feedback: Sequence[Feedback], mode: Mode) -> list[Feedback]:
+    """The labels that were given to answers of this mode: they are about its own top passages."""
+    return [f for f in feedback if f.query.mode == mode]
+
+
+def group_labels(
+    feedback: Sequence[Feedback], passages: Iterable[Passage]
+) -> tuple[list[str], str]:
+    """What keeps labels together, (n,), and the questions that a certificate by it is about.
+
+    The largest of `rerank.data.grouping.groupings`, as `calibrate` takes it, by the `passages` that
+    the labels name; else their own groups. The ids of a list that a caller brought name nothing
+    outside it.
+    """
+    named = {i for f in feedback if f.query.passages is None for i in _about(f)}
+    corpus = {p.doc_id: p for p in passages if p.doc_id in named}
+    rows = {str(i): f for i, f in enumerate(feedback)}
+    qrels = {
+        i: dict.fromkeys(sorted(f.relevant & corpus.keys()), 1.0)
+        for i, f in rows.items()
+        if f.query.passages is None and f.relevant & corpus.keys()
+    }
+    queries = {i: replace(f.query, query_id=i) for i, f in rows.items()}
+    labelled = LabelledSet(corpus, queries, qrels, {"labels": tuple(rows)})
+    grouping = next(groupings(labelled, list(rows)))
+    if not grouping.of and grouping.name != "metadata.group":
+        return [f.group for f in feedback], grouping.about
+    whole = replace(labelled, grouping=grouping)
+    return [whole.group(i) for i in rows], grouping.about
+
+
+def _about(f: Feedback) -> set[str]:
+    return {*f.relevant, str(f.query.metadata.get(ASKED_ABOUT, ""))}
 
 
 def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
@@ -66,7 +106,7 @@ def read_feedback(path: Path) -> list[Feedback]:
 
 
 def _feedback(row: Mapping[str, Any]) -> Feedback:
-    text = read_text(row, "query", most=LONGEST_QUERY)
+    query = replace(read_query({**row, "_id": "label"}), query_id="")
     right, relevant = row.get("right"), row.get("relevant")
     if (right is None) == (relevant is None):
         raise InputError(f"expected one of 'right' and 'relevant', got {sorted(row)}")
@@ -75,7 +115,11 @@ def _feedback(row: Mapping[str, Any]) -> Feedback:
     if relevant is not None and not isinstance(relevant, list):
         raise InputError(f"'relevant' should be a list of passage ids, got {kind(relevant)}")
     ids = [read_id({"relevant": i}, "relevant") for i in relevant or ()]
-    return Feedback(Query(text), " ".join(text.lower().split()), right, frozenset(ids))
+    if query.passages is not None:
+        unknown = sorted(set(ids) - {passage.doc_id for passage in query.passages})
+        if unknown:
+            raise InputError(f"'relevant' names {unknown[0]!r:.80}, which is not in 'passages'")
+    return Feedback(query, " ".join(query.text.lower().split()), right, frozenset(ids))
 
 
 def refuse_unknown(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:
@@ -84,7 +128,7 @@ def refuse_unknown(feedback: Sequence[Feedback], passages: Iterable[Passage]) ->
     Raises:
         InputError: the first such ids, and how many there are.
     """
-    named = {i for f in feedback for i in f.relevant}
+    named = {i for f in labels_of(feedback, "search") for i in f.relevant}
     if not named:
         return
     unknown = sorted(named - {passage.doc_id for passage in passages})

@@ -1,7 +1,9 @@
 """Labelled rankings to maps: the fitting, without files or tracking.
 
-Everything is cross-fitted by query group (Stone 1974): the maps that a query's features and scores
-are computed from have not seen that query's group.
+Everything is cross-fitted by query group (Stone 1974): a query's own features and its out-of-fold
+confidence come from maps that were not fitted on its group. As in stacking (Wolpert 1992), that is
+not blindness in every step: the confidence of one fold is fitted on features of the others, whose
+relevance maps have seen this one's labels. Nothing was measured of that; it is not ruled out.
 """
 
 from __future__ import annotations

@@ -20,6 +20,12 @@ NO_HOPE = (
     "queries that the passages answer."
 )
 
+NO_LISTS = (
+    "The labelled lists were cut from our own search: they promise nothing of the lists that "
+    "callers bring. Label answers to such lists, and give the labels with their `passages` to "
+    "`rerank recalibrate`."
+)
+
 
 def refuse_one_sided(certificate: Certificate, answered: Sequence[bool]) -> Certificate:
     """The certificate, or one that promises nothing where only one kind of query was labelled.
@@ -28,7 +34,11 @@ def refuse_one_sided(certificate: Certificate, answered: Sequence[bool]) -> Cert
     """
     if any(answered) and not all(answered):
         return certificate
-    reason = (NO_DOUBT if any(answered) else NO_HOPE).format(n=len(answered))
+    return refused(certificate, (NO_DOUBT if any(answered) else NO_HOPE).format(n=len(answered)))
+
+
+def refused(certificate: Certificate, reason: str) -> Certificate:
+    """The certificate, made to promise nothing for this reason."""
     return replace(
         certificate, threshold=None, accepted=0, right=0, labels_needed=None, refused=reason
     )

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import cycle
 
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_score
 from rerank.data.labels import Labelled
+from rerank.data.text import query_hash
 from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
-from rerank.types import Candidates, Scored
+from rerank.types import Candidates, Query, Scored
 
-LENGTHS = (5, 10, 20, 50)  # passages that callers bring, in turn
+LENGTHS = (5, 10, 20, 50)  # passages that callers bring, as the hash of a query says
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,13 @@ def rerank_rankings(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRan
 
 
 def as_brought(pipeline: Pipeline, scored: Sequence[Scored]) -> list[Candidates]:
-    """The first `LENGTHS` candidates, in turn, as if the callers had brought them."""
-    return [
-        pipeline.as_brought(s.candidates, n) for s, n in zip(scored, cycle(LENGTHS), strict=False)
-    ]
+    """The first candidates, as many as `list_length` says, as if the callers had brought them."""
+    return [pipeline.as_brought(s.candidates, list_length(s.query)) for s in scored]
+
+
+def list_length(query: Query) -> int:
+    """One of `LENGTHS`, by the hash of the query's id, else of its text: the same in any order."""
+    return LENGTHS[int(query_hash(query.query_id or query.text), 16) % len(LENGTHS)]
 
 
 def _score(

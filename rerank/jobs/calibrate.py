@@ -31,7 +31,7 @@ from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import HEURISTICS
 from rerank.evaluation.evaluate import measure
 from rerank.fitting.fit import fit
-from rerank.fitting.label_checks import refuse_one_outcome, refuse_one_passage
+from rerank.fitting.label_checks import NO_LISTS, refuse_one_outcome, refuse_one_passage, refused
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import rerank_rankings, search_rankings
 from rerank.inference.model_files import lasting_name, resolve, trained_on
@@ -178,7 +178,11 @@ def _fitted_and_measured(
         )
         pictures = report_pictures(report_figures(report))
         bar.update()
-    maps: dict[Mode, FittedMaps] = {"search": fitted.maps, "rerank": fitted_rerank.maps}
+    of_lists = fitted_rerank.maps
+    maps: dict[Mode, FittedMaps] = {
+        "search": fitted.maps,
+        "rerank": replace(of_lists, certificate=refused(of_lists.certificate, NO_LISTS)),
+    }
     return ModelContents(
         manifest={
             **made_from,

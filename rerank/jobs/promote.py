@@ -1,6 +1,6 @@
 """The gate before champion: what a model must show before production takes it.
 
-It is measured anew on labelled queries, beside the present champion on the same ones. How a
+It is measured anew on labelled queries, beside the best champion so far on the same ones. How a
 registry keeps its names is `rerank.tracking.registry`'s.
 """
 
@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from calibration.selection import row_losses
-from calibration.thresholds import upper_bound
+from calibration.group_tests import mean_lower_bound, mean_upper_bound
+from calibration.non_inferiority import Difference, paired_difference, surely_better
+from calibration.thresholds import Certificate
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import open_folder
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.labels import Labels
 from rerank.data.text import query_hash
+from rerank.errors import InputError
 from rerank.evaluation.evaluate import OURS, Evaluation
-from rerank.evaluation.ranking_metrics import paired_bootstrap
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.evaluate import evaluate
 from rerank.jobs.track import model_name, track_model
-from rerank.tracking.registry import CHAMPION, champion, crown
+from rerank.tracking.registry import BEST, CHAMPION, aliased, crown, folder_at
 from rerank.types import Floats
 from rerank.workspace import Workspace
 
@@ -46,18 +46,22 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What the gate said, and the champion of the registered model `name` before and after it."""
+    """What the gate said, and the versions of the registered model `name` that have its aliases."""
 
     name: str
     checks: tuple[Check, ...]
     before: str | None  # version that was the champion; None where there was none
     version: str | None  # version that is the champion now; None where a check failed
+    best: str | None  # version that the next model is compared with; None where there is none
 
     @property
     def sentence(self) -> str:
-        """Which version production loads now."""
+        """Which version production loads now, and which one the next model is compared with."""
         if self.version is not None:
-            return f"version {self.version} is the champion now: models:/{self.name}@{CHAMPION}"
+            said = f"version {self.version} is the champion now: models:/{self.name}@{CHAMPION}"
+            if self.best != self.version:
+                said += f"; the best so far, which new ones are compared with, is {self.best}"
+            return said
         stays = f"version {self.before} stays the champion" if self.before else "it has no champion"
         return f"not promoted; {stays}: {self.name}"
 
@@ -81,9 +85,13 @@ def promote(
 ) -> Promotion:
     """Make a model the champion of its name in MLflow, if it passes every check of the gate.
 
-    A model that MLflow does not have yet is sent to it. The model is compared with the champion of
-    its name only where both search the same corpus. Where they do not, the gate refuses, because
-    production would search other passages; with `new_corpus` the model's own checks decide.
+    A model that MLflow does not have yet is sent to it. The model is compared with the best
+    champion so far, not with the last one: else each could lose a little to the one before. The
+    best one (alias `best`) changes where a model is surely better.
+
+    They are compared only where both search the same corpus. Where they do not, the gate refuses,
+    because production would search other passages; with `new_corpus` the model's own checks decide,
+    and it is the best so far.
 
     Raises:
         InputError: not a model folder, no such split, or a champion that cannot be loaded here.
@@ -91,20 +99,25 @@ def promote(
         TrackingError: MLflow does not answer, or refuses.
     """
     folder, workspace, gate = Path(folder), Workspace(Path(work)), gate or PromotionGate()
-    cache = ScoreCache(workspace.scores)
+    cache, uri = ScoreCache(workspace.scores), workspace.tracking_uri
     candidate = CalibratedReranker.load(folder, cache=cache)
     name = model_name(candidate.manifest)
-    present = champion(name, tracking_uri=workspace.tracking_uri)
+    present = aliased(name, CHAMPION, tracking_uri=uri)
+    best = aliased(name, BEST, tracking_uri=uri) or present
     measured = evaluate(candidate, labelled, split, work=work)
     checks = own_checks(candidate, measured, labelled, gate)
-    if present is not None:
-        version, (place, temporary) = present
+    kept = None  # the version that stays the best so far
+    if best is not None:
+        version, source = best
+        place, temporary = folder_at(source, tracking_uri=uri)
         try:
             other = open_folder(place).manifest
             if other["corpus_digest"] == candidate.manifest["corpus_digest"]:
                 model = CalibratedReranker.load(place, cache=cache)
                 figures = evaluate(model, labelled, split, work=work)
-                checks += champion_checks(measured, figures, gate, version=version)
+                lost = losses_to(measured, figures)
+                checks += best_checks(lost, gate, len(measured.right), version=version)
+                kept = None if surely_better(list(lost.values())) else version
             else:
                 checks.append(_other_corpus(version, other["dataset"], allowed=new_corpus))
         finally:
@@ -112,10 +125,10 @@ def promote(
                 shutil.rmtree(temporary, ignore_errors=True)
     before = present[0] if present else None
     if not all(check.holds for check in checks):
-        return Promotion(name, tuple(checks), before, None)
+        return Promotion(name, tuple(checks), before, None, best[0] if best else None)
     run = track_model(folder, work=workspace)
-    now = crown(name, run.run_id, tracking_uri=workspace.tracking_uri)
-    return Promotion(name, tuple(checks), before, now)
+    now = crown(name, run.run_id, best=kept, tracking_uri=uri)
+    return Promotion(name, tuple(checks), before, now, kept or now)
 
 
 def _other_corpus(version: str, dataset: dict[str, object], *, allowed: bool) -> Check:
@@ -124,7 +137,7 @@ def _other_corpus(version: str, dataset: dict[str, object], *, allowed: bool) ->
         said += f", {dataset['passages']} passages"
     return Check(
         "same corpus",
-        "the champion searches the same passages, or --new-corpus is given",
+        "the best champion so far searches the same passages, or --new-corpus is given",
         f"{said}; not compared with it" if allowed else said,
         allowed,
     )
@@ -138,11 +151,6 @@ def own_checks(
     asked_again = frozenset[str]().union(*map(labelled.duplicate_keys, known))
     seen = sum(not labelled.duplicate_keys(i).isdisjoint(asked_again) for i in measured.query_ids)
     smece, (low, high) = measured.table[OURS].smece, measured.table[OURS].smece_interval
-    promises = model.maps["search"].certificate.promises
-    certified = np.array([promises(c) for c in measured.confidences[OURS].tolist()])
-    right = measured.right[certified]
-    most = upper_bound(int(right.sum()), len(right))
-    target = model.maps["search"].certificate.target
     return [
         Check(
             "unseen",
@@ -157,47 +165,83 @@ def own_checks(
             + undecided(len(measured.right), smece, low, high, limit=gate.most_smece),
             bool(high <= gate.most_smece),
         ),
-        Check(
-            "certified",
-            f"{gate.least_certified:.0%} of the queries or more reach the certified threshold, and "
-            f"the data are consistent with {target:.0%} accuracy of these",
-            f"{certified.mean():.1%}"
-            + (f", {right.mean():.1%} of them right" if len(right) else ""),
-            bool(certified.mean() >= gate.least_certified and most >= target),
-        ),
+        certified_check(model.maps["search"].certificate, measured, gate),
     ]
 
 
-def champion_checks(
-    candidate: Evaluation, champion: Evaluation, gate: PromotionGate, *, version: str
-) -> list[Check]:
-    """Whether the candidate is no worse than the champion on the queries that both answered.
+def certified_check(certificate: Certificate, measured: Evaluation, gate: PromotionGate) -> Check:
+    """Whether enough queries are certified, and the promise is confirmed on these fresh labels.
 
-    Each is right of its own top passages, so both are compared: how often it is right, and how well
-    it knows. Non-inferiority: the 95 % interval of what is lost, paired by query and resampled by
-    group, must lie below the gate's margin. So few queries prove nothing.
+    Confirmed: the lower bound of the share that is right, by group, reaches the target. Where
+    nothing is certified there is nothing to confirm.
+    """
+    confidences = measured.confidences[OURS].tolist()
+    promised = np.array([certificate.promises(c) for c in confidences], dtype=np.bool_)
+    right, groups = measured.right[promised], measured.labelled.groups[promised]
+    share, target, n = float(promised.mean()), certificate.target, len(right)
+    said, confirmed = f"{share:.1%} are certified", True
+    if n:
+        low, high = mean_lower_bound(right, groups), mean_upper_bound(right, groups)
+        confirmed = low >= target
+        said += f", {right.sum()} of {n} of them right: at least {low:.1%}, with 95 % confidence"
+        said += undecided(len(promised), float(right.mean()), low, high, limit=target)
+    return Check(
+        "certified",
+        f"{gate.least_certified:.0%} of the queries or more are certified, and at least "
+        f"{target:.0%} of these are right, confirmed on these labels by group",
+        said,
+        bool(share >= gate.least_certified and confirmed),
+    )
+
+
+def losses_to(candidate: Evaluation, best: Evaluation) -> dict[str, Difference]:
+    """What the candidate loses to the best champion so far on the queries that both answered.
+
+    Each is right of its own top passages, so both are compared: how often it is wrong, and how well
+    it knows (the Brier score, which is bounded), paired by query and counted by group.
+
+    Raises:
+        InputError: there is no such query.
     """
     group_of = dict(zip(candidate.query_ids, candidate.labelled.groups.tolist(), strict=True))
-    common = sorted(set(candidate.query_ids) & set(champion.query_ids))
-    lost = {
-        "right answers": (
-            _of(champion, champion.right, common),
-            _of(candidate, candidate.right, common),
-        ),
-        "log loss": (_losses(candidate, common), _losses(champion, common)),
+    common = sorted(set(candidate.query_ids) & set(best.query_ids))
+    if not common:
+        raise InputError("the cross-encoder of one model was trained on all queries of the other")
+    ours, theirs = (
+        {
+            "right answers": (m.right == 0).astype(np.float64),
+            "Brier score": np.square(m.confidences[OURS] - m.right),
+        }
+        for m in (candidate, best)
+    )
+    groups = [group_of[i] for i in common]
+    return {
+        name: paired_difference(
+            _of(candidate, ours[name], common), _of(best, theirs[name], common), groups
+        )
+        for name in ours
     }
+
+
+def best_checks(
+    lost: Mapping[str, Difference], gate: PromotionGate, n: int, *, version: str
+) -> list[Check]:
+    """Whether a model is no worse than the best champion so far, by more than the gate's margins.
+
+    The upper bound of what is lost on n queries must lie below the margin. So few queries prove
+    nothing.
+    """
+    margins = {"right answers": gate.margin, "Brier score": gate.brier_margin}
     made = []
-    for name, (worse, better) in lost.items():
-        gap, low, high = paired_bootstrap(worse, better, [group_of[i] for i in common])
-        outcome = f"gains {-gap:.3f} on" if gap < 0 else f"loses {gap:.3f} to"
+    for name, d in lost.items():
+        outcome = f"gains {-d.mean:.3f} on" if d.mean < 0 else f"loses {d.mean:.3f} to"
         made.append(
             Check(
-                f"no worse than the champion: {name}",
-                f"the model loses at most {gate.margin:g} a query, with 95 % confidence",
-                f"on {len(common)} queries the model {outcome} version {version}: between "
-                f"{low:+.3f} and {high:+.3f} lost"
-                + undecided(len(common), gap, low, high, limit=gate.margin),
-                bool(high <= gate.margin),
+                f"no worse than the best champion so far: {name}",
+                f"the model loses less than {margins[name]:g} a query, with 95 % confidence",
+                f"on {n} queries the model {outcome} version {version}, and at most {d.high:+.3f} "
+                "is lost" + undecided(n, d.mean, d.low, d.high, limit=margins[name]),
+                bool(d.high < margins[name]),
             )
         )
     return made
@@ -222,11 +266,7 @@ def undecided(n: int, value: float, low: float, high: float, *, limit: float) ->
     return f"; too few queries to decide: about {math.ceil(round(needed / unit, 6)) * unit:,} would"
 
 
-def _losses(measured: Evaluation, ids: Sequence[str]) -> Floats:
-    return _of(measured, row_losses(measured.right, measured.confidences[OURS]), ids)
-
-
-def _of(measured: Evaluation, values: Floats | Labels, ids: Sequence[str]) -> Floats:
+def _of(measured: Evaluation, values: Floats, ids: Sequence[str]) -> Floats:
     """The values (n,) of the measured queries, of those `ids`."""
     by_id = dict(zip(measured.query_ids, values.tolist(), strict=True))
     return np.array([by_id[i] for i in ids], dtype=np.float64)

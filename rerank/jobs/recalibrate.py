@@ -20,7 +20,6 @@ from calibration.monitoring.recalibration import (
     rebase_update,
 )
 from calibration.segments import Segments
-from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
 from rerank.assessment.judge import Judged, judge
 from rerank.assessment.model import CalibratedReranker
@@ -31,14 +30,16 @@ from rerank.config import Config
 from rerank.data.feedback import (
     Feedback,
     feedback_of,
+    group_labels,
     hit_labels,
+    labels_of,
     read_feedback,
     refuse_unknown,
 )
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
-from rerank.fitting.label_checks import refuse_one_sided
+from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, refused
 from rerank.fitting.rankings import as_brought
 from rerank.inference.model_files import trained_on
 from rerank.inference.networks import NETWORKS
@@ -52,13 +53,18 @@ from rerank.report.recalibration import (
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
-from rerank.types import Mode, Scored
+from rerank.types import MODES, Mode, Query, Scored
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     from rerank.tracking.runs import TrackedRun
 
 LEAST_LABELS = 10
+NOTHING_SAID: dict[Mode, str] = {
+    "search": "the labels say nothing of searches: that mode stays as it was.",
+    "rerank": "the labels say nothing of passages that callers bring: that mode stays as it was.",
+}
+OTHER_CORPUS = "Nothing is known of these passages: label answers about them and recalibrate."
 OF_THE_PARENT = ("format_version", "files", "digest", "kind", "inputs")  # not handed down
 
 
@@ -134,32 +140,39 @@ def _moved(
             "on or its cross-encoder trained on."
         )
     feedback = subsample(usable, max_labels)
-    groups = [f.group for f in feedback]
-    if len(set(groups)) < LEAST_LABELS:
+    moved = {
+        mode: told
+        for mode in MODES
+        if (told := _moved(model.maps, mode, feedback, pipeline)) is not None
+    }
+    if not moved:
+        groups = len({f.group for f in feedback})
         raise InputError(
             f"expected labels of at least {LEAST_LABELS} different queries, got "
-            + " ".join([str(len(set(groups))), *(f"({note})" for note in notes)])
+            + " ".join([str(groups), *(f"({note})" for note in notes)])
         )
-    config, old = pipeline.config, model.maps["search"]
-    scored = pipeline.run([f.query for f in feedback], old.policy, label="scoring candidates")
-    judged = judge(scored, old, config)
-    found, new = _update(old, judged, feedback, config)
-    maps: dict[Mode, FittedMaps] = {
-        "search": new,
-        "rerank": _update_rerank(model.maps["rerank"], scored, judged, feedback, pipeline),
+    maps = {
+        mode: moved[mode].maps
+        if mode in moved
+        else _unmoved(model.maps[mode], another_corpus=not same)
+        for mode in MODES
     }
-    right = hit_labels(feedback, judged.rankings)
+    notes += [NOTHING_SAID[mode] for mode in MODES if mode not in moved]
+    mode, told = next(iter(moved.items()))
+    found = told.found
 
     # the queries of another corpus are another distribution; those few of the same are not
-    seen = sketch(judged.features, list(RANKING_FEATURES), groups) if corpus else model.sketch
+    features = told.judged.features
+    seen = model.sketch if same else sketch(features, list(RANKING_FEATURES), found.groups)
     pictures = recalibration_pictures(found)
     contents = ModelContents(
         manifest={
             **manifest,
             "parent": sha256_file(model.folder / MANIFEST),
             "recalibrated": {
-                "labels": len(right),
-                "right": int(right.sum()),
+                "mode": mode,
+                "labels": len(found.right),
+                "right": int(found.right.sum()),
                 "slope": found.update.coef[0],
                 "intercept": found.update.intercept,
             },
@@ -221,55 +234,82 @@ def subsample(
     return [feedback[i] for i in sorted(kept)]
 
 
-def _update_rerank(
-    old: FittedMaps,
-    scored: Sequence[Scored],
-    judged: Judged,
-    feedback: Sequence[Feedback],
-    pipeline: Pipeline,
-) -> FittedMaps:
-    """The maps for passages that callers bring, moved as far as the labels tell of such lists.
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """What the labels of one mode say, and the maps that follow them."""
 
-    The labelled queries are taken as if their callers had brought passages. A label without passage
-    ids tells of that ranking too where its top passage is the same: such a selection moves the
-    maps, and certifies nothing. Without ids no certificate is left, and with fewer than
-    `LEAST_LABELS` that tell, nothing moves.
+    found: Recalibration
+    maps: FittedMaps
+    judged: Judged
+
+
+def _moved(
+    maps: Mapping[Mode, FittedMaps], mode: Mode, feedback: Sequence[Feedback], pipeline: Pipeline
+) -> _Moved | None:
+    """The maps of one mode, moved by the labels about its own top passages; None: they are too few.
+
+    A label is taken whatever the other mode puts first: to take those on which both agree would
+    select easy queries. For passages that callers bring, labels of such lists are taken; without
+    enough of them, labels with ids of the right passages, on lists cut from our own search, which
+    certify nothing.
     """
-    brought = as_brought(pipeline, list(scored))
-    prior = [prior_score(c, old.policy.prior) for c in brought]
-    again = pipeline.score(
-        brought, prior, cutoff=old.policy.cutoff, label="scoring brought passages"
-    )
-    told = [
-        (s, f)
-        for s, r, first, f in zip(
-            again,
-            judge(again, old, pipeline.config).rankings,
-            judged.rankings,
-            feedback,
-            strict=True,
-        )
-        if f.right is None or r.doc_ids[:1] == first.doc_ids[:1]
-    ]
-    moved = old
-    if len({f.group for _, f in told}) >= LEAST_LABELS:
-        selected = judge([s for s, _ in told], old, pipeline.config)
-        _, moved = _update(old, selected, [f for _, f in told], pipeline.config)
-        if all(f.right is None for f in feedback):
-            return moved
-    kept = moved.certificate
-    return replace(moved, certificate=Certificate(None, kept.target, kept.level, 0, 0, 0, None))
+    old, own = maps[mode], labels_of(feedback, mode)
+    pretend = mode == "rerank" and not _enough(own)
+    labels = [f for f in labels_of(feedback, "search") if f.right is None] if pretend else own
+    if not _enough(labels):
+        return None
+    queries = [f.query for f in labels]
+    if pretend:
+        scored = _pretended(queries, maps, pipeline)
+    else:
+        scored = pipeline.run(queries, old.policy, label="scoring candidates")
+    judged = judge(scored, old, pipeline.config)
+    index = pipeline.index
+    groups, about = group_labels(labels, map(index.passage, range(len(index))))
+    found, moved = _update(old, judged, labels, groups, about, pipeline.config)
+    if pretend:
+        moved = replace(moved, certificate=refused(moved.certificate, NO_LISTS))
+    return _Moved(found, moved, judged)
+
+
+def _pretended(
+    queries: Sequence[Query], maps: Mapping[Mode, FittedMaps], pipeline: Pipeline
+) -> list[Scored]:
+    """The queries as if their callers had brought what a search finds likeliest."""
+    found = pipeline.retrieve(queries, label="finding candidates")
+    prior = [prior_score(c, maps["search"].policy.prior) for c in found]
+    brought = as_brought(pipeline, pipeline.score(found, prior, cutoff=1.0))
+    policy = maps["rerank"].policy
+    prior = [prior_score(c, policy.prior) for c in brought]
+    return pipeline.score(brought, prior, cutoff=policy.cutoff, label="scoring brought passages")
+
+
+def _enough(labels: Sequence[Feedback]) -> bool:
+    return len({f.group for f in labels}) >= LEAST_LABELS
+
+
+def _unmoved(old: FittedMaps, *, another_corpus: bool) -> FittedMaps:
+    """The maps of a mode without labels: over another corpus they promise nothing."""
+    if not another_corpus:
+        return old
+    return replace(old, certificate=refused(old.certificate, OTHER_CORPUS))
 
 
 def _update(
-    old: FittedMaps, judged: Judged, feedback: Sequence[Feedback], config: Config
+    old: FittedMaps,
+    judged: Judged,
+    feedback: Sequence[Feedback],
+    groups: Sequence[str],
+    about: str,
+    config: Config,
 ) -> tuple[Recalibration, FittedMaps]:
     """What the labels say of rankings judged by `old`, and the maps that follow it."""
     found = fit_recalibration(
         judged.confidence,
         hit_labels(feedback, judged.rankings),
-        [f.group for f in feedback],
+        groups,
         target=config.thresholds.medium,
+        about=about,
         random_state=config.seed,
     )
     if all(f.right is None for f in feedback):  # else what was wrong may have had no answer

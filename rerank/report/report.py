@@ -24,6 +24,7 @@ from rerank.evaluation.ablation import Budgets, Examples, Step, by_features, by_
 from rerank.evaluation.baselines import sources
 from rerank.evaluation.evaluate import OURS, Evaluation
 from rerank.fitting.fit import Fitted
+from rerank.fitting.label_checks import NO_LISTS
 from rerank.fitting.plan import Plan
 from rerank.fitting.rankings import LENGTHS
 from rerank.report.headline import headline
@@ -277,7 +278,8 @@ def rerank_sentence(report: Report) -> str:
     auroc = "-" if math.isnan(ours.auroc) else f"{ours.auroc:.3f}"
     return (
         f"Where callers bring {LENGTHS[0]} to {LENGTHS[-1]} passages: AUROC {auroc}, smECE "
-        f"{ours.smece:.3f} (exactly calibrated: up to {ours.smece_floor95:.3f}); {accepted}."
+        f"{ours.smece:.3f} (exactly calibrated: up to {ours.smece_floor95:.3f}); {accepted}. "
+        f"Nothing is certified there. {NO_LISTS}"
     )
 
 

@@ -27,6 +27,8 @@ PREFIX = "calibrated-rerank"
 LONGEST_NAME = 200  # characters
 CHAMPION = "champion"
 """The alias of the registered version that production loads."""
+BEST = "best"
+"""The alias of the best champion so far, which new ones are compared with."""
 
 SCHEMES = ("models:/", "runs:/")
 UNKNOWN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # how MLflow says "there is none"
@@ -113,26 +115,28 @@ def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
         return _folder(source)
 
 
-def champion(name: str, *, tracking_uri: str) -> tuple[str, Fetched] | None:
-    """The version that is the champion, and its folder; None where there is none.
+def aliased(name: str, alias: str, *, tracking_uri: str) -> tuple[str, str] | None:
+    """The version that has an alias, and where its files are; None where none has it.
 
     Raises:
         As `fetch`.
     """
-    with _asked(f"the champion of {name}", tracking_uri, make=True) as client:
+    with _asked(f"the {alias} of {name}", tracking_uri, make=True) as client:
         from mlflow.exceptions import MlflowException
 
         try:
-            version = client.get_model_version_by_alias(name, CHAMPION)
+            version = client.get_model_version_by_alias(name, alias)
         except MlflowException as error:
             if error.error_code in UNKNOWN:
                 return None
             raise
-        return str(version.version), _folder(_source(client, version))
+        return str(version.version), _source(client, version)
 
 
-def crown(name: str, run_id: str, *, tracking_uri: str) -> str:
+def crown(name: str, run_id: str, *, best: str | None = None, tracking_uri: str) -> str:
     """Make the version that a run registered the champion, and return its number.
+
+    `best` is the version that stays the best so far; None: it is this one.
 
     Raises:
         InputError: the run registered no version of that name.
@@ -144,6 +148,7 @@ def crown(name: str, run_id: str, *, tracking_uri: str) -> str:
             raise InputError(f"run {run_id} registered no version of {name!r}")
         newest = max(found, key=lambda version: int(version.version))
         client.set_registered_model_alias(name, CHAMPION, newest.version)
+        client.set_registered_model_alias(name, BEST, best or newest.version)
     return str(newest.version)
 
 

@@ -21,11 +21,21 @@ import cross_fitted
 import fitted
 import intervals
 import new_groups
+import promoted
 from experiments import Experiment, Floats, Row, run
 
 SECTIONS: dict[str, ModuleType] = {
     module.__name__: module
-    for module in (certified, new_groups, cross_fitted, fitted, intervals, alarms, controls)
+    for module in (
+        certified,
+        new_groups,
+        cross_fitted,
+        fitted,
+        intervals,
+        alarms,
+        promoted,
+        controls,
+    )
 }
 
 WIDTHS = (47, 50, 7, 34, 26)

@@ -79,6 +79,7 @@ BY_HAND = {  # each worked out from the definition in the docstring, with pencil
     "winner_dense_rank": math.log(2),
     "bm25_nqc": math.sqrt(8 / 3) / 4,
     "bm25_wig": 0.0,  # fewer than five: the top is all
+    "log_list_length": math.log(3),
     "dense_wig": 0.0,
     "winner_term_coverage": 0.25,
     "winner_idf_coverage": 0.3,

@@ -21,14 +21,28 @@ from rerank.errors import InputError
 from rerank.evaluation.evaluate import OURS, Evaluation
 from rerank.jobs.drift import detect_drift
 from rerank.jobs.evaluate import evaluate
-from rerank.jobs.promote import Check, champion_checks, own_checks, promote, undecided
+from rerank.jobs.promote import (
+    Check,
+    best_checks,
+    certified_check,
+    losses_to,
+    own_checks,
+    promote,
+    undecided,
+)
 from rerank.jobs.recalibrate import recalibrate
 from rerank.storage.folder import sealed
-from rerank.tracking.registry import CHAMPION, champion, crown
+from rerank.tracking.registry import BEST, CHAMPION, aliased, crown
 
 Run = Any  # the session's run, see conftest
 NAME = "calibrated-rerank-small"  # after the set
-EASY = PromotionGate(most_smece=1.0, least_certified=0.0)
+EASY = PromotionGate(most_smece=1.0, least_certified=0.0, margin=0.3, brier_margin=0.3)
+
+
+def alias(name: str, which: str, uri: str) -> str | None:
+    """The version that has an alias."""
+    found = aliased(name, which, tracking_uri=uri)
+    return found and found[0]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +65,8 @@ def _leaves_no_trace(run: Run) -> Iterator[None]:
         if version.run_id != ours.run_id:
             client.delete_model_version(NAME, version.version)
             client.delete_run(version.run_id)
-    client.delete_registered_model_alias(NAME, CHAMPION)
+    for which in (CHAMPION, BEST):
+        client.delete_registered_model_alias(NAME, which)
 
 
 def named(checks: Sequence[Check]) -> dict[str, bool]:
@@ -76,41 +91,60 @@ def test_each_threshold_can_fail(
     assert not named(own_checks(model, known, small, EASY))["unseen"]
 
 
-def against(candidate: Evaluation, champion: Evaluation) -> dict[str, Check]:
-    """The checks by their last words."""
-    made = champion_checks(candidate, champion, PromotionGate(), version="1")
+def test_a_promise_is_confirmed_or_the_check_fails(
+    model: CalibratedReranker, measured: Evaluation
+) -> None:
+    """Thirteen passes of which six are right are consistent with 70 %, and confirm nothing."""
+    n = len(measured.right)
+    certificate = replace(model.maps["search"].certificate, threshold=0.5, refused="")
+    groups = np.arange(n).astype(str)
+    few = replace(measured, labelled=replace(measured.labelled, groups=groups))
+
+    def check(certified: int, right: int) -> Check:
+        sure = {OURS: np.where(np.arange(n) < certified, 0.9, 0.1)}
+        labels = (np.arange(n) < right).astype(np.int64)
+        return certified_check(certificate, replace(few, confidences=sure, right=labels), EASY)
+
+    assert not check(13, 6).holds
+    assert "too few queries" in check(13, 10).measured
+    assert not check(13, 10).holds
+    assert check(13, 13).holds
+    assert check(0, 0).holds  # nothing is promised
+
+
+def against(candidate: Evaluation, best: Evaluation) -> dict[str, Check]:
+    """The checks by their last words, with the margins of `EASY`."""
+    made = best_checks(losses_to(candidate, best), EASY, len(best.right), version="1")
     return {check.name.rpartition(": ")[2]: check for check in made}
 
 
-def test_what_is_lost_to_the_champion_fails(measured: Evaluation) -> None:
+def test_what_is_lost_to_the_best_fails(measured: Evaluation) -> None:
     """Against itself a model passes; one that is sure of everything wrong does not, nor does one
     that is rarely right and knows it. The check says who loses to whom.
     """
     same = against(measured, measured)
     assert all(check.holds for check in same.values())
     n = len(measured.right)
-    assert f"on {n} queries the model loses 0.000 to version 1" in same["log loss"].measured
+    assert f"on {n} queries the model loses 0.000 to version 1" in same["Brier score"].measured
     wrong = {**measured.confidences, OURS: np.where(measured.right == 1, 0.01, 0.99)}
     worse = replace(measured, confidences=wrong)
     assert named(list(against(worse, measured).values())) == {
-        "no worse than the champion: right answers": True,
-        "no worse than the champion: log loss": False,
+        "no worse than the best champion so far: right answers": True,
+        "no worse than the best champion so far: Brier score": False,
     }
-    assert "the model gains" in against(measured, worse)["log loss"].measured
+    assert "the model gains" in against(measured, worse)["Brier score"].measured
     never = np.zeros_like(measured.right)
     sure = {**measured.confidences, OURS: np.full(n, 0.001)}
     modest = against(replace(measured, right=never, confidences=sure), measured)
     assert not modest["right answers"].holds
-    assert modest["log loss"].holds
+    assert modest["Brier score"].holds
     assert "too few" not in modest["right answers"].measured  # it is decided
 
 
 def test_few_queries_prove_nothing(measured: Evaluation) -> None:
-    """A constant against a champion passes no more because there are few queries to lose on."""
-    constant = {**measured.confidences, OURS: np.full(len(measured.right), 0.5)}
-    found = against(replace(measured, confidences=constant), measured)
-    assert found["right answers"].holds
-    assert not found["log loss"].holds
+    """Even against itself: so few queries on which nothing differs do not rule out a loss."""
+    few = best_checks(losses_to(measured, measured), PromotionGate(), 1, version="1")
+    assert not any(check.holds for check in few)
 
 
 @pytest.mark.parametrize(
@@ -136,18 +170,19 @@ def test_how_many_queries_would_decide(
 def test_a_passed_gate_crowns_the_version_of_the_run(run: Run, small: LabelledSet) -> None:
     """First it fails and there is no champion; then it passes; then it must match itself."""
     uri = run.outcome.run.tracking_uri
-    refused = promote(run.folder, small, "test", PromotionGate(0.0, 0.0), work=run.work)
+    refused = promote(run.folder, small, "test", replace(EASY, most_smece=0.0), work=run.work)
     assert refused.version is None
     assert refused.sentence == f"not promoted; it has no champion: {NAME}"
     assert "FAILED  calibrated" in refused.table()
-    assert champion(NAME, tracking_uri=uri) is None
+    assert alias(NAME, CHAMPION, uri) is None
     first = promote(run.folder, small, "test", EASY, work=run.work)
     assert first.sentence == f"version {first.version} is the champion now: models:/{NAME}@champion"
     assert not any("champion" in name for name in named(first.checks))
     again = promote(run.folder, small, "test", EASY, work=run.work)
     assert (again.before, again.version) == (first.version, first.version)
     assert sum("champion" in name for name in named(again.checks)) == 2
-    assert champion(NAME, tracking_uri=uri)[0] == first.version
+    assert alias(NAME, CHAMPION, uri) == alias(NAME, BEST, uri) == first.version
+    assert again.best == first.version
 
 
 def test_a_champion_of_another_corpus_is_not_compared_with(
@@ -168,7 +203,7 @@ def test_a_champion_of_another_corpus_is_not_compared_with(
         refused.table()
     )
     taken = promote(other, small, "test", EASY, work=run.work, new_corpus=True)
-    assert champion(NAME, tracking_uri=uri)[0] == taken.version != before
+    assert alias(NAME, CHAMPION, uri) == alias(NAME, BEST, uri) == taken.version != before
     assert not any("no worse" in name for name in named(taken.checks))
     crown(NAME, run.outcome.run.run_id, tracking_uri=uri)
 
@@ -178,8 +213,9 @@ def test_a_recalibrated_model_is_promoted_without_another_command(
 ) -> None:
     """`recalibrate` tracks it under the name of the model that it moves."""
     uri = run.outcome.run.tracking_uri
-    if champion(NAME, tracking_uri=uri):
-        MlflowClient(tracking_uri=uri).delete_registered_model_alias(NAME, CHAMPION)
+    for which in (CHAMPION, BEST):
+        if alias(NAME, which, uri):
+            MlflowClient(tracking_uri=uri).delete_registered_model_alias(NAME, which)
     ids = sorted(small.splits["test"], key=lambda i: (small.group(i), i))
     halves = {"labels": tuple(ids[:15]), "test": tuple(ids[15:])}
     halved = replace(small, splits=halves)
@@ -201,7 +237,7 @@ def test_a_model_that_mlflow_lacks_is_sent_to_it(
     (fresh / "manifest.json").write_text(json.dumps(sealed({**manifest, "name": "elsewhere"})))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert promote(fresh, small, "test", EASY, work=run.work).version == "1"
-    assert champion("elsewhere", tracking_uri=uri)[0] == "1"
+    assert alias("elsewhere", CHAMPION, uri) == "1"
 
 
 def test_the_alarm_hears_other_questions(model: CalibratedReranker, small: LabelledSet) -> None:

@@ -14,15 +14,23 @@ from coherence import check_coherent
 from calibration.arrays import log_odds
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config
-from rerank.data.feedback import feedback_of, hit_labels, read_feedback, refuse_unknown
+from rerank.data.feedback import (
+    feedback_of,
+    group_labels,
+    hit_labels,
+    read_feedback,
+    refuse_unknown,
+)
+from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
 from rerank.data.text import query_hash
 from rerank.errors import FolderError, InputError
+from rerank.fitting.label_checks import NO_LISTS
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.recalibrate import fresh, recalibrate, subsample
 from rerank.storage.folder import MANIFEST, sha256_file
-from rerank.types import Ranking
+from rerank.types import Query, Ranking
 
 Run = Any  # the session's run, see conftest
 
@@ -156,26 +164,70 @@ def test_labels_must_name_passages_of_the_index(run: Run, small: LabelledSet) ->
 
 
 def test_the_maps_of_the_other_mode_follow(run: Run, moved: Path) -> None:
-    """Ids tell of other lists too: its maps move, and what they promise rests on these labels."""
+    """Ids tell of other lists too: its maps move, and promise nothing of what callers bring."""
     old, new = CalibratedReranker.load(run.folder), CalibratedReranker.load(moved)
     before, after = old.maps["rerank"], new.maps["rerank"]
     assert after.confidence.update is not None
     assert after.confidence.first == before.confidence.first
-    assert after.certificate.queries == new.maps["search"].certificate.queries
+    assert (after.certificate.threshold, after.certificate.refused) == (None, NO_LISTS)
 
 
-def test_right_and_wrong_certify_no_other_lists(
+def test_right_and_wrong_say_nothing_of_other_lists(
     run: Run, small: LabelledSet, tmp_path: Path
 ) -> None:
-    """Without ids the labels tell of a selection of the lists that callers might bring."""
+    """Those on which both modes agree would be a selection: the other mode stays as it was."""
     model = CalibratedReranker.load(run.folder)
     labels = feedback_of(small, "test")
     said = [replace(f, right=i % 2 == 0, relevant=frozenset()) for i, f in enumerate(labels)]
-    recalibrate(model, said, tmp_path / "moved")
+    made = recalibrate(model, said, tmp_path / "moved")
     new = CalibratedReranker.load(tmp_path / "moved")
-    certificate = new.maps["rerank"].certificate
-    assert (certificate.threshold, certificate.queries) == (None, 0)
+    assert new.maps["rerank"] == model.maps["rerank"]
+    assert new.maps["search"] != model.maps["search"]
+    assert any("passages that callers bring: that mode stays" in note for note in made.notes)
     assert new.sketch == model.sketch
+
+
+def test_labels_of_lists_move_and_certify_that_mode_alone(
+    run: Run, small: LabelledSet, tmp_path: Path
+) -> None:
+    """They are about the lists that callers brought, by the top passage that was shown."""
+    model = CalibratedReranker.load(run.folder)
+    brought = tuple(small.corpus.values())[:6]
+    lists = [
+        replace(f, query=replace(f.query, passages=brought), right=i % 3 > 0, relevant=frozenset())
+        for i, f in enumerate(feedback_of(small, "test"))
+    ]
+    recalibrate(model, lists, tmp_path / "moved")
+    new = CalibratedReranker.load(tmp_path / "moved")
+    assert new.maps["search"] == model.maps["search"]
+    after = new.maps["rerank"]
+    assert after.confidence.update is not None
+    assert (after.certificate.queries, after.certificate.refused) == (len(lists), "")
+    assert new.manifest["recalibrated"]["mode"] == "rerank"
+
+
+def test_labels_are_grouped_as_calibrate_groups(small: LabelledSet) -> None:
+    """By the largest thing that repeats in them; labels without ids keep groups of their own."""
+    labels = feedback_of(small, "test")
+    ids = [f.query.query_id for f in labels]
+    expected = grouped(small, ids)
+    groups, about = group_labels(labels, small.corpus.values())
+    assert expected.grouping is not None
+    assert about == expected.grouping.about
+    pairs = {(g, expected.group(i)) for g, i in zip(groups, ids, strict=True)}
+    assert len(pairs) == len(set(groups)) == len({expected.group(i) for i in ids})
+    said = [replace(f, query=Query(f.query.text), right=True, relevant=frozenset()) for f in labels]
+    assert group_labels(said, small.corpus.values())[0] == [f.group for f in said]
+
+
+def test_a_list_is_read_with_its_label(tmp_path: Path) -> None:
+    """`passages` as in a request; ids that are right must be among them."""
+    listed = {"query": "a", "passages": ["one", {"_id": "x", "text": "two"}], "relevant": ["x"]}
+    (found,) = read_feedback(written(tmp_path, [json.dumps(listed)]))
+    assert found.query.mode == "rerank"
+    assert [p.doc_id for p in found.query.passages or ()] == ["0", "x"]
+    with pytest.raises(InputError, match="'relevant' names 'y', which is not in 'passages'"):
+        read_feedback(written(tmp_path, [json.dumps({**listed, "relevant": ["y"]})]))
 
 
 def test_a_limit_draws_labels_from_all_of_them(small: LabelledSet) -> None:

@@ -18,7 +18,13 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
-from rerank.fitting.rankings import LENGTHS, PlannedRankings, as_brought, rerank_rankings
+from rerank.fitting.rankings import (
+    LENGTHS,
+    PlannedRankings,
+    as_brought,
+    list_length,
+    rerank_rankings,
+)
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.bm25 import BM25, score_texts
 from rerank.types import Passage, Query, Scored
@@ -139,11 +145,19 @@ def brought(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRankings:
 
 
 def test_the_maps_are_fitted_on_lists_of_many_lengths(brought: PlannedRankings, run: Run) -> None:
-    """5, 10, 20 and 50 in turn, as far as there are candidates; the same queries as before."""
-    lengths = [len(s) for s in brought.fit.items[:4]]
-    assert lengths == [min(n, 10) for n in LENGTHS]  # 10 candidates in the tests' configuration
+    """As their queries' hashes say, as far as there are candidates; the same queries as before."""
+    lengths = [len(s) for s in brought.fit.items]
+    assert set(lengths) == {5, 10}  # 10 candidates in the tests' configuration
+    assert lengths == [min(list_length(s.query), 10) for s in brought.fit.items]
     assert [s.query for s in brought.fit.items] == list(run.plan.fit.items)
     assert all(len(s.logits) for s in (*brought.fit.items, *brought.report.items))
+
+
+def test_the_length_of_a_list_is_the_querys_own() -> None:
+    """The same in whatever order queries come; each length is dealt about as often."""
+    dealt = [list_length(Query("same words", f"q{i}")) for i in range(400)]
+    assert all(80 <= dealt.count(length) <= 120 for length in LENGTHS)
+    assert list_length(Query("a")) == list_length(Query("b", "a"))
 
 
 def test_each_mode_has_maps_of_its_own(model: CalibratedReranker, brought: PlannedRankings) -> None:

@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 
 from rerank.errors import InputError, TrackingError
-from rerank.tracking.registry import champion, fetch, is_uri, name_of
+from rerank.tracking.registry import aliased, fetch, is_uri, name_of
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_dead_server_is_not_the_users_mistake(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(TrackingError, match=r"does not give models:/a/1: .*MLFLOW_TRACKING_URI"):
         fetch("models:/a/1")
     with pytest.raises(TrackingError, match="the champion of a"):
-        champion("a", tracking_uri="sqlite:///unused.db")
+        aliased("a", "champion", tracking_uri="sqlite:///unused.db")
     assert main(["search", "models:/a/1", "sort an array"]) == 3
 
 

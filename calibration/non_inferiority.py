@@ -1,0 +1,68 @@
+"""Is one model no worse than another by more than a margin? Losses of the same rows in, bounds out.
+
+It knows nothing of what a row or a loss is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
+from calibration.selection import codes, grouped_standard_error
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much more one model loses than another, in the mean: in [-1, 1], positive is worse.
+
+    low, high: bounds, each of which is passed with probability at most 1 - level.
+    """
+
+    mean: float
+    low: float
+    high: float
+
+
+def paired_difference(
+    losses: ArrayLike,
+    others: ArrayLike,
+    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    *,
+    level: float = 0.95,
+) -> Difference:
+    """Return how much larger losses (n,) are than `others` (n,) on the same rows, all in [0, 1].
+
+    `high` below a margin is the test of non-inferiority (Blackwelder 1982) at level 1 - `level`.
+    Student's bounds of the mean difference, by group (n,), with the variance of one row more that
+    differs wholly: for single rows of 0 and 1 that is Agresti and Min (2005), who add a half to
+    each cell, so that few rows which do not differ at all are no proof. The bounds are NaN with
+    fewer than `LEAST_GROUPS` groups.
+
+    Raises:
+        ValueError: no rows, other shapes, a loss outside [0, 1], or a level outside (0.5, 1).
+    """
+    ours, theirs = np.asarray(losses, dtype=np.float64), np.asarray(others, dtype=np.float64)
+    if ours.shape != theirs.shape or ours.ndim != 1 or not len(ours):
+        raise ValueError(f"expected losses of the same rows, got {ours.shape} and {theirs.shape}")
+    if not 0.5 < level < 1:
+        raise ValueError(f"level must lie between 0.5 and 1, got {level}")
+    for values in (ours, theirs):
+        if not ((values >= 0) & (values <= 1)).all():
+            raise ValueError("losses must lie in [0, 1]")
+    worse, number = ours - theirs, codes(groups, len(ours))
+    many, mean = int(number.max()) + 1, float(worse.mean())
+    if many < LEAST_GROUPS:
+        return Difference(mean, *UNKNOWN)
+    error = np.hypot(grouped_standard_error(worse, number), 1 / len(worse))
+    room = student_point(2 * level - 1, many) * float(error)
+    return Difference(mean, mean - room, mean + room)
+
+
+def surely_better(differences: Sequence[Difference]) -> bool:
+    """Whether a model is better by one measure beyond chance, and by none of them worse so far."""
+    return all(d.mean <= 0 for d in differences) and any(d.high < 0 for d in differences)
