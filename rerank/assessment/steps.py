@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rerank.assessment.model import CalibratedReranker, refuse_empty
-from rerank.assessment.pipeline import prior_relevance, texts_of
+from rerank.assessment.pipeline import prior_score, texts_of
 from rerank.config import Config
 from rerank.inference.cross_encoder import Pair
 from rerank.types import Assessment, Query
@@ -57,7 +57,7 @@ def steps(model: CalibratedReranker, query: Query, *, most: int, scoring: int) -
     for piece in _pieces("encode", texts, sizes, most=most, after=scoring):
         vectors |= yield piece
     candidates = pipeline.candidates(query, vectors)
-    prior = prior_relevance(candidates, maps.policy.prior)
+    prior = prior_score(candidates, maps.policy.prior)
     chosen = pipeline.choose(candidates, prior, maps.policy.cutoff)
     pairs = chosen.pairs_to_score
     sizes = [tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs]

@@ -243,8 +243,8 @@ def reported_sentence(planned: Plan) -> str:
     return (
         f"Measured on the same {len(planned.report)} queries by nested cross-fitting: the whole "
         "fit (cutoff, calibrator and certified threshold too) is made again for each fold, without "
-        "the groups that it then measures. So no label is held out, and none measures a fit that has "
-        "seen it. Name a split `test` to measure on that instead."
+        "the groups that it then measures. So no label is held out, and none measures a fit that "
+        "has seen it. Name a split `test` to measure on that instead."
     )
 
 
