@@ -169,6 +169,13 @@ class Config:
     sufficiency_k: int = option(
         5, "the verdict is of P(one of the first k passages is right)", least=2, most=10
     )
+    expected_unanswerable: float = option(
+        0.2,
+        "share of questions that nothing answers; where fewer than 20 labelled queries are such, "
+        "copies of others whose answers are taken out make up for them; 0: none",
+        least=0,
+        most=0.9,
+    )
     folds: int = option(5, "folds of the grouped cross-fitting", least=2)
     seed: int = option(0, "seed of folds and draws", least=0)
     thresholds: Thresholds = field(default_factory=Thresholds)

@@ -36,7 +36,13 @@ from rerank.types import Ranking, Scored
 from rerank.workspace import Workspace
 
 CONFIG = Config(
-    rerank_depth=4, candidates=10, pool=30, max_length=128, encoder_max_length=64, folds=2
+    rerank_depth=4,
+    candidates=10,
+    pool=30,
+    max_length=128,
+    encoder_max_length=64,
+    folds=2,
+    expected_unanswerable=0.0,
 )
 
 

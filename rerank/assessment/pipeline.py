@@ -7,7 +7,7 @@ says which candidates are worth scoring is handed in.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -22,6 +22,7 @@ from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.progress import progress
 from rerank.retrieval.dense import Encoder, Vectors, cosines
+from rerank.retrieval.fusion import fused_without
 from rerank.retrieval.passages import rank_passages
 from rerank.retrieval.retriever import Retriever
 from rerank.types import Bools, Candidates, FirstStage, Floats, Passage, Query, Ranking, Scored
@@ -109,6 +110,28 @@ class Pipeline:
     def retrieve(self, queries: Sequence[Query], *, label: str | None = None) -> list[Candidates]:
         """The candidates of each query: of the index, or the passages that came with the query."""
         return _in_chunks(queries, self._retrieve, label)
+
+    def retrieve_without(
+        self, queries: Sequence[Query], gone: Sequence[Set[str]]
+    ) -> list[Candidates]:
+        """The candidates that the index would give were these passages, by their ids, not in it.
+
+        Only the statistics of words are those of the whole index.
+        """
+        c, index = self.config, self.index
+        with self._timed("encode"):
+            vectors = self.encoder.encode([query.text for query in queries])
+        found = []
+        for query, vector, ids in zip(queries, vectors, gone, strict=True):
+            pool = c.pool + len(ids)
+            stage = index.search(query.text, vector, pool=pool, count=2 * pool, rrf_k=c.rrf_k)
+            away = np.array(
+                [index.passage(row).doc_id in ids for row in stage.rows], dtype=np.bool_
+            )
+            stage = fused_without(stage, away, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
+            passages = tuple(index.passage(row) for row in stage.rows)
+            found.append(self._candidates(query, passages, stage))
+        return found
 
     def as_brought(self, candidates: Candidates, count: int) -> Candidates:
         """The candidates as they would be, had the caller brought the first `count` of them."""

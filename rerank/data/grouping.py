@@ -7,7 +7,7 @@ and measured on the same documents, other questions, says too much of itself on 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calibration.metrics import LEAST_GROUPS
@@ -85,6 +85,15 @@ def _components(
     key: Callable[[Passage], str],
 ) -> dict[str, str]:
     """Query id -> the least key of all that hangs together with what it is about."""
+    keys = {i: [key(labelled.corpus[d]) for d in found] for i, found in about.items() if found}
+    return joined(keys, [(key(labelled.corpus[a]), key(labelled.corpus[b])) for a, b in alike])
+
+
+def joined(keys: Mapping[str, Sequence[str]], alike: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Id -> the least key of all that hangs together with its own, one key at least.
+
+    Keys hang together where one id has them, or where they are a pair of `alike`.
+    """
     parent: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -97,10 +106,9 @@ def _components(
         low, high = sorted((root(one), root(other)))
         parent[high] = low
 
-    keys = {i: [key(labelled.corpus[d]) for d in found] for i, found in about.items() if found}
     for found in keys.values():
         for other in found:
             join(found[0], other)
     for one, other in alike:
-        join(key(labelled.corpus[one]), key(labelled.corpus[other]))
+        join(one, other)
     return {i: root(found[0]) for i, found in keys.items()}

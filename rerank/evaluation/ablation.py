@@ -37,12 +37,24 @@ class Examples:
 
 
 @dataclass(frozen=True, slots=True)
+class Trial:
+    """Rows to fit on and rows to measure on, which share no group, and the second stage to take.
+
+    Where rows are measured in folds there are several, of which each row is measured in one.
+    """
+
+    fitted_on: Examples
+    measured_on: Examples
+    then: str = "logistic"
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A confidence of some of the features, measured; 95 % intervals by query group.
 
     `saved` is the log loss less than that of the base rate, in nats a query; `gain` what the step
-    saves more than the step before it, paired by query (NaN for the first); `penalty` the C that
-    was chosen for it.
+    saves more than the step before it, paired by query (NaN for the first); `penalties` the C that
+    was chosen for it in each trial.
     """
 
     name: str
@@ -54,7 +66,7 @@ class Step:
     saved_interval: Interval
     gain: float
     gain_interval: Interval
-    penalty: float
+    penalties: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,33 +98,35 @@ def steps() -> dict[str, list[int]]:
 
 
 def by_features(
-    fitted_on: Examples,
-    measured_on: Examples,
+    trials: Sequence[Trial],
     *,
     columns: Mapping[str, Sequence[int]],
-    then: str = "logistic",
     folds: int = 5,
     random_state: int = 0,
 ) -> tuple[Step, ...]:
-    """The confidence of each set of columns, fitted on the one part and measured on the other.
+    """The confidence of each set of columns, fitted and measured in every trial.
 
     Each is fitted as the model's own is (`calibration.fitting.fit_two_stage`).
     """
     from calibration.fitting import fit_two_stage
 
-    y, groups = measured_on.right, list(measured_on.groups)
+    y, groups = _measured_rows(trials)
     base = row_losses(y, np.full(len(y), y.mean()))
     before, found = np.full(len(y), np.nan), []
     for name, taken in columns.items():
-        learned, penalty, _ = fit_two_stage(
-            fitted_on.features[:, taken],
-            fitted_on.right,
-            fitted_on.groups,
-            then=then,
-            folds=folds,
-            random_state=random_state,
-        )
-        p = _predict(learned, measured_on.features, taken)
+        predicted, penalties = [], []
+        for trial in trials:
+            learned, penalty, _ = fit_two_stage(
+                trial.fitted_on.features[:, taken],
+                trial.fitted_on.right,
+                trial.fitted_on.groups,
+                then=trial.then,
+                folds=folds,
+                random_state=random_state,
+            )
+            predicted.append(_predict(learned, trial.measured_on.features, taken))
+            penalties.append(penalty)
+        p = np.concatenate(predicted)
         losses = row_losses(y, p)
         saved, *saved_interval = paired_bootstrap(base, losses, groups, seed=random_state)
         gain, *gain_interval = paired_bootstrap(before, losses, groups, seed=random_state)
@@ -127,7 +141,7 @@ def by_features(
                 (saved_interval[0], saved_interval[1]),
                 gain,
                 (gain_interval[0], gain_interval[1]),
-                penalty,
+                tuple(penalties),
             )
         )
         before = losses
@@ -135,54 +149,78 @@ def by_features(
 
 
 def by_labels(
-    fitted_on: Examples,
-    measured_on: Examples,
+    trials: Sequence[Trial],
     *,
     whole: Floats,
     threshold: float,
-    penalty: float,
-    then: str = "logistic",
+    penalties: Sequence[float],
     folds: int = 5,
     random_state: int = 0,
 ) -> Budgets:
     """The confidence of fewer labels: of each of `BUDGETS` that is less than all, and of all.
 
-    `whole` (n,) are the confidences of all labels on `measured_on`. Subsets are drawn by group, the
-    last one cut; a larger one holds the smaller one of its draw. `penalty` is the C that all labels
-    chose: choosing it anew for each subset costs seven times as much, for medians within 0.015.
-    `then` gives way to a logistic second stage where the labels are too few for it.
+    `whole` (n,) are the confidences of all labels of a trial on the rows that it measures. Subsets
+    are drawn by group, the last one cut; a larger one holds the smaller one of its draw.
+    `penalties` are the C that all labels of each trial chose: choosing it anew for each subset
+    costs seven times as much, for medians within 0.015. `then` gives way to a logistic second stage
+    where the labels are too few for it.
     """
-    from calibration.fitting import fit_two_stage
-
-    X, y = fitted_on.features, fitted_on.right
-    number, rng = codes(fitted_on.groups, len(y)), np.random.default_rng(random_state)
-    drawn = [_by_group(number, rng) for _ in range(SUBSETS)]
-    labels = tuple(size for size in BUDGETS if size < len(y))
-    worth = 1 / design_effect(y - y.mean(), number)
+    y, _ = _measured_rows(trials)
+    every = min(len(trial.fitted_on.right) for trial in trials)
+    labels = tuple(size for size in BUDGETS if size < every)
+    drawn = [_drawn(trial.fitted_on, random_state) for trial in trials]
     found = []
     for size in labels:
-        stage = then if enough_rows(then, size * worth) else "logistic"
-        for order in drawn:
-            rows = order[:size]
-            learned, _, _ = fit_two_stage(
-                X[rows],
-                y[rows],
-                number[rows],
-                then=stage,
-                folds=folds,
-                C=penalty,
-                random_state=random_state,
-            )
-            p = _predict(learned, measured_on.features, range(X.shape[1]))
-            found.append(_measured(measured_on.right, p, threshold))
-    found += [_measured(measured_on.right, whole, threshold)] * SUBSETS
+        for subset in range(SUBSETS):
+            p = []
+            for trial, orders, penalty in zip(trials, drawn, penalties, strict=True):
+                learned = _of_subset(
+                    trial, orders[subset][:size], penalty, folds=folds, random_state=random_state
+                )
+                p.append(_predict(learned, trial.measured_on.features, None))
+            found.append(_measured(y, np.concatenate(p), threshold))
+    found += [_measured(y, whole, threshold)] * SUBSETS
     table = np.array(found).reshape(len(labels) + 1, SUBSETS, 4)
-    return Budgets((*labels, len(y)), threshold, *np.moveaxis(table, 2, 0))
+    return Budgets((*labels, every), threshold, *np.moveaxis(table, 2, 0))
 
 
-def _predict(learned: Any, features: Floats, columns: Sequence[int]) -> Floats:
-    """Confidences (n,); 0 for a row of zeros, which is a ranking without passages."""
-    p = learned.predict(features[:, columns])
+def _measured_rows(trials: Sequence[Trial]) -> tuple[Labels, list[str]]:
+    """Labels and groups of the rows that the trials measure, in their order."""
+    y = np.concatenate([trial.measured_on.right for trial in trials])
+    return y, [str(group) for trial in trials for group in trial.measured_on.groups]
+
+
+def _drawn(rows: Examples, random_state: int) -> list[NDArray[np.int64]]:
+    """`SUBSETS` orders of the rows, of which subsets are the first so many."""
+    rng = np.random.default_rng(random_state)
+    number = codes(rows.groups, len(rows.right))
+    return [_by_group(number, rng) for _ in range(SUBSETS)]
+
+
+def _of_subset(
+    trial: Trial, rows: NDArray[np.int64], penalty: float, *, folds: int, random_state: int
+) -> Any:
+    """The confidence fitted on some rows of a trial."""
+    from calibration.fitting import fit_two_stage
+
+    y = trial.fitted_on.right
+    number = codes(trial.fitted_on.groups, len(y))
+    worth = 1 / design_effect(y - y.mean(), number)
+    learned, _, _ = fit_two_stage(
+        trial.fitted_on.features[rows],
+        y[rows],
+        number[rows],
+        then=trial.then if enough_rows(trial.then, len(rows) * worth) else "logistic",
+        folds=folds,
+        C=penalty,
+        random_state=random_state,
+    )
+    return learned
+
+
+def _predict(learned: Any, features: Floats, columns: Sequence[int] | None) -> Floats:
+    """Confidences (n,) from these columns, or all; 0 for a row of zeros: no passages."""
+    p = learned.predict(features if columns is None else features[:, columns])
     return np.where(features.any(axis=1), p, 0.0)
 
 

@@ -13,22 +13,36 @@ from calibration import metrics
 from calibration.arrays import plain
 from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
+from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import judge
+from rerank.assessment.judge import Judged, judge
 from rerank.assessment.pipeline import limit_scored, rank
 from rerank.assessment.relevance import DEPTH
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits, passage_labels
 from rerank.evaluation.baselines import HEURISTICS, Heuristic, predict
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
-from rerank.types import Floats, Ranking, Scored
+from rerank.types import Bools, Floats, Ints, Ranking, Scored
 
 OURS = "calibrated"  # this model's own confidence among the ways of being confident
 SUFFICIENCY = "sufficiency: one of the first {}"
 RANKS = {"1": (1, 1), "2": (2, 2), "3": (3, 3), "4-10": (4, 10)}  # whose relevance is measured
 RELEVANCE = "relevance: passage at rank {}"
+ORDERS = ("fused", "logit", "relevance")
 TOLD = (3, 5, 10)  # the k that a text table shows; all are measured
 SHARES = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Labelled queries, scored with no cutoff, and what is measured on them.
+
+    The maps and the baselines have not seen the queries' groups.
+    """
+
+    scored: Labelled[Scored]
+    maps: FittedMaps
+    baselines: Mapping[str, Heuristic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +58,24 @@ class Evaluation:
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, in the mean of the queries
     notes: tuple[str, ...] = ()  # what flatters the figures
+    folds: tuple[FittedMaps, ...] = ()  # that measured a part each; empty where one model did all
+    fold: Ints | None = None  # (n,) which of them measured a query
 
     @property
     def query_ids(self) -> tuple[str, ...]:
         """Ids of the queries, (n,)."""
         return tuple(r.query.query_id for r in self.labelled.items)
+
+    def reaching(self, certificate: Certificate) -> Bools:
+        """Which queries (n,) reach the certified threshold: of their fold, where there are folds.
+
+        Without folds it is that of `certificate`.
+        """
+        ours, many = self.confidences[OURS], len(self.right)
+        own = [maps.certificate for maps in self.folds] or [certificate]
+        fold = np.zeros(many, dtype=np.int64) if self.fold is None else self.fold
+        least = np.array([np.inf if c.threshold is None else c.threshold for c in own])
+        return np.asarray(ours >= least[fold], dtype=np.bool_)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; what cannot be told is None."""
@@ -119,37 +146,62 @@ def measure(
     `scored` had no cutoff. What comes from this model is measured on as much of it as the model
     scores; what does not, the formulas and the order by logit, is given all.
     """
-    seen = [limit_scored(s, maps.policy.cutoff) for s in scored.items]
-    orders = {
-        name: [rank(s, maps.score, rank_by=name).doc_ids for s in items]
-        for name, items in (("fused", scored.items), ("logit", scored.items), ("relevance", seen))
+    return measure_parts([Part(scored, maps, baselines)], config, notes=notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one part gives, before it is measured together with the others."""
+
+    judged: Judged
+    orders: Mapping[str, Sequence[Sequence[str]]]  # passage ids, best first
+    confidences: dict[str, Floats]
+    passages_scored: list[int]
+
+
+def measure_parts(
+    parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ()
+) -> Evaluation:
+    """As `measure`, of queries that are measured by several fits, each of them by one.
+
+    The rows of the result are in the order of the parts.
+    """
+    every = [_see(part, config) for part in parts]
+    labelled = Labelled(
+        [ranking for seen in every for ranking in seen.judged.rankings],
+        np.concatenate([part.scored.groups for part in parts]),
+        [grades for part in parts for grades in part.scored.grades],
+    )
+    orders = {name: [ids for seen in every for ids in seen.orders[name]] for name in ORDERS}
+    confidences = {
+        name: np.concatenate([seen.confidences[name] for seen in every])
+        for name in every[0].confidences
     }
-    judged = judge(seen, maps, config)
-    labelled = Labelled(judged.rankings, scored.groups, scored.grades)
+    sufficiency = np.concatenate([seen.judged.sufficiency for seen in every])
+    counts = [count for seen in every for count in seen.passages_scored]
+    relevance = [row for seen in every for row in seen.judged.relevance]
     hit = hits(labelled, depth=DEPTH)
-    alike = [_in_order_of(r, s, maps) for r, s in zip(judged.rankings, scored.items, strict=True)]
-    confidences = {name: predict(rule, alike) for name, rule in baselines.items()}
-    confidences[OURS] = judged.confidence
     events = {
-        SUFFICIENCY.format(k): _event(hit[:, k - 1], judged.sufficiency[:, k - 1])
+        SUFFICIENCY.format(k): _event(hit[:, k - 1], sufficiency[:, k - 1])
         for k in range(2, DEPTH + 1)
     }
     events |= {
         RELEVANCE.format(name): _event(
             *(
                 np.concatenate([row[first - 1 : last] for row in rows])
-                for rows in (passage_labels(labelled), judged.relevance)
+                for rows in (passage_labels(labelled), relevance)
             )
         )
         for name, (first, last) in RANKS.items()
     }
+    several = len(parts) > 1
     return Evaluation(
         labelled,
-        judged.features,
+        np.concatenate([seen.judged.features for seen in every]),
         comparison(
             confidences,
             hit[:, 0],
-            groups=scored.groups.tolist(),
+            groups=labelled.groups.tolist(),
             threshold=config.thresholds.medium,
             random_state=config.seed,
         ),
@@ -157,9 +209,28 @@ def measure(
         hit[:, 0],
         events,
         _orders(orders, labelled),
-        float(np.mean([len(s.logits) for s in seen])) if seen else 0.0,
+        float(np.mean(counts)) if counts else 0.0,
         tuple(notes),
+        tuple(part.maps for part in parts) if several else (),
+        np.repeat(np.arange(len(parts)), [len(part.scored) for part in parts]) if several else None,
     )
+
+
+def _see(part: Part, config: Config) -> _Seen:
+    scored, maps = part.scored, part.maps
+    seen = [limit_scored(s, maps.policy.cutoff) for s in scored.items]
+    orders = {
+        name: [
+            rank(s, maps.score, rank_by=name).doc_ids
+            for s in (seen if name == "relevance" else scored.items)
+        ]
+        for name in ORDERS
+    }
+    judged = judge(seen, maps, config)
+    alike = [_in_order_of(r, s, maps) for r, s in zip(judged.rankings, scored.items, strict=True)]
+    confidences = {name: predict(rule, alike) for name, rule in part.baselines.items()}
+    confidences[OURS] = judged.confidence
+    return _Seen(judged, orders, confidences, [len(s.logits) for s in seen])
 
 
 def _in_order_of(ranking: Ranking, scored: Scored, maps: FittedMaps) -> Ranking:

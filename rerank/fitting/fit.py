@@ -30,6 +30,7 @@ from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit
 from rerank.fitting.label_checks import refuse_one_sided
 from rerank.fitting.passages import cross_ordered, fit_score, limited
+from rerank.fitting.unanswerable import is_copy
 from rerank.types import Floats, Ranking, Scored
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
@@ -43,7 +44,7 @@ class Fitted:
     calibrator: str
     reason: str  # one sentence
     temperature: LogisticMap  # the best logit divided by one number, to P(the top one is right)
-    sketch: Sketch  # of the features, for the drift alarm
+    sketch: Sketch  # of the features, for the drift alarm; of questions that were asked, no copies
     effective: float  # independent queries that the queries fitted on are worth
     # of the queries fitted on, in orders that had not seen them: (n, d), and (n,)
     features: Floats = field(compare=False, repr=False)
@@ -103,6 +104,7 @@ def fit(
         target=config.thresholds.medium,
         about=about,
     )
+    real = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
     certificate = refuse_one_sided(certificate, [bool(grades) for grades in scored.grades])
     return Fitted(
         FittedMaps(
@@ -116,7 +118,7 @@ def fit(
         choice.name,
         choice.reason if asked is AUTO else "As asked for.",
         fit_temperature(np.array([_best_logit(s) for s in scored.items]), right),
-        sketch(features, list(RANKING_FEATURES), groups),
+        sketch(features[real], list(RANKING_FEATURES), groups[real]),
         effective_n(right - unseen, groups),
         features,
         right,

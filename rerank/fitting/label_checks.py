@@ -13,7 +13,8 @@ from rerank.errors import InputError
 NO_DOUBT = (
     "All {n} labelled queries have an answer here. Such labels teach nothing of one that has "
     "none: the confidence may be high there, and no promise would hold. Label queries that nothing "
-    "answers too, as many in a hundred as people ask, and list them in splits/<split>.txt."
+    "answers too, as many in a hundred as people ask, and list them in splits/<split>.txt; or let "
+    "copies stand in for them (--expected-unanswerable)."
 )
 NO_HOPE = (
     "None of the {n} labelled queries has an answer here: there is nothing to promise. Label "

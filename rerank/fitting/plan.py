@@ -9,21 +9,27 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rerank.data.grouping import enough, groupings
+import numpy as np
+
+from rerank.data.grouping import enough, groupings, joined
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.types import Query
 
-REPORT_SHARE = 0.3  # of the groups, where a set has no split to report on
+CROSS_FITTED = "cross-fitted"  # the report split of a set that has none
+LEAST_FOLDS = 3  # groups: one is measured, and the fit on the others divides them again
 TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was
 LEAST_QUERIES = 30  # to fit on; below it no map is worth having
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which queries a run fits on and which it reports on; no question is in both."""
+    """Which queries a run fits on and which it reports on; no question is in both.
+
+    Where the report is cross-fitted it is on the queries that are fitted on, in folds by group.
+    """
 
     fit: Labelled[Query]
     report: Labelled[Query]
@@ -33,6 +39,11 @@ class Plan:
     beside_training: bool  # a split used here is what is left of one that was trained on
     same_group: int  # reported queries whose group has queries that are fitted on
     grouping: Grouping  # what keeps queries together
+
+    @property
+    def cross_fitted(self) -> bool:
+        """Whether the queries fitted on are reported on too: see `rerank.fitting.cross_fitted`."""
+        return self.report_split == CROSS_FITTED
 
     def counts(self) -> dict[str, int | str | bool]:
         """The plan in numbers."""
@@ -52,13 +63,14 @@ def plan(
 ) -> Plan:
     """Decide which queries are fitted on and which are reported on.
 
-    Reported on: `test`, else `dev`, else a held-out part of the groups. Fitted on: the other
-    splits, less the questions that a reported query asks too, in the same words or by its given
-    group. A split that the cross-encoder was trained on is left out whole, since its other queries
-    ask about the same passages; where nothing else is left, only the questions trained on are, and
-    the plan says so: a cross-encoder reads what is like its training better than it reads new
-    passages, so that a confidence fitted there promises too much. `max_queries` bounds each of the
-    two, drawn by what is asked of the same passages, so that large groups stay as many.
+    Reported on: `test`, else `dev`; else the queries that are fitted on, cross-fitted, so that no
+    label is spent on reporting alone. Fitted on: the other splits, less the questions that a
+    reported query asks too, in the same words or by its given group. A split that the cross-encoder
+    was trained on is left out whole, since its other queries ask about the same passages; where
+    nothing else is left, only the questions trained on are, and the plan says so: a cross-encoder
+    reads what is like its training better than it reads new passages, so that a confidence fitted
+    there promises too much. `max_queries` bounds each of the two, drawn by what is asked of the
+    same passages, so that large groups stay as many.
 
     Groups are the largest of `rerank.data.grouping.groupings` of which the fitted queries still
     have ten; where the labels name groups, those are taken.
@@ -104,17 +116,13 @@ def _plan(
         clean = others
     rest = [i for split in clean for i in fresh[split]]
     if named:
-        report, others_left = fresh[named], rest
+        report = fresh[named]
+        reported = frozenset[str]().union(*map(labelled.duplicate_keys, report))
+        fit = [i for i in rest if labelled.duplicate_keys(i).isdisjoint(reported)]
     else:
-        groups = sorted({labelled.group(i) for i in rest})
-        random.Random(seed).shuffle(groups)
-        held = set(groups[: max(1, round(REPORT_SHARE * len(groups)))])
-        report = [i for i in rest if labelled.group(i) in held]
-        others_left = [i for i in rest if labelled.group(i) not in held]
-    reported = frozenset[str]().union(*map(labelled.duplicate_keys, report))
-    fit = [i for i in others_left if labelled.duplicate_keys(i).isdisjoint(reported)]
+        report = fit = rest
     whole = sum(len(ids) for ids in labelled.splits.values())
-    asked_twice = len(others_left) - len(fit)
+    asked_twice = len(rest) - len(fit)
     seen = whole - len(rest) - (len(report) if named else 0)
     fit, report = (_at_most(labelled, ids, max_queries, seed) for ids in (fit, report))
     if len(fit) < LEAST_QUERIES or not report:
@@ -124,21 +132,31 @@ def _plan(
             f"{asked_twice} because a reported query has the same words or group); expected at "
             f"least {LEAST_QUERIES} to fit on; label more queries, or group them more finely"
         )
-    if len({labelled.group(i) for i in fit}) < 2:
-        raise InputError(f"{labelled.name}: all queries to fit on are one group; expected several")
+    chosen, least = _joined(labelled, fit), 2 if named else LEAST_FOLDS
+    if (many := len(set(chosen.groups.tolist()))) < least:
+        raise InputError(
+            f"{labelled.name}: the {len(fit)} queries to fit on are {many} groups; expected at "
+            f"least {least}: group them more finely, or label queries about more documents"
+        )
     used = {*clean, *([named] if named else [])}
     beside_training = not used <= untouched
     fitted = {labelled.group(i) for i in fit}
     return Plan(
-        labelled.select(fit),
-        labelled.select(report),
-        named or "held out",
+        chosen,
+        labelled.select(report) if named else chosen,
+        named or CROSS_FITTED,
         seen,
         asked_twice,
         beside_training,
-        sum(labelled.group(i) in fitted for i in report),
+        sum(labelled.group(i) in fitted for i in report) if named else 0,
         grouping,
     )
+
+
+def _joined(labelled: LabelledSet, ids: Sequence[str]) -> Labelled[Query]:
+    """The queries of these ids; groups of which two hold the same question are one."""
+    group = joined({i: [labelled.group(i), *sorted(labelled.duplicate_keys(i))] for i in ids}, ())
+    return replace(labelled.select(ids), groups=np.array([group[i] for i in ids], dtype=np.str_))
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:

@@ -14,7 +14,8 @@ from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
-from rerank.types import Candidates, Query, Scored
+from rerank.fitting.unanswerable import with_copies
+from rerank.types import Candidates, Floats, Query, Scored
 
 LENGTHS = (5, 10, 20, 50)  # passages that callers bring, as the hash of a query says
 
@@ -29,15 +30,18 @@ class PlannedRankings:
 
 
 def search_rankings(pipeline: Pipeline, planned: Plan) -> PlannedRankings:
-    """The plan's queries, asked of the index."""
-    fit, report = (
-        Labelled(pipeline.retrieve(part.items, label=label), part.groups, part.grades)
-        for part, label in (
-            (planned.fit, "finding candidates to fit on"),
-            (planned.report, "finding candidates to report on"),
-        )
+    """The plan's queries, asked of the index, with copies that nothing answers where they lack."""
+    fit = _found(pipeline, planned.fit, "finding candidates to fit on")
+    if planned.cross_fitted:
+        return _score(pipeline, fit, fit)
+    return _score(
+        pipeline, fit, _found(pipeline, planned.report, "finding candidates to report on")
     )
-    return _score(pipeline, fit, report)
+
+
+def _found(pipeline: Pipeline, part: Labelled[Query], label: str) -> Labelled[Candidates]:
+    found = Labelled(pipeline.retrieve(part.items, label=label), part.groups, part.grades)
+    return with_copies(pipeline, found)
 
 
 def rerank_rankings(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRankings:
@@ -46,11 +50,13 @@ def rerank_rankings(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRan
     Most of these were scored as candidates of the index, and with a score cache are not scored
     again. The cutoff is the same.
     """
-    fit, report = (
-        Labelled(as_brought(pipeline, part.items), part.groups, part.grades)
-        for part in (searched.fit, searched.report)
-    )
+    fit = _brought(pipeline, searched.fit)
+    report = fit if searched.report is searched.fit else _brought(pipeline, searched.report)
     return _score(pipeline, fit, report, searched.policy.cutoff)
+
+
+def _brought(pipeline: Pipeline, part: Labelled[Scored]) -> Labelled[Candidates]:
+    return Labelled(as_brought(pipeline, part.items), part.groups, part.grades)
 
 
 def as_brought(pipeline: Pipeline, scored: Sequence[Scored]) -> list[Candidates]:
@@ -69,16 +75,19 @@ def _score(
     report: Labelled[Candidates],
     cutoff: float | None = None,
 ) -> PlannedRankings:
-    """The candidates, scored; without a `cutoff`, one is chosen on those to fit on."""
+    """The candidates, scored; without a `cutoff`, one is chosen on those to fit on.
+
+    Where the report is on those that are fitted on, they are scored once.
+    """
     prior_map, own = fit_prior(fit, pipeline.config)
-    of_report = [prior_score(c, prior_map) for c in report.items]
-    to_fit, to_report = (
-        Labelled(pipeline.score(part.items, prior, label=label), part.groups, part.grades)
-        for part, prior, label in (
-            (fit, own, "scoring candidates to fit on"),
-            (report, of_report, "scoring candidates to report on"),
-        )
-    )
+
+    def scored(part: Labelled[Candidates], prior: Sequence[Floats], use: str) -> Labelled[Scored]:
+        label = f"scoring candidates to {use} on"
+        return Labelled(pipeline.score(part.items, prior, label=label), part.groups, part.grades)
+
+    to_fit = to_report = scored(fit, own, "fit")
+    if report is not fit:
+        to_report = scored(report, [prior_score(c, prior_map) for c in report.items], "report")
     if cutoff is None:
         cutoff = choose_cutoff(to_fit, pipeline.config)
     return PlannedRankings(to_fit, to_report, ReadPolicy(prior_map, cutoff))

@@ -1,8 +1,8 @@
 """The training job: a labelled set in; a calibrated, measured, tracked model folder out.
 
-Index, rank, fit, measure, save, track. The questions it reports on are not among those it fits
-on, and queries that the cross-encoder was trained on are left out of both: on them its
-logits flatter themselves.
+Index, rank, fit, measure, save, track. No query is reported on by a fit that saw it or its
+group, and queries that the cross-encoder was trained on are left out: on them its logits flatter
+themselves.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import HEURISTICS
-from rerank.evaluation.evaluate import measure
+from rerank.evaluation.evaluate import Part, measure_parts
+from rerank.fitting.cross_fitted import fold_fits, fold_policies, held_out
 from rerank.fitting.fit import fit
 from rerank.fitting.label_checks import NO_LISTS, refuse_one_outcome, refuse_one_passage, refused
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import rerank_rankings, search_rankings
+from rerank.fitting.unanswerable import mixture
 from rerank.inference.model_files import lasting_name, resolve, trained_on
 from rerank.inference.networks import NETWORKS, ROLES, described, exported
 from rerank.jobs.pipelines import open_pipeline
@@ -159,22 +161,41 @@ def _fitted_and_measured(
     config = pipeline.config
     search = search_rankings(pipeline, planned)
     rerank = rerank_rankings(pipeline, search)
-    with progress(3, "fitting, measuring, drawing", unit="step") as bar:
+    about = mixture(planned.grouping.about, search.fit)
+    with progress(4, "fitting, measuring, drawing", unit="step") as bar:
         fitted, fitted_rerank = (
-            fit(r.fit, r.policy, config, about=planned.grouping.about) for r in (search, rerank)
+            fit(r.fit, r.policy, config, about=about) for r in (search, rerank)
         )
-        refuse_one_outcome(fitted.right, labelled.name)
+        refuse_one_outcome(fitted.right[: len(planned.fit)], labelled.name)  # copies are the last
         bar.update()
-        evaluation = measure(
-            search.report,
-            fitted.maps,
+        if planned.cross_fitted:
+            held = held_out(search.fit, config)
+            policies = fold_policies(search.fit, held, search.policy, config)
+            parts, parts_rerank = (
+                fold_fits(r.fit, held, policies, config, about=about) for r in (search, rerank)
+            )
+        else:
+            parts = [(search.report, fitted)]
+            parts_rerank = [(rerank.report, fitted_rerank)]
+        bar.update()
+        evaluation = measure_parts(
+            [
+                Part(scored, one.maps, {**HEURISTICS, "temperature": one.scaled_logit})
+                for scored, one in parts
+            ],
             config,
-            baselines={**HEURISTICS, "temperature": fitted.scaled_logit},
         )
-        of_rerank = measure(rerank.report, fitted_rerank.maps, config, baselines={})
+        of_rerank = measure_parts([Part(s, one.maps, {}) for s, one in parts_rerank], config)
         bar.update()
         report = make_report(
-            planned, fitted, evaluation, config, rerank=of_rerank, made_from=made_from
+            planned,
+            fitted,
+            evaluation,
+            config,
+            fits=[one for _, one in parts],
+            copies=len(search.fit) - len(planned.fit),
+            rerank=of_rerank,
+            made_from=made_from,
         )
         pictures = report_pictures(report_figures(report))
         bar.update()

@@ -34,7 +34,7 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
             f"about {more - certificate.queries} more labelled queries" if more else "better scores"
         )
         return f"Certified: nothing yet; it takes {what}."
-    kept = evaluation.right[evaluation.confidences[OURS] >= certificate.threshold]
+    kept = evaluation.right[evaluation.reaching(certificate)]
     fared = f" ({kept.mean():.1%})" if len(kept) else ""
     return (
         f"Certified: from {certificate.threshold:.3f} up {certificate.target:.0%} or more are "

@@ -16,6 +16,7 @@ from rerank.report.report import (
     certificate_sentences,
     flat,
     groups_sentence,
+    reported_sentence,
     rerank_sentence,
     scored_sentence,
     sources_of_ways,
@@ -94,11 +95,10 @@ def report_pictures(figures: Mapping[str, Figure]) -> dict[str, Picture]:
 def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
     """The page: HTML that stands alone. `pictures` are drawn `report_figures`."""
     evaluation, fitted = report.evaluation, report.fitted
-    count, split = len(evaluation.right), report.planned.report_split
     return html_page(
         "report",
         title=f"{report.name}: how true is the confidence?",
-        below=f"Measured on {count:,} queries ({split}) that were not fitted on.",
+        below=reported_sentence(report.planned),
         headline=headline(evaluation, fitted.maps.certificate),
         warnings=warnings(report),
         certificate=certificate_sentences(report)[:1],  # the headline has the second

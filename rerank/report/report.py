@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,7 +20,15 @@ from rerank.assessment.judge import segments_of
 from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
 from rerank.config import Config
 from rerank.data.labels import Grades
-from rerank.evaluation.ablation import Budgets, Examples, Step, by_features, by_labels, steps
+from rerank.evaluation.ablation import (
+    Budgets,
+    Examples,
+    Step,
+    Trial,
+    by_features,
+    by_labels,
+    steps,
+)
 from rerank.evaluation.baselines import sources
 from rerank.evaluation.evaluate import OURS, Evaluation
 from rerank.fitting.fit import Fitted
@@ -61,12 +69,15 @@ class Report:
     steps: tuple[Step, ...]
     budgets: Budgets
     explained: tuple[Explained, ...]
+    copies: int = 0  # of the queries fitted on, with their answers taken out
 
     def to_dict(self) -> dict[str, Any]:
         """What `reliability.json` holds: plain JSON values; what cannot be told is None."""
         tables = {"ablation": [asdict(step) for step in self.steps], "labels": asdict(self.budgets)}
         measured = {
             "report_split": self.planned.report_split,
+            "reported": reported_sentence(self.planned),
+            "copies": self.copies,
             "grouped_by": self.planned.grouping.name,
             "groups": len(set(self.fitted.groups)),
             "effective_queries": self.fitted.effective,
@@ -83,34 +94,61 @@ def make_report(
     *,
     rerank: Evaluation,
     made_from: Mapping[str, Any],
+    fits: Sequence[Fitted] = (),
+    copies: int = 0,
 ) -> Report:
-    """Compute what the evaluation does not hold: ablations, and two queries explained."""
-    fitted_on = Examples(fitted.features, fitted.right, fitted.groups)
-    measured_on = Examples(evaluation.features, evaluation.right, evaluation.labelled.groups)
+    """Compute what the evaluation does not hold: ablations, and two queries explained.
+
+    `fits` are those that measured a fold each; without, `fitted` measured all. `copies` of the
+    queries fitted on had their answers taken out.
+    """
+    trials = list(_trials(fits or [fitted], evaluation))
     made = by_features(
-        fitted_on,
-        measured_on,
+        trials,
         columns=steps(),
-        then=fitted.calibrator,
         folds=config.folds,
         random_state=config.seed,
     )
     budgets = by_labels(
-        fitted_on,
-        measured_on,
+        trials,
         whole=evaluation.confidences[OURS],
         threshold=config.thresholds.medium,
-        penalty=made[-1].penalty,
-        then=fitted.calibrator,
+        penalties=made[-1].penalties,
         folds=config.folds,
         random_state=config.seed,
     )
     explained = tuple(
-        _explained(file, title, fitted.maps, evaluation, config, row)
+        _explained(file, title, _maps_of(row, fitted, evaluation), evaluation, config, row)
         for file, title, row in _telling(evaluation)
     )
-    name = str(made_from["dataset"]["name"])
-    return Report(name, made_from, planned, fitted, evaluation, rerank, made, budgets, explained)
+    return Report(
+        str(made_from["dataset"]["name"]),
+        made_from,
+        planned,
+        fitted,
+        evaluation,
+        rerank,
+        made,
+        budgets,
+        explained,
+        copies,
+    )
+
+
+def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
+    """What each fit was fitted on, and what it measured."""
+    for k, one in enumerate(fits):
+        rows = slice(None) if evaluation.fold is None else evaluation.fold == k
+        measured_on = Examples(
+            evaluation.features[rows], evaluation.right[rows], evaluation.labelled.groups[rows]
+        )
+        fitted_on = Examples(one.features, one.right, one.groups)
+        yield Trial(fitted_on, measured_on, one.calibrator)
+
+
+def _maps_of(row: int, fitted: Fitted, evaluation: Evaluation) -> FittedMaps:
+    """The maps that measured a row."""
+    return fitted.maps if evaluation.fold is None else evaluation.folds[evaluation.fold[row]]
 
 
 def _telling(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
@@ -196,13 +234,27 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 # --- sentences --------------------------------------------------------------------------------
 
 
+def reported_sentence(planned: Plan) -> str:
+    """What the figures are measured on: others than the queries fitted on, or these in folds."""
+    if not planned.cross_fitted:
+        return (
+            f"Measured on {len(planned.report)} queries ({planned.report_split}) that were not "
+            "fitted on."
+        )
+    return (
+        f"Measured on the same {len(planned.report)} queries by nested cross-fitting: the whole "
+        "fit (cutoff, calibrator and certified threshold too) is made again for each fold, without "
+        "the groups that it then measures. So no label is held out, and none measures a fit that "
+        "has seen it. Name a split `test` to measure on that instead."
+    )
+
+
 def split_sentences(report: Report) -> list[str]:
     """Who was fitted on, who was measured on, and who was left out and why."""
     planned = report.planned
-    found = [
-        f"{report.name}: fitted on {len(planned.fit)} queries, measured on "
-        f"{len(planned.report)} others ({planned.report_split})."
-    ]
+    found = [f"{report.name}: fitted on {len(planned.fit)} queries. {reported_sentence(planned)}"]
+    if report.copies:
+        found.append(copies_sentence(report))
     if planned.seen_by_reranker:
         found.append(
             f"Left out: {planned.seen_by_reranker} queries, because the cross-encoder was trained "
@@ -212,6 +264,18 @@ def split_sentences(report: Report) -> list[str]:
     if planned.asked_twice:
         found.append(f"Left out: {planned.asked_twice} queries that the measured ones ask again.")
     return found
+
+
+def copies_sentence(report: Report) -> str:
+    """How many queries without an answer were made, and what the figures are of then."""
+    measured = report.evaluation.labelled
+    return (
+        f"Questions that nothing answers: {sum(not g for g in report.planned.fit.grades)} of the "
+        f"queries fitted on, so {report.copies} copies of others, with their answers taken out of "
+        "the index, were added (--expected-unanswerable), and as many in a hundred to the measured "
+        f"ones: {sum(not g for g in measured.grades)} of {len(measured)} have no answer. All "
+        "figures and the certificate are of this mixture."
+    )
 
 
 def warnings(report: Report) -> list[str]:
@@ -264,9 +328,13 @@ def certificate_sentences(report: Report) -> list[str]:
     if found.threshold is None:
         return [found.sentence]
     evaluation = report.evaluation
-    kept = evaluation.right[evaluation.confidences[OURS] >= found.threshold]
+    kept = evaluation.right[evaluation.reaching(found)]
     share = f", {kept.mean():.1%}" if len(kept) else ""
-    return [found.sentence, f"Of the measured queries {kept.sum()} of {len(kept)} were{share}."]
+    which = "by the threshold of their own fold " if evaluation.folds else ""
+    return [
+        found.sentence,
+        f"Of the measured queries {which}{kept.sum()} of {len(kept)} were{share}.",
+    ]
 
 
 def rerank_sentence(report: Report) -> str:

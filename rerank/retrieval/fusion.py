@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.types import Floats, Ints
+from rerank.types import Bools, FirstStage, Floats, Ints
 
 BLOCK = 512  # scores; the highest of each block bound the highest of all from below
 
@@ -47,3 +47,26 @@ def reciprocal_rank_fusion(found: Sequence[Ints], *, k: int = 60) -> tuple[Ints,
     for stage in found:
         fused[np.searchsorted(rows, stage)] += 1.0 / (k + np.arange(1, len(stage) + 1))
     return rows, fused
+
+
+def fused_without(
+    stage: FirstStage, gone: Bools, *, pool: int, count: int, rrf_k: int
+) -> FirstStage:
+    """What a search for `count` of `pool` passages would have found without those at `gone` (n,).
+
+    `stage` is all that both stages found in a pool that is larger, by as many as may be gone.
+    """
+    order = np.argsort(stage.rows, kind="stable")
+    stage, gone = stage.take(order), gone[order]
+    kept = np.flatnonzero(~gone)
+    found = []
+    for rank in (stage.bm25_rank[kept], stage.dense_rank[kept]):
+        by_rank = np.argsort(rank, kind="stable")
+        listed = by_rank[rank[by_rank] <= pool + gone.sum()]
+        found.append(kept[listed][:pool])
+    every, scores = reciprocal_rank_fusion(found, k=rrf_k)
+    best = top(scores, count)
+    places = every[best]
+    left = stage.take(places)
+    bm25_rank, dense_rank = (ranks(f, places, missing=pool + 1) for f in found)
+    return FirstStage(left.rows, left.bm25, left.dense, bm25_rank, dense_rank, scores[best])

@@ -18,25 +18,25 @@ import alarms
 import certified
 import controls
 import cross_fitted
+import cross_reported
 import fitted
 import intervals
 import new_groups
 import promoted
 from experiments import Experiment, Floats, Row, run
 
-SECTIONS: dict[str, ModuleType] = {
-    module.__name__: module
-    for module in (
-        certified,
-        new_groups,
-        cross_fitted,
-        fitted,
-        intervals,
-        alarms,
-        promoted,
-        controls,
-    )
-}
+MODULES = (
+    certified,
+    new_groups,
+    cross_fitted,
+    cross_reported,
+    fitted,
+    intervals,
+    alarms,
+    promoted,
+    controls,
+)
+SECTIONS: dict[str, ModuleType] = {module.__name__: module for module in MODULES}
 
 WIDTHS = (47, 50, 7, 34, 26)
 HEAD = ("promise", "world", "repeats", "measured", "bound", "holds")

@@ -16,6 +16,7 @@ from rerank.evaluation.ablation import (
     SUBSETS,
     Budgets,
     Examples,
+    Trial,
     by_features,
     by_labels,
     steps,
@@ -33,6 +34,7 @@ def world(n: int, seed: int) -> Examples:
 
 
 FITTED, MEASURED = world(240, 1), world(400, 2)
+TRIAL = Trial(FITTED, MEASURED)
 WHOLE = np.where(MEASURED.right == 1, 0.8, 0.1)  # an oracle, so that no fit can be taken for it
 
 
@@ -52,7 +54,7 @@ def test_steps_add_one_group_of_features_after_the_other() -> None:
 
 def test_only_the_step_with_the_signal_gains() -> None:
     """Noise saves nothing, the feature that tells saves much, more noise gains nothing on it."""
-    noise, signal, more = by_features(FITTED, MEASURED, columns=COLUMNS)
+    noise, signal, more = by_features([TRIAL], columns=COLUMNS)
     assert [step.features for step in (noise, signal, more)] == [1, 2, 3]
     assert abs(noise.saved) < 0.02
     assert signal.saved_interval[0] > 0.1
@@ -66,12 +68,12 @@ def test_only_the_step_with_the_signal_gains() -> None:
 
 def test_the_last_step_is_the_models_own_confidence() -> None:
     """With all columns it is what fitting on everything gives, measured by the usual metrics."""
-    last = by_features(FITTED, MEASURED, columns=COLUMNS)[-1]
+    last = by_features([TRIAL], columns=COLUMNS)[-1]
     own, penalty, _ = fit_two_stage(FITTED.features, FITTED.right, FITTED.groups)
     p = own.predict(MEASURED.features)
     assert last.log_loss == metrics.log_loss(MEASURED.right, p)
     assert last.auroc == metrics.auroc(MEASURED.right, p)
-    assert last.penalty == penalty
+    assert last.penalties == (penalty,)
     base = np.full(len(p), MEASURED.right.mean())
     assert last.saved == pytest.approx(metrics.log_loss(MEASURED.right, base) - last.log_loss)
 
@@ -79,9 +81,9 @@ def test_the_last_step_is_the_models_own_confidence() -> None:
 def test_a_query_without_passages_has_confidence_0() -> None:
     """A row of zeros counts as never accepted and wrong, as it does in the model itself."""
     empty = replace(MEASURED, features=np.zeros((400, 3)), right=np.zeros(400, dtype=np.int64))
-    (step,) = by_features(FITTED, empty, columns={"signal": [1]})
+    (step,) = by_features([Trial(FITTED, empty)], columns={"signal": [1]})
     assert step.log_loss < 1e-5
-    found = by_labels(FITTED, empty, whole=np.zeros(400), threshold=0.1, penalty=1.0)
+    found = by_labels([Trial(FITTED, empty)], whole=np.zeros(400), threshold=0.1, penalties=[1.0])
     assert not found.accepted.any()
     assert np.isnan(found.accepted_right).all()
 
@@ -89,7 +91,7 @@ def test_a_query_without_passages_has_confidence_0() -> None:
 @pytest.fixture(scope="module")
 def budgets() -> Budgets:
     """What fewer labels give in the world above."""
-    return by_labels(FITTED, MEASURED, whole=WHOLE, threshold=0.7, penalty=1.0)
+    return by_labels([TRIAL], whole=WHOLE, threshold=0.7, penalties=[1.0])
 
 
 def test_budgets_end_with_all_labels(budgets: Budgets) -> None:
@@ -112,21 +114,32 @@ def test_more_labels_are_worth_more(budgets: Budgets) -> None:
 def test_subsets_hold_whole_groups() -> None:
     """Rows of a group come together, so that few labels of large groups are few groups."""
     twins = replace(FITTED, groups=tuple("ab"[i % 2] for i in range(240)))
-    found = by_labels(twins, MEASURED, whole=np.full(400, 0.5), threshold=0.7, penalty=1.0)
+    found = by_labels(
+        [Trial(twins, MEASURED)], whole=np.full(400, 0.5), threshold=0.7, penalties=[1.0]
+    )
     # 50 and 100 labels are all of one group, with which nothing can be cross-fitted: a constant
     assert set(found.accepted[:2].ravel()) <= {0.0, 1.0}
 
 
 def test_few_labels_fall_back_to_the_simple_second_stage(budgets: Budgets) -> None:
     """Isotonic from 1,000 labels up only, as in the choice of the calibrator itself."""
-    bent = by_labels(
-        FITTED, MEASURED, whole=WHOLE, threshold=0.7, penalty=1.0, then="isotonic", random_state=0
-    )
+    bent = by_labels([replace(TRIAL, then="isotonic")], whole=WHOLE, threshold=0.7, penalties=[1.0])
     np.testing.assert_array_equal(budgets.log_loss, bent.log_loss)
 
 
 def test_another_seed_draws_other_subsets(budgets: Budgets) -> None:
     """All labels stay all labels."""
-    other = by_labels(FITTED, MEASURED, whole=WHOLE, threshold=0.7, penalty=1.0, random_state=1)
+    other = by_labels([TRIAL], whole=WHOLE, threshold=0.7, penalties=[1.0], random_state=1)
     assert (budgets.log_loss[:-1] != other.log_loss[:-1]).any()
     np.testing.assert_array_equal(budgets.log_loss[-1], other.log_loss[-1])
+
+
+def test_rows_measured_in_folds_are_measured_once_each() -> None:
+    """Of two trials each row is measured by the one that it is of, as if that were alone."""
+    halves = [Trial(world(240, k), world(200, k + 10)) for k in (1, 2)]
+    (both,) = by_features(halves, columns={"signal": [1]})
+    alone = [by_features([trial], columns={"signal": [1]})[0] for trial in halves]
+    assert both.log_loss == pytest.approx(np.mean([step.log_loss for step in alone]))
+    assert both.penalties == alone[0].penalties + alone[1].penalties
+    found = by_labels(halves, whole=np.full(400, 0.5), threshold=0.7, penalties=[1.0, 1.0])
+    assert found.labels == (50, 100, 200, 240)

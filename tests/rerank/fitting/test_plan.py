@@ -53,7 +53,8 @@ def test_fit_and_report_share_no_group(
     except InputError:
         return
     fit, report = (part.groups.tolist() for part in (found.fit, found.report))
-    assert not set(fit) & set(report)
+    assert (found.report is found.fit) == found.cross_fitted
+    assert found.cross_fitted or not set(fit) & set(report)
     assert len(fit) >= LEAST_QUERIES
     assert report
     assert len(set(ids(found.fit))) == len(found.fit)
@@ -76,6 +77,11 @@ def test_the_same_words_are_never_on_both_sides(split: str) -> None:
     used = {i: queries[i] for part in splits.values() for i in part}
     labelled = LabelledSet(corpus, used, {i: qrels[i] for i in used}, splits, "made")
     found = plan(labelled, trained_on=NONE, max_queries=None, seed=0)
+    if split == "train":
+        texts = [q.text for q in found.fit.items]
+        groups = dict(zip(texts, found.fit.groups.tolist(), strict=True))
+        assert found.fit.groups.tolist() == [groups[text] for text in texts]
+        return
     fit, report = ({q.text for q in part.items} for part in (found.fit, found.report))
     assert not fit & report
     assert found.asked_twice > 0
@@ -102,13 +108,25 @@ def test_a_rephrasing_of_a_reported_question_is_not_fitted_on() -> None:
     assert ids(found.fit) == labelled.splits["train"][3:]
 
 
-def test_a_set_with_one_split_reports_on_a_held_out_part() -> None:
-    """Of a set that has only `train`, three groups in ten are reported on."""
+def test_a_set_with_one_split_wastes_no_label_on_reporting() -> None:
+    """Of a set that has only `train`, all is fitted on, and reported on in folds."""
     labelled = set_of({"train": [k // 2 for k in range(100)]})
     found = plan(labelled, trained_on=NONE, max_queries=None, seed=0)
-    assert found.report_split == "held out"
-    assert (len(found.fit), len(found.report)) == (70, 30)
-    assert set(ids(found.fit)) | set(ids(found.report)) == set(labelled.queries)
+    assert found.cross_fitted
+    assert found.report_split == "cross-fitted"
+    assert found.report is found.fit
+    assert ids(found.fit) == labelled.splits["train"]
+    assert found.asked_twice == found.same_group == 0
+
+
+def test_two_groups_are_too_few_to_be_measured_in_folds() -> None:
+    """A fold that measures one group leaves one to fit on, which no fit can divide."""
+    with pytest.raises(InputError, match="are 2 groups; expected at least 3"):
+        plan(
+            set_of({"train": [k % 2 for k in range(60)]}), trained_on=NONE, max_queries=None, seed=0
+        )
+    named = set_of({"train": [k % 2 for k in range(60)], "test": [3, 4]})
+    assert len(plan(named, trained_on=NONE, max_queries=None, seed=0).report) == 2
 
 
 def test_queries_that_the_reranker_was_trained_on_are_left_out() -> None:
@@ -212,7 +230,7 @@ def test_a_question_asked_in_the_same_words_is_not_fitted_on() -> None:
 
 def test_queries_of_one_group_are_no_basis_for_a_fit() -> None:
     """Cross-fitting needs several groups: one question in forty wordings is refused."""
-    with pytest.raises(InputError, match="one group"):
+    with pytest.raises(InputError, match="are 1 groups; expected at least 2"):
         plan(set_of({"train": [7] * 40, "test": [1]}), trained_on=NONE, max_queries=None, seed=0)
 
 

@@ -233,10 +233,36 @@ def test_who_was_left_out(report: Report) -> None:
     assert len(split_sentences(replace(report, planned=replace(plan, asked_twice=0)))) == 1
     all_of_it = replace(plan, seen_by_reranker=12, asked_twice=3, beside_training=True)
     text = " ".join(split_sentences(replace(report, planned=all_of_it)))
-    assert f"fitted on {len(plan.fit)} queries, measured on {len(plan.report)} others" in text
+    assert f"fitted on {len(plan.fit)} queries. Measured on {len(plan.report)} queries" in text
     assert "Left out: 12 queries" in text
     assert "Warning: the cross-encoder was trained on other queries" in text
     assert "Left out: 3 queries that the measured ones ask again." in text
+
+
+def test_a_report_in_folds_says_so(report: Report, fitted: Fitted) -> None:
+    """Nested cross-fitting in a plain sentence, and thresholds that are the folds' own."""
+    folds = replace(report.planned, report_split="cross-fitted", report=report.planned.fit)
+    said = " ".join(split_sentences(replace(report, planned=folds)))
+    assert f"Measured on the same {len(folds.fit)} queries by nested cross-fitting" in said
+    assert "queries by nested cross-fitting" not in " ".join(split_sentences(report))
+    n = len(report.evaluation.right)
+    maps = certified(report, threshold=0.0, refused="", labels_needed=None).fitted.maps
+    none = certified(report, threshold=None, refused="").fitted.maps
+    halves = np.arange(n) % 2
+    evaluation = replace(report.evaluation, folds=(maps, none), fold=halves)
+    assert evaluation.reaching(none.certificate).tolist() == (halves == 0).tolist()
+    _, second = certificate_sentences(
+        certified(replace(report, evaluation=evaluation), threshold=0.5, refused="")
+    )
+    assert second.startswith("Of the measured queries by the threshold of their own fold ")
+
+
+def test_copies_are_told(report: Report) -> None:
+    """How many questions without an answer were made, and that all figures are of the mixture."""
+    said = " ".join(split_sentences(replace(report, copies=11)))
+    assert "so 11 copies of others" in said
+    assert "All figures and the certificate are of this mixture." in said
+    assert "copies" not in " ".join(split_sentences(report))
 
 
 def test_the_groups_are_named_and_what_they_leave(report: Report) -> None:

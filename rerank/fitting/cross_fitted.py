@@ -1,0 +1,59 @@
+"""A report that costs no label: the whole fit is made again for every fold, and measured on it.
+
+Nested cross-fitting (Stone 1974; Varma and Simon 2006, "Bias in error estimation when using
+cross-validation for model selection"): what measures a query was fitted on the groups of the other
+folds alone. Only which passages the cross-encoder has scored is not done again: each query's were
+chosen by a prior that had not seen its own group. The report is of the procedure; the model that
+is kept is fitted by it on all queries, a few more than any fold had, and errs by as much or less.
+
+The certificate needs no report. It rests on the out-of-fold confidences of all queries fitted on
+(see `calibration.thresholds.certify`), and the report never goes back into it.
+
+The folds share most of the queries that they are fitted on, so that intervals, which take queries
+of different groups as independent, are a little too narrow (Bates, Hastie and Tibshirani 2024,
+"Cross-validation: what does it estimate and how well does it do it?"): `make promise` measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from calibration.selection import grouped_folds
+from calibration.thresholds import ABOUT
+from rerank.assessment.pipeline import ReadPolicy
+from rerank.config import Config
+from rerank.data.labels import Labelled
+from rerank.fitting.fit import Fitted, fit
+from rerank.fitting.passages import choose_cutoff
+from rerank.types import Bools, Scored
+
+
+def held_out(scored: Labelled[Scored], config: Config) -> list[Bools]:
+    """Which queries (n,) each fold measures; whole groups, and every query once."""
+    fold = grouped_folds(scored.groups, config.folds, random_state=config.seed)
+    return [fold == k for k in range(int(fold.max()) + 1)]
+
+
+def fold_policies(
+    scored: Labelled[Scored], held: Sequence[Bools], policy: ReadPolicy, config: Config
+) -> list[ReadPolicy]:
+    """What each fold scores: `policy` with the cutoff that the queries outside of it choose."""
+    return [
+        replace(policy, cutoff=choose_cutoff(scored.where(~measured), config)) for measured in held
+    ]
+
+
+def fold_fits(
+    scored: Labelled[Scored],
+    held: Sequence[Bools],
+    policies: Sequence[ReadPolicy],
+    config: Config,
+    *,
+    about: str = ABOUT,
+) -> list[tuple[Labelled[Scored], Fitted]]:
+    """The queries that each fold measures, and the fit on all others."""
+    return [
+        (scored.where(measured), fit(scored.where(~measured), policy, config, about=about))
+        for measured, policy in zip(held, policies, strict=True)
+    ]

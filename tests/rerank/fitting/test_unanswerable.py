@@ -1,0 +1,127 @@
+"""Copies of labelled queries without their answers: what is taken out, how many, and whose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rerank.assessment.pipeline import Pipeline
+from rerank.config import Config
+from rerank.data.labels import Labelled
+from rerank.fitting.fit import Fitted, fit
+from rerank.fitting.unanswerable import answers, copies_wanted, is_copy, mixture, with_copies
+from rerank.types import Candidates, Passage, Query, Scored
+
+WORDS = "the quick brown fox jumps over the lazy dog while seven wizards watch from the hill"
+
+
+@pytest.fixture(scope="module")
+def half(pipeline: Pipeline, config: Config) -> Pipeline:
+    """The session's pipeline, with half of all questions expected to have no answer."""
+    known = Pipeline.__new__(Pipeline)
+    known.__dict__ = {**vars(pipeline), "config": replace(config, expected_unanswerable=0.5)}
+    return known
+
+
+@pytest.fixture(scope="module")
+def answered(to_fit: Labelled[Scored]) -> Labelled[Candidates]:
+    """The candidates of the queries that something answers."""
+    plain = Labelled([s.candidates for s in to_fit.items], to_fit.groups, to_fit.grades)
+    return plain.where(np.array([bool(grades) for grades in to_fit.grades]))
+
+
+@pytest.fixture(scope="module")
+def mixed(half: Pipeline, answered: Labelled[Candidates]) -> Labelled[Candidates]:
+    """The same with copies."""
+    return with_copies(half, answered)
+
+
+def test_copies_bring_the_share_that_is_expected() -> None:
+    """Real ones count; a fair number of them is left alone; no query is copied twice."""
+    assert copies_wanted([True] * 80, 0.2) == 20
+    assert copies_wanted([True] * 80 + [False] * 4, 0.2) == 16
+    assert copies_wanted([True] * 80 + [False] * 19, 0.1) == 0
+    assert copies_wanted([True] * 80 + [False] * 20, 0.9) == 0
+    assert copies_wanted([True] * 80, 0.9) == 80
+    assert copies_wanted([True] * 80, 0.0) == copies_wanted([False] * 9, 0.5) == 0
+
+
+def test_near_duplicates_of_an_answer_go_with_it() -> None:
+    """What is nearly the same text as a right passage answers as well, directly or in a chain."""
+    texts = [WORDS, WORDS + " again", WORDS + " again and again", "something else altogether here"]
+    passages = [Passage(f"d{i}", "", text) for i, text in enumerate(texts)]
+    assert answers(passages, {"d0": 1.0}) == {"d0", "d1", "d2"}
+    assert answers(passages, {"d3": 1.0, "unseen": 1.0}) == {"d3", "unseen"}
+
+
+def test_a_copy_is_what_an_index_without_the_answers_gives(
+    half: Pipeline, answered: Labelled[Candidates], mixed: Labelled[Candidates]
+) -> None:
+    """No right passage is in it, the list is as long, and the rest keeps its scores and order."""
+    n = len(answered)
+    assert len(mixed) == 2 * n
+    assert mixed.items[:n] == list(answered.items)
+    by_id = {c.query.query_id: i for i, c in enumerate(answered.items)}
+    for row in range(n, 2 * n):
+        copy = mixed.items[row]
+        assert is_copy(copy.query)
+        original = by_id[copy.query.query_id.removesuffix(" (answers taken out)")]
+        assert mixed.groups[row] == answered.groups[original]
+        assert mixed.grades[row] == {}
+        gone = answers(answered.items[original].passages, answered.grades[original])
+        assert gone.isdisjoint(p.doc_id for p in copy.passages)
+        assert len(copy) == half.config.candidates
+        same = answered.items[original]
+        kept = [p.doc_id for p in same.passages if p.doc_id not in gone]
+        scores = dict(zip([p.doc_id for p in same.passages], same.first_stage.dense, strict=True))
+        for passage, dense in zip(copy.passages, copy.first_stage.dense, strict=True):
+            assert scores.get(passage.doc_id, dense) == pytest.approx(dense, abs=1e-6)
+        assert len({p.doc_id for p in copy.passages} & set(kept)) >= len(kept) - 2
+
+
+def test_nothing_taken_out_changes_nothing(
+    pipeline: Pipeline, answered: Labelled[Candidates]
+) -> None:
+    """Without an id to leave out the candidates are those of a plain search."""
+    queries = [c.query for c in answered.items[:5]]
+    for plain, found in zip(
+        pipeline.retrieve(queries),
+        pipeline.retrieve_without(queries, [frozenset({"no such passage"})] * 5),
+        strict=True,
+    ):
+        assert plain.passages == found.passages
+        for name in ("rows", "bm25", "dense", "bm25_rank", "dense_rank", "fused"):
+            ours, theirs = (getattr(c.first_stage, name) for c in (plain, found))
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        np.testing.assert_allclose(plain.features, found.features, atol=1e-6)
+
+
+def test_the_promise_names_the_mixture(mixed: Labelled[Candidates]) -> None:
+    """A certificate that rests on copies says what share of the questions has no answer."""
+    assert mixture("new questions", mixed) == (
+        "new questions, 50% of them without an answer here (expected, not seen)"
+    )
+    plain = mixed.where(np.array([not is_copy(c.query) for c in mixed.items]))
+    assert mixture("new questions", plain) == "new questions"
+
+
+def test_copies_are_no_questions_that_were_asked(
+    fitted: Fitted, to_fit: Labelled[Scored], config: Config
+) -> None:
+    """The drift alarm compares with the questions of people: copies are not in its sketch."""
+
+    def marked(scored: Scored) -> Scored:
+        query = Query(scored.query.text, "copy", {"answers_taken_out": True})
+        return replace(scored, candidates=replace(scored.candidates, query=query))
+
+    both = Labelled(
+        [*to_fit.items, *(marked(s) for s in to_fit.items[:9])],
+        np.concatenate([to_fit.groups, to_fit.groups[:9]]),
+        [*to_fit.grades, *[{}] * 9],
+    )
+    found = fit(both, fitted.maps.policy, config)
+    assert len(found.right) == len(to_fit) + 9
+    assert found.sketch.to_dict().keys() == fitted.sketch.to_dict().keys()
+    assert found.sketch.rows == fitted.sketch.rows
