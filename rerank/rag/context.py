@@ -60,7 +60,7 @@ def _assess(assessment: Assessment, gate: ContextGate) -> ContextVerdict:
     confidence = float(assessment.sufficiency_at[gate.k - 1])
     if not 0 <= confidence <= 1:
         raise ValueError(f"sufficiency should be a probability, got {confidence}")
-    usable = int((assessment.ranking.relevance[:count] >= gate.floor).sum())
+    usable = int((assessment.relevance[:count] >= gate.floor).sum())
     bands = (("SUFFICIENT", gate.sufficient), ("PARTIAL", gate.partial))
     found = next((name for name, start in bands if confidence >= start), "INSUFFICIENT")
     return ContextVerdict(found, confidence, _reason(found, usable, count), usable, gate.k)

@@ -18,7 +18,7 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
 from rerank.rag.sources import place_of
-from rerank.types import Assessment, Floats, Mode, Ranking, metadata_name
+from rerank.types import Assessment, Floats, Mode, metadata_name
 
 TOP = 5  # passages that "the top" means below
 FLOOR = 0.2  # relevance below which a passage is not worth using
@@ -135,7 +135,7 @@ def assess_retrieval(
     signals = tuple(
         Signal(
             name,
-            value := measure(ranking),
+            value := measure(assessment),
             meaning(value),
             moves.get(name, 0.0),
             _points(confidence, moves.get(name, 0.0)),
@@ -178,7 +178,7 @@ def _points(confidence: float, move: float) -> float:
 
 # --- the signals ------------------------------------------------------------------------------
 
-Measure = Callable[[Ranking], float]
+Measure = Callable[[Assessment], float]
 Meaning = Callable[[float], str]
 
 
@@ -187,28 +187,31 @@ def _banded(*bands: tuple[float, str]) -> Meaning:
     return lambda value: next((words for start, words in bands if value >= start), bands[-1][1])
 
 
-def _top_score(r: Ranking) -> float:
-    return float(r.relevance[0])
+def _top_score(a: Assessment) -> float:
+    return float(a.relevance[0])
 
 
-def _gap(r: Ranking) -> float:
-    return float(r.relevance[0] - r.relevance[1]) if len(r) > 1 else float(r.relevance[0])
+def _gap(a: Assessment) -> float:
+    """The lead of the first passage, in probability."""
+    return float(a.relevance[0] - a.relevance[1]) if len(a.relevance) > 1 else _top_score(a)
 
 
-def _spread(r: Ranking) -> float:
-    return float(r.relevance[:TOP].std())
+def _spread(a: Assessment) -> float:
+    return float(a.relevance[:TOP].std())
 
 
-def _consensus(r: Ranking) -> float:
-    return float((r.relevance[:TOP] >= CLOSE * r.relevance[0]).mean())
+def _consensus(a: Assessment) -> float:
+    return float((a.relevance[:TOP] >= CLOSE * a.relevance[0]).mean())
 
 
-def _documents(r: Ranking) -> float:
-    return len({place_of(p).document for p in r.passages[:TOP]}) / min(TOP, len(r))
+def _documents(a: Assessment) -> float:
+    passages = a.ranking.passages[:TOP]
+    return len({place_of(p).document for p in passages}) / len(passages)
 
 
-def _graph_support(r: Ranking) -> float:
-    named = [metadata_name(r.passages[0].metadata, k) for k in ("graph_support", "graph_boost")]
+def _graph_support(a: Assessment) -> float:
+    best = a.ranking.passages[0].metadata
+    named = [metadata_name(best, key) for key in ("graph_support", "graph_boost")]
     try:
         return float(next(filter(None, named), "0"))
     except ValueError:
@@ -216,7 +219,7 @@ def _graph_support(r: Ranking) -> float:
 
 
 def _feature(name: str) -> Measure:
-    return RANKING_FEATURES[name]
+    return lambda assessment: RANKING_FEATURES[name](assessment.ranking)
 
 
 SIGNALS: Mapping[str, tuple[Measure, Meaning]] = {
@@ -288,16 +291,17 @@ def _recommendations(
     signals: tuple[Signal, ...],
 ) -> tuple[str, ...]:
     """What to do, from what was measured; the strongest cause comes first."""
-    by_name, ranking = {s.name: s for s in signals}, assessment.ranking
+    by_name = {s.name: s for s in signals}
+    ranking, relevance = assessment.ranking, assessment.relevance
     found: list[str] = []
-    if ranking.relevance.max() < FLOOR:
+    if relevance.max() < FLOOR:
         found.append(
             f"No passage reaches a relevance of {FLOOR}: the documents may not hold the answer."
         )
     if by_name["stage_agreement"].value < 0.2:
         found.append("The search stages disagree: use exact terms, or expand the query.")
-    second = ranking.relevance[1] if len(ranking) > 1 else 0.0
-    if second >= CLOSE * ranking.relevance[0]:
+    second = relevance[1] if len(ranking) > 1 else 0.0
+    if second >= CLOSE * relevance[0]:
         found.append("No clear winner: ask which one is meant, or fetch more passages.")
     if by_name["document_diversity"].value >= 0.8 and len(ranking) >= TOP:
         found.append("The passages are scattered over documents: name the document or topic.")

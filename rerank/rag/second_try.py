@@ -17,9 +17,9 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import judge
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.passage_features import first_stage_features
-from rerank.assessment.pipeline import Pipeline, prior_relevance
+from rerank.assessment.pipeline import Pipeline, prior_score
 from rerank.assessment.policy import accepted, decide, level, verdict
-from rerank.config import Thresholds
+from rerank.assessment.relevance import relevance_and_sufficiency
 from rerank.data.text import words
 from rerank.errors import optional
 from rerank.rag.expansion import expansion_words
@@ -38,7 +38,7 @@ def expanded(pipeline: Pipeline, first: Assessment) -> Candidates:
     more = expansion_words(
         query.text,
         first.ranking.passages[:FEEDBACK],
-        first.ranking.relevance[:FEEDBACK],
+        first.relevance[:FEEDBACK],
         weight=index.weight,
         language=index.language,
     )
@@ -90,7 +90,7 @@ def with_second_tries(
     told = first.confidence
     if best_of is not None:
         told = float(best_of.predict(best_of_inputs([first.confidence], [best.confidence]))[0])
-    return with_confidence(best, told, model.pipeline.config.thresholds)
+    return with_confidence(model, best, told)
 
 
 def assess_try(model: CalibratedReranker, first: Assessment, one: Try) -> Assessment:
@@ -118,25 +118,27 @@ def fit_best_of(first: Sequence[float], best: Sequence[float], right: Sequence[i
     return fit_logistic(best_of_inputs(first, best), right)
 
 
-def with_confidence(assessment: Assessment, confidence: float, t: Thresholds) -> Assessment:
-    """The same ranking at another confidence; what follows from it follows.
+def with_confidence(
+    model: CalibratedReranker, assessment: Assessment, confidence: float
+) -> Assessment:
+    """The same ranking at another confidence; the other probabilities follow by the hazards.
 
-    The hazards of the further passages are kept: P(none of k is right) changes in the proportion
-    of P(the first is wrong). A certificate holds for the first try alone.
+    A certificate holds for the first try alone.
     """
-    wrong = 1 - assessment.confidence
-    share = (1 - confidence) / wrong if wrong > 0 else 1.0
-    further = assessment.sufficiency_at[1:]
-    at = (confidence, *(max(confidence, 1 - (1 - s) * share) for s in further))
-    k = assessment.sufficiency_at.index(assessment.sufficiency)
+    config = model.pipeline.config
+    relevance, at = relevance_and_sufficiency(
+        assessment.ranking.score, confidence, model.maps["search"].hazard
+    )
+    sufficiency = float(at[config.sufficiency_k - 1])
     return replace(
         assessment,
+        relevance=relevance,
         confidence=confidence,
-        sufficiency=at[k],
-        sufficiency_at=at,
-        level=level(confidence, t),
-        verdict=verdict(at[k], t),
-        accepted=accepted(confidence, t),
+        sufficiency=sufficiency,
+        sufficiency_at=tuple(at.tolist()),
+        level=level(confidence, config.thresholds),
+        verdict=verdict(sufficiency, config.thresholds),
+        accepted=accepted(confidence, config.thresholds),
         certified=False,
         reasons=(*assessment.reasons, "found by a second try"),
     )
@@ -153,5 +155,5 @@ def _candidates(pipeline: Pipeline, query: Query, stage: FirstStage) -> Candidat
 
 def _scored(pipeline: Pipeline, candidates: Candidates, maps: FittedMaps) -> Scored:
     """The candidates, scored as the model scores: the likeliest ones, down to its cutoff."""
-    prior = prior_relevance(candidates, maps.policy.prior)
+    prior = prior_score(candidates, maps.policy.prior)
     return pipeline.score([candidates], [prior], cutoff=maps.policy.cutoff)[0]

@@ -14,18 +14,25 @@ from rerank.types import Assessment
 
 
 def make_assessment(
-    *, sufficiency: Sequence[float] = (), confidence: float | None = None, **numbers: Any
+    *,
+    sufficiency: Sequence[float] = (),
+    confidence: float | None = None,
+    relevance: Sequence[float] | None = None,
+    **numbers: Any,
 ) -> Assessment:
     """An assessment of sufficiency at k = 1, 2, ...; the last one stands for all further k.
 
-    `numbers` are those of `make_ranking`.
+    `relevance` is the confidence throughout, where it is not given; `numbers` are those of
+    `make_ranking`.
     """
     given = list(sufficiency) or [0.5 if confidence is None else confidence]
     at = np.maximum.accumulate(given + given[-1:] * (10 - len(given)))
     sure = float(at[0]) if confidence is None else confidence
     t = Thresholds()
+    ranking = make_ranking(**numbers)
     return Assessment(
-        ranking=make_ranking(**numbers),
+        ranking=ranking,
+        relevance=np.array([sure] * len(ranking) if relevance is None else relevance, float),
         confidence=sure,
         sufficiency=float(at[4]),
         sufficiency_at=tuple(at.tolist()),

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from assessments import make_assessment
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.rag.second_try import (
@@ -20,8 +19,6 @@ from rerank.rag.second_try import (
     with_second_tries,
 )
 from rerank.types import Assessment
-
-TEXTS = ["a", "b", "c"]
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +74,13 @@ def test_a_better_try_is_told_by_its_own_map(model: CalibratedReranker, first: A
 
 
 @pytest.mark.parametrize("confidence", [0.0, 0.3, 0.8, 1.0])
-def test_another_confidence_keeps_the_hazards(confidence: float, model: CalibratedReranker) -> None:
-    """Sufficiency begins at the confidence and rises in the same proportion; by hand at k = 2."""
-    before = make_assessment(texts=TEXTS, sufficiency=[0.5, 0.75, 0.8])
-    found = with_confidence(before, confidence, model.pipeline.config.thresholds)
-    assert found.sufficiency_at[0] == confidence
-    assert found.sufficiency_at[1] == pytest.approx(1 - (1 - confidence) * 0.25 / 0.5)
+def test_all_probabilities_follow_another_confidence(
+    confidence: float, model: CalibratedReranker, first: Assessment
+) -> None:
+    """They begin with it, and agree with each other; at the old confidence they are the old."""
+    found = with_confidence(model, first, confidence)
+    assert found.sufficiency_at[0] == found.relevance[0] == found.confidence == confidence
     assert (np.diff(found.sufficiency_at) >= 0).all()
+    assert (np.diff(found.relevance) <= 0).all()
     assert found.accepted == (confidence >= 0.7)
+    assert with_confidence(model, first, first.confidence).sufficiency_at == first.sufficiency_at
