@@ -112,13 +112,13 @@ def recalibrate(
     out, workspace = Path(out), Workspace(Path(work))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = _labels(model, feedback, split, workspace)
-        contents, found, notes = _moved(model, feedback, pipeline, corpus, max_labels, name)
+        contents, found, notes = _contents(model, feedback, pipeline, corpus, max_labels, name)
         write_model(out, contents, overwrite=overwrite)
         run, untracked = track_if_installed(out, work=workspace)
     return RecalibrationRun(out, found, run, (*notes, *untracked))
 
 
-def _moved(
+def _contents(
     model: CalibratedReranker,
     feedback: Sequence[Feedback],
     pipeline: Pipeline,
