@@ -26,16 +26,17 @@ class FittedMaps:
 
     `policy`: which passages are scored. `score`: a passage's features to the number that
     orders the passages. `confidence`: a ranking's features to P(its top passage is right).
-    `hazard`: P(the k-th passage is right | whether one above it is), from which relevance and
-    sufficiency follow (see `rerank.assessment.relevance`). `certificate`: the
-    confidence from which selective accuracy is promised. `segments`: what each segment of the
-    queries adds to the confidence.
+    `hazard` and `another`: P(the k-th passage is right | none above it is), and the same where one
+    is, from which relevance and sufficiency follow (see `rerank.assessment.relevance`); models of
+    version 0.1 have no `another`. `certificate`: the confidence from which selective accuracy is
+    promised. `segments`: what each segment of the queries adds to the confidence.
     """
 
     policy: ReadPolicy
     score: LogisticMap
     confidence: TwoStageMap
     hazard: LogisticMap
+    another: LogisticMap | None
     certificate: Certificate
     segments: Segments = field(default_factory=Segments)
 
@@ -49,6 +50,7 @@ class FittedMaps:
             "score": self.score.to_dict(),
             "confidence": self.confidence.to_dict(),
             "hazard": self.hazard.to_dict(),
+            "another": None if self.another is None else self.another.to_dict(),
             "certificate": self.certificate.to_dict(),
             "segments": self.segments.to_dict(),
         }
@@ -79,11 +81,18 @@ class FittedMaps:
             segments = Segments.from_dict(kept["segments"])
             confidence = map_from_dict(kept["confidence"])
             logistic = {n: map_from_dict(kept[n]) for n in ("prior", "score", "hazard")}
+            if kept["another"] is not None:
+                logistic["another"] = map_from_dict(kept["another"])
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"calibrators.json cannot be read: {error}") from None
         if not isinstance(confidence, TwoStageMap):
             raise InputError("the confidence map should have two stages")
-        columns = {"prior": PASSAGE_FEATURES, "score": PASSAGE_FEATURES, "hazard": INPUTS}
+        columns = {
+            "prior": PASSAGE_FEATURES,
+            "score": PASSAGE_FEATURES,
+            "hazard": INPUTS,
+            "another": INPUTS,
+        }
         for name, fitted in {**logistic, "confidence": confidence.first}.items():
             if not isinstance(fitted, LogisticMap):
                 raise InputError(f"the {name} map should be logistic")
@@ -94,8 +103,16 @@ class FittedMaps:
                 )
         if not 0 <= cutoff <= 1:
             raise InputError(f"the cutoff should be in [0, 1], got {cutoff}")
-        prior, score, hazard = (cast(LogisticMap, m) for m in logistic.values())
-        return cls(ReadPolicy(prior, cutoff), score, confidence, hazard, certificate, segments)
+        checked = cast(dict[str, LogisticMap], logistic)
+        return cls(
+            ReadPolicy(checked["prior"], cutoff),
+            checked["score"],
+            confidence,
+            checked["hazard"],
+            checked.get("another"),
+            certificate,
+            segments,
+        )
 
 
 def maps_from_dict(kept: Mapping[str, Any]) -> dict[Mode, FittedMaps]:
@@ -123,6 +140,7 @@ def refuse_overflow(fitted: FittedMaps, path: Path) -> None:
         "score": fitted.score,
         "confidence": fitted.confidence,
         "hazard": fitted.hazard,
+        **({} if fitted.another is None else {"another": fitted.another}),
         **{f"update of {name!r}": one for name, one in fitted.segments.updates.items()},
     }
     for name, one in maps.items():

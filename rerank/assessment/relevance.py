@@ -1,15 +1,15 @@
 """P(each passage is right), and P(one of the first k is): probabilities that agree with each other.
 
-They follow from two: the confidence c, P(the first passage is right), and a map of the hazard,
-P(the k-th passage is right | what stands above it), which is told by h_k where none above is right
-and by g_k where one is (a recurrent-event hazard: Prentice, Williams and Peterson 1981). With
-S_1 = r_1 = c the law of total probability gives relevance and sufficiency:
+They follow from the confidence c, P(the first passage is right), and two maps: the hazard h_k,
+P(the k-th passage is right | none above it is), and g_k, P(the k-th passage is right | one above it
+is), as for events that may recur (Prentice, Williams and Peterson 1981). With S_1 = r_1 = c the law
+of total probability gives relevance and sufficiency:
 
     r_k = (1 - S_{k-1}) h_k + S_{k-1} g_k        P(the k-th passage is right)
     S_k = S_{k-1} + (1 - S_{k-1}) h_k            P(one of the first k is right)
 
 Where r_k would exceed r_{k-1}, h_k and g_k are scaled down to r_k = r_{k-1}: relevance never rises
-along the ranking. So, whatever the map, r_1 is the confidence, and S_k is at least each of
+along the ranking. So, whatever the maps, r_1 is the confidence, and S_k is at least each of
 r_1, ..., r_k and at most their sum.
 """
 
@@ -19,83 +19,90 @@ import numpy as np
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
-from rerank.data.labels import Labelled, passage_labels
-from rerank.types import Bools, Floats, Ranking
+from rerank.data.labels import Labelled, Labels, passage_labels
+from rerank.types import Floats, Ranking
 
-DEPTH = 10  # the largest k of sufficiency, and how far down a ranking the hazard is fitted
-INPUTS = ("score_log_odds", "below_top", "confidence_log_odds", "log_rank", "one_above")
+DEPTH = 10  # the largest k of sufficiency, and how far down a ranking the maps are fitted
+INPUTS = ("score_log_odds", "below_top", "confidence_log_odds", "log_rank")
 
 
-def hazard_inputs(scores: Floats, confidence: float, one_above: Bools) -> Floats:
-    """What the hazards of the second to the last passage are computed from, (n - 1, 5).
+def hazard_inputs(scores: Floats, confidence: float) -> Floats:
+    """What h and g of the second to the last passage are computed from, (n - 1, 4).
 
-    `scores` (n,) are those of the ranking, n >= 1, and `one_above` (n - 1,) says where one of the
-    passages above is right. The columns are `INPUTS`; `below_top` is the difference of log odds to
-    the first passage.
+    `scores` (n,) are those of the ranking, n >= 1. The columns are `INPUTS`; `below_top` is the
+    difference of log odds to the first passage.
     """
     odds = log_odds(scores)
     below = odds[1:]
-    return np.column_stack(
-        [
-            below,
-            below - odds[0],
-            np.full(len(below), log_odds(confidence)),
-            np.log(np.arange(2, len(odds) + 1)),
-            one_above,
-        ]
-    )
+    sure = np.full(len(below), log_odds(confidence))
+    return np.column_stack([below, below - odds[0], sure, np.log(np.arange(2, len(odds) + 1))])
 
 
-def fit_hazard(labelled: Labelled[Ranking], confidences: Floats) -> LogisticMap:
-    """The map of the hazards: one logistic regression of the second to the tenth passages.
+def fit_hazards(
+    labelled: Labelled[Ranking], confidences: Floats
+) -> tuple[LogisticMap, LogisticMap]:
+    """The maps of h and of g: logistic regressions of the second to the tenth passages.
 
-    It maximises the likelihood of the labels of each ranking, given its first. `confidences` (n,)
-    and the rankings' scores should be of maps that had not seen the query. Where no query has two
-    passages there is nothing to learn, and every hazard is a half.
+    h is fitted on those above which none is right, g on those above which one is. `confidences`
+    (n,) and the rankings' scores should be of maps that had not seen the query. Where labels have
+    one right passage a query at most, g is a constant near 0, the smoothed base rate.
     """
-    from calibration.fitting import fit_logistic
-
-    inputs: list[Floats] = []
-    right: list[int] = []
+    inputs, right, one_above = [np.zeros((0, len(INPUTS)))], [], []
     rows = zip(labelled.items, confidences.tolist(), passage_labels(labelled), strict=True)
     for ranking, confidence, labels in rows:
         if len(ranking) > 1:
             first_ten = labels[:DEPTH]
-            one_above = first_ten.cumsum()[:-1] > 0
-            inputs.append(hazard_inputs(ranking.score[:DEPTH], confidence, one_above))
+            inputs.append(hazard_inputs(ranking.score[:DEPTH], confidence))
             right += first_ten[1:].tolist()
-    if not right:
+            one_above += (first_ten.cumsum()[:-1] > 0).tolist()
+    X, y, after = np.concatenate(inputs), np.array(right), np.array(one_above, dtype=np.bool_)
+    return _fit(X[~after], y[~after]), _fit(X[after], y[after])
+
+
+def _fit(X: Floats, y: Labels) -> LogisticMap:
+    """The logistic regression of y (n,) on X (n, 4); without rows, a half everywhere."""
+    from calibration.fitting import fit_logistic
+
+    if not len(y):
         return LogisticMap((0.0,) * len(INPUTS), 0.0, (0.0,) * len(INPUTS), (1.0,) * len(INPUTS))
-    return fit_logistic(np.concatenate(inputs), right)
+    return fit_logistic(X, y)
 
 
 def relevance_and_sufficiency(
-    scores: Floats, confidence: float, hazard: LogisticMap
+    scores: Floats, confidence: float, hazard: LogisticMap, another: LogisticMap | None
 ) -> tuple[Floats, Floats]:
     """P(each passage is right), (n,), and P(one of the first k is) for k = 1 to `DEPTH`, (DEPTH,).
 
-    `scores` (n,) are those of the ranking. Relevance never rises, sufficiency never falls; both
-    begin with `confidence`. A ranking of fewer passages keeps its last sufficiency; without any,
-    sufficiency is 0.
+    `scores` (n,) are those of the ranking; `hazard` and `another` the maps of h and g. Relevance
+    never rises, sufficiency never falls; both begin with `confidence`. A ranking of fewer passages
+    keeps its last sufficiency; without any, sufficiency is 0.
+
+    Where `another` is None, g is such that a passage's relevance is its own score, as far as the
+    others allow.
     """
     n = len(scores)
     if not n:
         return np.zeros(0), np.zeros(DEPTH)
-    none, one = np.zeros(n - 1, dtype=np.bool_), np.ones(n - 1, dtype=np.bool_)
-    rows = [hazard_inputs(scores, confidence, one_above) for one_above in (none, one)]
-    first, another = np.split(hazard.predict(np.concatenate(rows)), 2)
-    relevance, found = chain(confidence, first, another)
+    inputs = hazard_inputs(scores, confidence)
+    h = hazard.predict(inputs)
+    g = _from_scores(scores[1:], confidence, h) if another is None else another.predict(inputs)
+    relevance, found = chain(confidence, h, g)
     return relevance, np.append(found, np.full(max(0, DEPTH - n), found[-1]))[:DEPTH]
 
 
-def chain(confidence: float, first: Floats, another: Floats) -> tuple[Floats, Floats]:
-    """Relevance r (n,) and sufficiency S (n,) from the confidence and the hazards, (n - 1,) each.
+def _from_scores(scores: Floats, confidence: float, h: Floats) -> Floats:
+    """The g (m,) in [0, 1] that makes the relevance of passages nearest to their scores (m,)."""
+    missed = (1 - confidence) * np.cumprod(np.append(1.0, 1 - h))[:-1]
+    return np.clip((scores - missed * h) / np.maximum(1 - missed, 1e-12), 0.0, 1.0)
 
-    `first` holds h_2, ..., h_n and `another` g_2, ..., g_n, all in [0, 1]: see the top of this
-    file.
+
+def chain(confidence: float, hazard: Floats, another: Floats) -> tuple[Floats, Floats]:
+    """Relevance r (n,) and sufficiency S (n,), from the confidence, h and g (n - 1,) in [0, 1].
+
+    See the top of this file.
     """
     relevance, found = [confidence], [confidence]
-    for h, g in zip(first.tolist(), another.tolist(), strict=True):
+    for h, g in zip(hazard.tolist(), another.tolist(), strict=True):
         none, one = (1 - found[-1]) * h, found[-1] * g
         right = min(none + one, relevance[-1])
         kept = right / (none + one) if right > 0 else 0.0

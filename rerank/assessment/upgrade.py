@@ -1,7 +1,7 @@
 """Model folders of version 0.1 (format 2), read as if this version had written them.
 
-Names have changed since, and one map takes more inputs. Confidences and orders are the same to the
-last bit. Nothing is written.
+Names have changed since, one map takes one more input, and one is missing: see `FittedMaps`.
+Confidences and orders are the same to the last bit. Nothing is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ FEATURES = {
     "relevance_none": "score_none",
     "relevance_share": "score_share",
 }
-ONE_ABOVE = -1.0  # what a right passage above adds to the log odds: usual on labelled sets
 
 
 def upgraded_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,22 +64,20 @@ def _maps(old: Mapping[str, Any]) -> dict[str, Any]:
     names = {old_name: name for name, old_name in MAPS.items()}
     maps = {names.get(key, key): value for key, value in old.items()}
     features = {key: _features(maps.get(key)) for key in ("passage_features", "ranking_features")}
-    return maps | features | {"hazard": _hazard(maps.get("hazard"))}
+    return maps | features | {"hazard": _hazard(maps.get("hazard")), "another": None}
 
 
 def _hazard(old: Any) -> Any:
-    """The hazard of a passage above which none is right, as one that knows whether one is."""
+    """The hazard with one more input, `below_top`, which weighs nothing."""
     if not isinstance(old, Mapping):
         return old
-    # not an input: below_top; not known: one_above
-    added = {"coef": (0.0, ONE_ABOVE), "mean": (0.0, 0.0), "scale": (1.0, 1.0)}
-    added |= {"low": (0.0, 0.0), "high": (0.0, 1.0)}
-    wider = {
-        key: [*numbers[:1], below_top, *numbers[1:], one_above]
-        for key, (below_top, one_above) in added.items()
-        if isinstance(numbers := old.get(key), list) and numbers
+    added = {"coef": 0.0, "mean": 0.0, "scale": 1.0, "low": 0.0, "high": 0.0}
+    return {
+        key: [*value[:1], added[key], *value[1:]]
+        if key in added and isinstance(value, list) and value
+        else value
+        for key, value in old.items()
     }
-    return {**old, **wider}
 
 
 def _features(names: Any) -> Any:

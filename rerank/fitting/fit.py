@@ -23,7 +23,7 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
-from rerank.assessment.relevance import fit_hazard
+from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
@@ -59,7 +59,7 @@ class Fitted:
 def fit(
     scored: Labelled[Scored], policy: ReadPolicy, config: Config, *, about: str = ABOUT
 ) -> Fitted:
-    """Fit score, confidence and hazard on labelled candidates, cross-fitted by query group.
+    """Fit score, confidence and hazards on labelled candidates, cross-fitted by query group.
 
     The features of a query are computed on the order that a score map gives which has not
     seen the query's group, and the certificate rests on confidences of maps that have not; the
@@ -111,7 +111,7 @@ def fit(
             policy,
             fit_score(seen),
             confidence,
-            fit_hazard(ordered, unseen),
+            *fit_hazards(ordered, unseen),
             certificate,
             segments,
         ),

@@ -194,6 +194,7 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
             ("score", PASSAGE_FEATURES, fitted.score),
             ("confidence", RANKING_FEATURES, fitted.confidence.first),
             ("hazard", INPUTS, fitted.hazard),
+            ("another", INPUTS, fitted.another),
         )
         rows += [
             {
@@ -205,6 +206,7 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
                 "scale": scale,
             }
             for name, columns, one in parts
+            if one is not None
             for column, weight, mean, scale in zip(
                 columns, one.coef, one.mean, one.scale, strict=True
             )

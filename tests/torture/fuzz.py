@@ -123,7 +123,9 @@ def _maps() -> bytes:
     confidence = TwoStageMap(flat(RANKING_FEATURES), LogisticMap((1.0,), 0.0, (0.0,), (1.0,)))
     certificate = certify([1] * 40, [0.9] * 40)
     policy = ReadPolicy(flat(PASSAGE_FEATURES), 0.1)
-    maps = FittedMaps(policy, flat(PASSAGE_FEATURES), confidence, flat(INPUTS), certificate)
+    maps = FittedMaps(
+        policy, flat(PASSAGE_FEATURES), confidence, flat(INPUTS), flat(INPUTS), certificate
+    )
     return json.dumps(maps.to_dict()).encode()
 
 

@@ -314,7 +314,7 @@ def test_maps_of_another_shape_are_refused(
     assert complaint in refusal(copied)
 
 
-@pytest.mark.parametrize("name", ["prior", "score", "confidence", "hazard"])
+@pytest.mark.parametrize("name", ["prior", "score", "confidence", "hazard", "another"])
 def test_maps_of_another_width_are_refused(copied: Path, name: str) -> None:
     """A map with fewer inputs than there are features is refused at load, not when asked."""
 
@@ -341,11 +341,9 @@ def test_maps_survive_json_to_the_bit(run: Run, mode: str) -> None:
 
 def test_probabilities_of_an_answer_agree(model: CalibratedReranker, queries: list[Query]) -> None:
     """In both modes and without passages; the verdict is of the fifth sufficiency."""
-    queries = [
-        *queries,
-        Query(queries[0].text, passages=model.search(queries[0].text).ranking.passages),
-    ]
-    for found in model.assess([*queries, Query("nothing was brought", passages=())]):
+    some = model.search(queries[0].text).ranking.passages
+    brought = [Query("median of a sample", passages=some[:n]) for n in (0, 1, 2, 12)]
+    for found in model.assess([*queries, *brought]):
         assert len(found.sufficiency_at) == 10
         assert found.sufficiency_at[4] == found.sufficiency
         check_coherent(found)

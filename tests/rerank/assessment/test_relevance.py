@@ -16,11 +16,12 @@ from sklearn.linear_model import LogisticRegression
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
+from calibration.score_fitting import base_rate
 from rerank.assessment.relevance import (
     DEPTH,
     INPUTS,
     chain,
-    fit_hazard,
+    fit_hazards,
     hazard_inputs,
     relevance_and_sufficiency,
 )
@@ -31,8 +32,11 @@ WEIGHT = st.floats(-30, 30)
 D = len(INPUTS)
 
 
-def hazard(coef: tuple[float, ...], intercept: float) -> LogisticMap:
+def made(coef: tuple[float, ...], intercept: float) -> LogisticMap:
     return LogisticMap(coef, intercept, (0.0,) * D, (1.0,) * D)
+
+
+MAP = st.builds(made, st.tuples(*[WEIGHT] * D), WEIGHT)
 
 
 def exhaustive(confidence: float, first: list[float], another: list[float]) -> tuple[Floats, ...]:
@@ -54,9 +58,9 @@ def test_they_are_the_sums_over_all_patterns_of_right_passages(seed: int, n: int
     """Where no relevance exceeds the one above it, nothing is scaled."""
     rng = np.random.default_rng(seed)
     confidence = rng.uniform(0.5, 1)
-    first, another = 0.4 * rng.random((2, n - 1))
-    relevance, found = exhaustive(confidence, first.tolist(), another.tolist())
-    ours = chain(confidence, first, another)
+    hazard, another = 0.4 * rng.random((2, n - 1))
+    relevance, found = exhaustive(confidence, hazard.tolist(), another.tolist())
+    ours = chain(confidence, hazard, another)
     if (np.diff(relevance) <= 0).all():
         np.testing.assert_allclose(ours, (relevance, found), atol=1e-12)
 
@@ -72,15 +76,15 @@ def test_by_hand_where_one_is_scaled_down() -> None:
 @given(
     st.lists(UNIT, max_size=30),
     UNIT,
-    st.tuples(*[WEIGHT] * D),
-    WEIGHT,
+    MAP,
+    st.none() | MAP,
 )
-def test_any_map_gives_probabilities_that_agree(
-    scores: list[float], confidence: float, coef: tuple[float, ...], intercept: float
+def test_any_maps_give_probabilities_that_agree(
+    scores: list[float], confidence: float, hazard: LogisticMap, another: LogisticMap | None
 ) -> None:
-    """Whatever the hazard, the scores and the confidence, also where the order is not by score."""
+    """Whatever the maps, the scores and the confidence, also where the order is not by score."""
     confidence = confidence if scores else 0.0
-    found = relevance_and_sufficiency(np.array(scores), confidence, hazard(coef, intercept))
+    found = relevance_and_sufficiency(np.array(scores), confidence, hazard, another)
     check_family(confidence, *found)
 
 
@@ -90,18 +94,18 @@ def test_lists_of_any_length(n: int) -> None:
     rng = np.random.default_rng(n)
     confidence = 0.8 if n else 0.0
     for _ in range(20):
-        usual = hazard(tuple(rng.normal(0, 1, D)), rng.normal(-2, 1))
+        maps = [made(tuple(rng.normal(0, 1, D)), rng.normal(-2, 1)) for _ in range(2)]
         scores = np.sort(rng.random(n))[::-1]
-        relevance, sufficiency = relevance_and_sufficiency(scores, confidence, usual)
+        relevance, sufficiency = relevance_and_sufficiency(scores, confidence, *maps)
         assert (relevance.shape, sufficiency.shape) == ((n,), (DEPTH,))
         check_family(confidence, relevance, sufficiency)
 
 
 def test_a_hazard_of_almost_nothing_rounds_nothing_down() -> None:
     """Where no later passage can be right, sufficiency is the confidence, and no bit less."""
-    never = hazard((0.0,) * D, -60.0)
+    never = made((0.0,) * D, -60.0)
     for confidence in (np.random.default_rng(0).random(1000) / 3).tolist():
-        relevance, found = relevance_and_sufficiency(np.full(DEPTH, 0.5), confidence, never)
+        relevance, found = relevance_and_sufficiency(np.full(DEPTH, 0.5), confidence, never, never)
         assert relevance[0] == found[0] == confidence
         assert (np.diff(found) >= 0).all()
         np.testing.assert_allclose(found, confidence, atol=1e-15)
@@ -109,35 +113,49 @@ def test_a_hazard_of_almost_nothing_rounds_nothing_down() -> None:
 
 def test_inputs_by_hand() -> None:
     """The columns of `INPUTS` for the second and the third passage."""
-    found = hazard_inputs(np.array([0.9, 0.5, 0.2]), 0.8, np.array([False, True]))
+    found = hazard_inputs(np.array([0.9, 0.5, 0.2]), 0.8)
     top, last, sure = (float(log_odds(p)) for p in (0.9, 0.2, 0.8))
-    expected = [[0, -top, sure, np.log(2), 0], [last, last - top, sure, np.log(3), 1]]
+    expected = [[0, -top, sure, np.log(2)], [last, last - top, sure, np.log(3)]]
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 # --- the fit ----------------------------------------------------------------------------------
 
 
-def test_the_hazard_is_scikit_learns_logistic_regression() -> None:
-    """Over the second to the tenth passages of all queries, standardised."""
+def test_without_a_map_of_another_relevance_is_the_score() -> None:
+    """Where that agrees with the confidence and the hazard; else it is as near as may be."""
+    scores = np.array([0.8, 0.6, 0.3, 0.001, 0.0])
+    seldom = made((0.0,) * D, -4.0)
+    relevance, _ = relevance_and_sufficiency(scores, 0.7, seldom, None)
+    np.testing.assert_allclose(relevance[:3], [0.7, 0.6, 0.3], atol=1e-12)
+    h, missed = seldom.predict(np.zeros((1, D)))[0], 0.3
+    np.testing.assert_allclose(
+        relevance[3:], [missed * (1 - h) ** 2 * h, missed * (1 - h) ** 3 * h], atol=1e-12
+    )
+
+
+def test_the_hazards_are_scikit_learns_logistic_regressions() -> None:
+    """Over the second to the tenth passages, standardised: where none above is right, or one is."""
     rng = np.random.default_rng(0)
-    made, confidences, X, y = [], rng.uniform(0.1, 0.9, 60), [], []
+    pairs, confidences = [], rng.uniform(0.1, 0.9, 60)
+    rows: dict[bool, list[tuple[list[float], bool]]] = {False: [], True: []}
     for i, n in enumerate(rng.integers(0, 14, 60).tolist()):
         score, right = np.sort(rng.random(n))[::-1], rng.random(n) < 0.3
         ranking = make_ranking(texts=["text"] * n, score=score.tolist())
-        made.append((ranking, [f"d{j}" for j in np.flatnonzero(right)]))
+        pairs.append((ranking, [f"d{j}" for j in np.flatnonzero(right)]))
         for k in range(1, min(n, DEPTH)):
             own = [log_odds(score[k]), log_odds(score[k]) - log_odds(score[0])]
-            X.append([*own, log_odds(confidences[i]), np.log(k + 1), right[:k].any()])
-            y.append(right[k])
-    found = fit_hazard(labelled(*made), confidences)
-    Z = (np.array(X) - np.mean(X, axis=0)) / np.std(X, axis=0)
-    oracle = LogisticRegression(C=1.0, tol=1e-8, max_iter=1000).fit(Z, y)
-    np.testing.assert_allclose(found.predict(np.array(X)), oracle.predict_proba(Z)[:, 1], atol=1e-5)
+            row = [*own, log_odds(confidences[i]), np.log(k + 1)]
+            rows[bool(right[:k].any())].append((row, bool(right[k])))
+    for found, seen in zip(fit_hazards(labelled(*pairs), confidences), rows.values(), strict=True):
+        X, y = (np.array(column) for column in zip(*seen, strict=True))
+        Z = (X - X.mean(axis=0)) / X.std(axis=0)
+        oracle = LogisticRegression(C=1.0, tol=1e-8, max_iter=1000).fit(Z, y)
+        np.testing.assert_allclose(found.predict(X), oracle.predict_proba(Z)[:, 1], atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "made",
+    "queries",
     [
         [],
         [((), [])] * 3,
@@ -148,12 +166,21 @@ def test_the_hazard_is_scikit_learns_logistic_regression() -> None:
     ids=["none", "empty", "alone", "none right below", "all right below"],
 )
 def test_labels_with_little_to_learn_from_still_fit(
-    made: list[tuple[tuple[float, ...], list[str]]],
+    queries: list[tuple[tuple[float, ...], list[str]]],
 ) -> None:
     """Without a second passage, or where the second is never right, or always."""
-    pairs = [(make_ranking(texts=["t"] * len(s), score=s), right) for s, right in made]
-    found = fit_hazard(labelled(*pairs), np.full(len(made), 0.5))
-    check_family(0.5, *relevance_and_sufficiency(np.array([0.7, 0.4, 0.1]), 0.5, found))
+    pairs = [(make_ranking(texts=["t"] * len(s), score=s), right) for s, right in queries]
+    maps = fit_hazards(labelled(*pairs), np.full(len(queries), 0.5))
+    check_family(0.5, *relevance_and_sufficiency(np.array([0.7, 0.4, 0.1]), 0.5, *maps))
+
+
+def test_where_one_passage_is_right_another_is_almost_never() -> None:
+    """The smoothed base rate of no success in 90 passages, whatever the inputs."""
+    ranking = make_ranking(texts=["t"] * 10, score=np.linspace(0.9, 0.1, 10).tolist())
+    _, another = fit_hazards(labelled(*[(ranking, ["d0"])] * 10), np.full(10, 0.6))
+    expected = base_rate(np.zeros(90, dtype=np.int64))
+    np.testing.assert_allclose(another.predict(np.eye(D)), expected, atol=1e-12)
+    assert expected < 0.012
 
 
 def one_right(rng: np.random.Generator, n: int, m: int) -> tuple[Floats, Floats]:
@@ -187,9 +214,9 @@ def test_relevance_is_calibrated_at_every_rank(world: type) -> None:
     pairs = [
         (r, [f"d{j}" for j in np.flatnonzero(y)]) for r, y in zip(rankings, right, strict=True)
     ]
-    fitted = fit_hazard(labelled(*pairs[:3000]), truth[:3000, 0])
+    maps = fit_hazards(labelled(*pairs[:3000]), truth[:3000, 0])
     told = [
-        relevance_and_sufficiency(s, c, fitted)
+        relevance_and_sufficiency(s, c, *maps)
         for s, c in zip(scores[3000:], truth[3000:, 0].tolist(), strict=True)
     ]
     relevance, sufficiency = (np.array(rows) for rows in zip(*told, strict=True))

@@ -48,6 +48,7 @@ def old_maps(maps: dict[str, Any]) -> dict[str, Any]:
     for names in ("evidence", "features"):
         old[names] = [FEATURES.get(name, name) for name in old[names]]
     hazard = old["hazard"]
+    del old["another"]
     for key in ("coef", "mean", "scale", "low", "high"):
         hazard[key] = [hazard[key][INPUTS.index(name)] for name in HAZARD]
     old["certificate"] = {key: old["certificate"][key] for key in CERTIFICATE}
