@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from rerank.data.text import remembered, sentence_words, words
+from rerank.data.text import content_words, remembered, sentence_words, words
 from rerank.types import Bools, FirstStage, Floats, Passage
 
 REMEMBERED = 2**22  # characters of passages whose words are kept, at about 50 bytes each
@@ -38,6 +38,7 @@ class View:
     first_stage: FirstStage
     query_words: tuple[str, ...]
     idf: dict[str, float]  # of each query word, > 0
+    content: tuple[str, ...]  # those that are no stop words, or all where there is no such
     passages: tuple[PassageWords, ...]
 
 
@@ -88,6 +89,7 @@ def first_stage_features(
         stage,
         query_words,
         {w: max(weight(w), 1e-6) for w in query_words},
+        tuple(content_words(query, language=language)) or query_words,
         tuple(passage_words(p.title, p.text, language) for p in passages),
     )
     return np.column_stack([function(view) for function in FIRST_STAGE.values()])
@@ -101,6 +103,14 @@ def passage_features(stage: Floats, logits: Floats, scored: Bools) -> Floats:
     """
     columns = [function(logits, scored) for function in CROSS_ENCODER.values()]
     return np.column_stack([*columns, stage])
+
+
+def lead(values: Floats) -> Floats:
+    """Each value - the highest of the others, shape (n,); 0 where there is no other."""
+    if len(values) < 2:
+        return np.zeros(len(values))
+    second, best = np.partition(values, -2)[-2:]
+    return np.asarray(values - np.where(values == best, second, best))
 
 
 def _covered(view: View, parts_of: Callable[[PassageWords], Sequence[frozenset[str]]]) -> Floats:
@@ -122,9 +132,9 @@ def logit(logits: Floats, scored: Bools) -> Floats:
 
 
 @cross_encoder
-def logit_below_best(logits: Floats, scored: Bools) -> Floats:
-    """Logit - max logit of this query; 0 for the best."""
-    return np.asarray(logits - logits.max(initial=-np.inf))
+def logit_lead(logits: Floats, scored: Bools) -> Floats:
+    """Logit - the highest logit of the other passages; 0 where there is no other."""
+    return lead(logits)
 
 
 @cross_encoder
@@ -140,9 +150,9 @@ def cosine(view: View) -> Floats:
 
 
 @first_stage
-def cosine_below_best(view: View) -> Floats:
-    """Cosine - max cosine of this query."""
-    return np.asarray(view.first_stage.dense - view.first_stage.dense.max(initial=-1.0))
+def cosine_lead(view: View) -> Floats:
+    """Cosine - the highest cosine of the other passages; 0 where there is no other."""
+    return lead(view.first_stage.dense)
 
 
 @first_stage
@@ -195,6 +205,20 @@ def idf_coverage(view: View) -> Floats:
 def sentence_coverage(view: View) -> Floats:
     """Share of the query's idf that stands in one sentence of the text, the best for it."""
     return _covered(view, lambda p: p.sentences)
+
+
+@first_stage
+def content_lead(view: View) -> Floats:
+    """Share of the idf of content words in the title and one sentence - the best of the others.
+
+    The query's words without stop words; the sentence of the text that has most of them.
+    """
+    idf = {w: view.idf[w] for w in view.content}
+    found = [
+        max(sum(v for w, v in idf.items() if w in s or w in p.title) for s in p.sentences)
+        for p in view.passages
+    ]
+    return lead(np.array(found, dtype=np.float64)) / max(sum(idf.values()), 1e-6)
 
 
 @first_stage

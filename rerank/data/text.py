@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import regex
 import Stemmer
 
+from rerank.data.stop_words import STOP_WORDS
 from rerank.errors import InputError
 
 WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
@@ -62,6 +63,12 @@ def words(text: str, *, language: str = "english") -> list[str]:
     Scripts without spaces between words give a word a run: there the dense stage must find.
     """
     return _stems(WORD.findall(_normal(text)), language)
+
+
+def content_words(text: str, *, language: str = "english") -> list[str]:
+    """The same words without the language's stop words, where it has a list of them."""
+    stop = STOP_WORDS.get(language, frozenset())
+    return _stems([w for w in WORD.findall(_normal(text)) if w not in stop], language)
 
 
 def sentence_words(text: str, *, language: str = "english") -> list[list[str]]:

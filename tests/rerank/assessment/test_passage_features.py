@@ -15,9 +15,10 @@ from scipy.stats import rankdata
 from rerank.assessment.passage_features import (
     PASSAGE_FEATURES,
     first_stage_features,
+    lead,
     passage_features,
 )
-from rerank.data.text import sentence_words, words
+from rerank.data.text import content_words, sentence_words, words
 from rerank.retrieval.index import Index
 from rerank.types import FirstStage, Passage, Ranking
 
@@ -65,10 +66,10 @@ def test_the_table_by_hand() -> None:
     )
     expected = {
         "logit": [1.5, -0.5],
-        "logit_below_best": [0.0, -2.0],
+        "logit_lead": [2.0, -2.0],
         "unscored": [0.0, 1.0],
         "cosine": [0.7, 0.4],
-        "cosine_below_best": [0.0, -0.3],
+        "cosine_lead": [0.3, -0.3],
         "bm25_of_best": [0.4, 1.0],
         "bm25_a_word": [2 / 3, 5 / 3],
         "bm25_log_rank": [math.log(3), 0.0],
@@ -77,6 +78,7 @@ def test_the_table_by_hand() -> None:
         "term_coverage": [1.0, 1.0],  # the title counts
         "idf_coverage": [1.0, 0.5],  # it does not: missing and values are 2 of 4
         "sentence_coverage": [1.0, 0.25],  # its two sentences have one each
+        "content_lead": [0.25, -0.25],  # the second has fill in its title, one more a sentence
         "title_coverage": [0.0, 0.5],  # "fillna" is another word; fill is 2 of 4
         "bigram_coverage": [1.0, 0.0],
         "log_length": [math.log(5), math.log(5)],
@@ -92,6 +94,27 @@ def test_repeated_query_words_count_once() -> None:
     names = list(PASSAGE_FEATURES)
     for name in ("term_coverage", "idf_coverage"):
         assert once[0, names.index(name)] == pytest.approx(twice[0, names.index(name)])
+
+
+def test_a_lead_is_over_the_best_other() -> None:
+    """The best leads by its margin, the rest trail it; equal bests have none, nor has one alone."""
+    assert lead(np.array([3.0, 7.0, 4.0])).tolist() == [-4.0, 3.0, -3.0]
+    assert lead(np.array([7.0, 7.0, 4.0])).tolist() == [0.0, 0.0, -3.0]
+    assert lead(np.array([7.0])).tolist() == [0.0]
+
+
+def test_stop_words_do_not_lead() -> None:
+    """A passage that has the question's form and not its object gains nothing by it."""
+    X = seen("how do I fill it", [("", "How do I plot it?"), ("", "Fill the gaps")])
+    assert X[:, list(PASSAGE_FEATURES).index("content_lead")].tolist() == [-1.0, 1.0]
+    X = seen("who is it", [("", "Who is it?"), ("", "Fill the gaps")])
+    assert X[:, list(PASSAGE_FEATURES).index("content_lead")].tolist() == [1.0, -1.0]
+
+
+def test_content_words_are_words_less_stop_words() -> None:
+    """Of a language without a list every word is one; stems are those of `words`."""
+    assert content_words("How do I fill the gaps?") == words("fill gaps")
+    assert content_words("How do I fill", language="none") == ["how", "do", "i", "fill"]
 
 
 def test_no_candidate_gives_no_row() -> None:
