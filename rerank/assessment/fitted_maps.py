@@ -29,7 +29,8 @@ class FittedMaps:
     `hazard`: P(the k-th passage is right | whether one above it is), from which relevance and
     sufficiency follow (see `rerank.assessment.relevance`). `certificate`: the
     confidence from which selective accuracy is promised. `segments`: what each segment of the
-    queries adds to the confidence.
+    queries adds to the confidence. `context`: the sufficiency from which it is promised that the
+    first passages hold an answer; None where nobody has looked.
     """
 
     policy: ReadPolicy
@@ -38,6 +39,7 @@ class FittedMaps:
     hazard: LogisticMap
     certificate: Certificate
     segments: Segments = field(default_factory=Segments)
+    context: Certificate | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` gives equal maps back, to the bit."""
@@ -51,6 +53,7 @@ class FittedMaps:
             "hazard": self.hazard.to_dict(),
             "certificate": self.certificate.to_dict(),
             "segments": self.segments.to_dict(),
+            "context": self.context.to_dict() if self.context else None,
         }
 
     @classmethod
@@ -77,6 +80,7 @@ class FittedMaps:
             cutoff = float(kept["cutoff"])
             certificate = Certificate(**kept["certificate"])
             segments = Segments.from_dict(kept["segments"])
+            context = Certificate(**kept["context"]) if kept.get("context") else None
             confidence = map_from_dict(kept["confidence"])
             logistic = {n: map_from_dict(kept[n]) for n in ("prior", "score", "hazard")}
         except (KeyError, TypeError, ValueError) as error:
@@ -95,7 +99,9 @@ class FittedMaps:
         if not 0 <= cutoff <= 1:
             raise InputError(f"the cutoff should be in [0, 1], got {cutoff}")
         prior, score, hazard = (cast(LogisticMap, m) for m in logistic.values())
-        return cls(ReadPolicy(prior, cutoff), score, confidence, hazard, certificate, segments)
+        return cls(
+            ReadPolicy(prior, cutoff), score, confidence, hazard, certificate, segments, context
+        )
 
 
 def maps_from_dict(kept: Mapping[str, Any]) -> dict[Mode, FittedMaps]:

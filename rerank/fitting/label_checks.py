@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calibration.thresholds import Certificate
+from rerank.assessment.fitted_maps import FittedMaps
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labels
 from rerank.errors import InputError
@@ -43,6 +44,12 @@ def refused(certificate: Certificate, reason: str) -> Certificate:
     return replace(
         certificate, threshold=None, accepted=0, right=0, labels_needed=None, refused=reason
     )
+
+
+def without_promises(maps: FittedMaps, reason: str) -> FittedMaps:
+    """The maps, whose certificates promise nothing for this reason."""
+    context = refused(maps.context, reason) if maps.context else None
+    return replace(maps, certificate=refused(maps.certificate, reason), context=context)
 
 
 def refuse_one_passage(labelled: LabelledSet) -> None:

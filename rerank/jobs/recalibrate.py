@@ -39,7 +39,7 @@ from rerank.data.feedback import (
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
-from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, refused
+from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, without_promises
 from rerank.fitting.rankings import as_brought
 from rerank.inference.model_files import trained_on
 from rerank.inference.networks import NETWORKS
@@ -268,7 +268,7 @@ def _moved(
     groups, about = group_labels(labels, map(index.passage, range(len(index))))
     found, moved = _update(old, judged, labels, groups, about, pipeline.config)
     if pretend:
-        moved = replace(moved, certificate=refused(moved.certificate, NO_LISTS))
+        moved = without_promises(moved, NO_LISTS)
     return _Moved(found, moved, judged)
 
 
@@ -292,7 +292,7 @@ def _unmoved(old: FittedMaps, *, another_corpus: bool) -> FittedMaps:
     """The maps of a mode without labels: over another corpus they promise nothing."""
     if not another_corpus:
         return old
-    return replace(old, certificate=refused(old.certificate, OTHER_CORPUS))
+    return without_promises(old, OTHER_CORPUS)
 
 
 def _update(
@@ -323,5 +323,6 @@ def _update(
         ),
         segments=Segments(updates),
         certificate=found.certificate,
+        context=None,  # the sufficiency has moved, and these labels are of the top passage
     )
     return found, moved

@@ -324,17 +324,16 @@ def band_sentence(report: Report) -> str:
 
 def certificate_sentences(report: Report) -> list[str]:
     """The certificate, and how it fared on the measured queries."""
-    found = report.fitted.maps.certificate
+    found, context = report.fitted.maps.certificate, report.fitted.maps.context
+    of_context = [f"The context: {context.sentence}"] if context else []
     if found.threshold is None:
-        return [found.sentence]
+        return [found.sentence, *of_context]
     evaluation = report.evaluation
     kept = evaluation.right[evaluation.reaching(found)]
     share = f", {kept.mean():.1%}" if len(kept) else ""
     which = "by the threshold of their own fold " if evaluation.folds else ""
-    return [
-        found.sentence,
-        f"Of the measured queries {which}{kept.sum()} of {len(kept)} were{share}.",
-    ]
+    fared = f"Of the measured queries {which}{kept.sum()} of {len(kept)} were{share}."
+    return [found.sentence, fared, *of_context]
 
 
 def rerank_sentence(report: Report) -> str:
