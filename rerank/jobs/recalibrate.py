@@ -143,7 +143,7 @@ def _moved(
     moved = {
         mode: told
         for mode in MODES
-        if (told := _moved(model.maps, mode, feedback, pipeline)) is not None
+        if (told := _moved_mode(model.maps, mode, feedback, pipeline)) is not None
     }
     if not moved:
         groups = len({f.group for f in feedback})
@@ -235,7 +235,7 @@ def subsample(
 
 
 @dataclass(frozen=True, slots=True)
-class _Moved:
+class _MovedMode:
     """What the labels of one mode say, and the maps that follow them."""
 
     found: Recalibration
@@ -243,9 +243,9 @@ class _Moved:
     judged: Judged
 
 
-def _moved(
+def _moved_mode(
     maps: Mapping[Mode, FittedMaps], mode: Mode, feedback: Sequence[Feedback], pipeline: Pipeline
-) -> _Moved | None:
+) -> _MovedMode | None:
     """The maps of one mode, moved by the labels about its own top passages; None: they are too few.
 
     A label is taken whatever the other mode puts first: to take those on which both agree would
@@ -269,7 +269,7 @@ def _moved(
     found, moved = _update(old, judged, labels, groups, about, pipeline.config)
     if pretend:
         moved = without_promises(moved, NO_LISTS)
-    return _Moved(found, moved, judged)
+    return _MovedMode(found, moved, judged)
 
 
 def _pretended(
