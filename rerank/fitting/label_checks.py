@@ -22,6 +22,10 @@ NO_HOPE = (
     "queries that the passages answer."
 )
 
+BESIDE_TRAINING = (
+    "The cross-encoder was trained on other queries about the same documents, and knows these "
+    "better than it will know new ones: the confidence promises too much there."
+)
 NO_LISTS = (
     "The labelled lists were cut from our own search: they promise nothing of the lists that "
     "callers bring. Label answers to such lists, and give the labels with their `passages` to "

@@ -33,6 +33,7 @@ from rerank.evaluation.evaluate import Part, measure_parts
 from rerank.fitting.cross_fitted import fold_fits, fold_policies, held_out
 from rerank.fitting.fit import fit
 from rerank.fitting.label_checks import (
+    BESIDE_TRAINING,
     NO_LISTS,
     refuse_one_outcome,
     refuse_one_passage,
@@ -171,6 +172,8 @@ def _fitted_and_measured(
         fitted, fitted_rerank = (
             fit(r.fit, r.policy, config, about=about) for r in (search, rerank)
         )
+        if planned.beside_training:
+            fitted = replace(fitted, maps=without_promises(fitted.maps, BESIDE_TRAINING))
         refuse_one_outcome(fitted.right[: len(planned.fit)], labelled.name)  # copies are the last
         bar.update()
         if planned.cross_fitted:

@@ -283,9 +283,9 @@ def warnings(report: Report) -> list[str]:
     if not report.planned.beside_training:
         return []
     return [
-        "Warning: the cross-encoder was trained on other queries of these splits, and knows "
-        "what they ask about better than it will know new passages: expect to be promised too "
-        "much. Keep a split apart from its training, or take another --reranker."
+        "Warning: the cross-encoder was trained on other queries about the same documents, and "
+        "knows these better than it will know new ones: expect to be promised too much. Nothing is "
+        "certified. Keep documents apart from its training, or take another --reranker."
     ]
 
 

@@ -6,6 +6,8 @@ nothing of its document.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from experiments import Experiment, Floats, Row
 from judges import rare
@@ -34,6 +36,12 @@ def ranks(rng: Generator, document: NDArray[np.int64]) -> tuple[Floats, Floats]:
     return first.astype(float), expit(told)
 
 
+@lru_cache
+def population() -> tuple[Floats, Floats]:
+    """The same of one question each of many documents."""
+    return ranks(np.random.default_rng(0), np.arange(POPULATION))
+
+
 def verdicts(rng: Generator) -> tuple[float]:
     """Certify one draw; return whether the threshold is false of new documents, NaN without one."""
     document = np.repeat(np.arange(DOCUMENTS), rng.integers(1, 2 * SIZE, DOCUMENTS))
@@ -41,7 +49,7 @@ def verdicts(rng: Generator) -> tuple[float]:
     found = certify(first <= 2, 1 - (1 - told) ** 2, groups=document, target=TARGET)
     if found.threshold is None:
         return (float("nan"),)
-    fresh, sure = ranks(np.random.default_rng(0), np.arange(POPULATION))
+    fresh, sure = population()
     kept = 1 - (1 - sure) ** 2 >= found.threshold
     return (float((fresh[kept] <= 2).mean() < TARGET),)
 
@@ -58,14 +66,19 @@ def lost(first: Floats, told: Floats) -> Floats:
     return ((first[:, None] <= DEPTH) & (first[:, None] > handed)).astype(float)
 
 
+@lru_cache
+def lost_by_all() -> Floats:
+    """The share of the population that loses an answer by each setting, (m,)."""
+    return lost(*population()).mean(axis=0)
+
+
 def sizes(rng: Generator) -> tuple[float]:
     """Choose how many passages to hand on; return whether more answers than `MOST` are lost."""
     document = np.repeat(np.arange(DOCUMENTS), rng.integers(1, 2 * SIZE, DOCUMENTS))
     setting = boldest_setting(lost(*ranks(rng, document)), document, most=MOST)
     if setting < 0:
         return (float("nan"),)
-    fresh = lost(*ranks(np.random.default_rng(0), np.arange(POPULATION)))
-    return (float(fresh[:, setting].mean() > MOST),)
+    return (float(lost_by_all()[setting] > MOST),)
 
 
 def experiments() -> list[Experiment]:
