@@ -30,6 +30,9 @@ from calibration.sequence_tests import (
 ABOUT = "new questions like these"
 """What a promise is about where nobody says more of the labelled queries."""
 
+RIGHT = "right"
+"""What is promised of an accepted row where nobody says otherwise."""
+
 MOST = 40
 """Times as many labels as there are, beyond which more of them are not advised."""
 
@@ -74,6 +77,7 @@ class Certificate:
     about: the questions that the promise is about, in words.
     groups: how many groups the queries are, where the promise is of new groups; None: by rows.
     refused: why nothing is promised whatever the counts say; empty where they decide.
+    event: what is promised to be so: rows are right, or hold an answer among the first passages.
     """
 
     threshold: float | None
@@ -86,6 +90,7 @@ class Certificate:
     about: str = ABOUT
     groups: int | None = None
     refused: str = ""
+    event: str = RIGHT
 
     def __post_init__(self) -> None:
         """Refuse what `certify` cannot have made.
@@ -105,6 +110,8 @@ class Certificate:
             raise ValueError(f"expected 0 <= right <= accepted <= queries, got {counts}")
         if not isinstance(self.about, str) or not self.about:
             raise ValueError(f"about should say what is promised of, got {self.about!r:.80}")
+        if not isinstance(self.event, str) or not self.event:
+            raise ValueError(f"event should say what is promised, got {self.event!r:.80}")
         if not isinstance(self.refused, str) or (self.refused and self.threshold is not None):
             raise ValueError(f"refused should say why there is no threshold, got {self.refused!r}")
 
@@ -113,14 +120,16 @@ class Certificate:
         """What is promised of which questions, or why nothing is and what it would take."""
         if self.refused:
             return f"Warning: nothing is certified. {self.refused}"
-        promise = f"at least {self.target:.0%} right, at {self.level:.0%} confidence"
+        promise = f"at least {self.target:.0%} {self.event}, at {self.level:.0%} confidence"
         if self.threshold is not None:
-            counts = f"{self.right} of {self.accepted} were"
+            own = self.event == RIGHT
+            counts = f"{self.right} of {self.accepted} {'were' if own else 'do'}"
             if self.everything:
                 return (
                     f"Everything may be accepted: of all {self.about} {promise} ({counts}). This "
                     "says nothing of a question that is unlike them, nor of one answer alone: only "
-                    f"an answer with a confidence of {self.target:g} or more is called certified."
+                    f"an answer with a {'confidence' if own else 'sufficiency'} of {self.target:g} "
+                    "or more is called certified."
                 )
             return (
                 f"From {self.threshold:.3f} up {promise}, of {self.about}: {counts}, "
@@ -169,6 +178,7 @@ def certify(
     target: float = 0.7,
     level: float = 0.95,
     about: str = ABOUT,
+    event: str = RIGHT,
 ) -> Certificate:
     """Return the lowest threshold on p (n,) above which y (n,) is right at least `target` often.
 
@@ -184,7 +194,8 @@ def certify(
     need to be exchangeable, their rows may hang together in any way (`group_tails`). No method sees
     a kind of group that is large, wrong, and too rare to be among these.
 
-    `about` names the questions that the promise is about; it is told and not used.
+    `about` names the questions that the promise is about, and `event` what y says of them; they are
+    told and not used.
 
     p must come from maps that were not fitted on these rows. Out-of-fold p will do in practice,
     though no proof is known: a fold that is luckier than the rest is judged by maps fitted on the
@@ -209,10 +220,10 @@ def certify(
             if in_groups is None
             else _needed_in_groups(labels, number, target, level)
         )
-        return Certificate(None, target, level, n, 0, 0, needed, about, in_groups)
+        return Certificate(None, target, level, n, 0, 0, needed, about, in_groups, event=event)
     hits = int(labels[: last + 1].sum())
     return Certificate(
-        float(values[last]), target, level, n, last + 1, hits, None, about, in_groups
+        float(values[last]), target, level, n, last + 1, hits, None, about, in_groups, event=event
     )
 
 

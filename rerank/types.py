@@ -244,6 +244,7 @@ class Assessment:
     accepted: bool  # confidence >= the advisory threshold
     certified: bool  # accepted, and at the certified threshold where there is one
     reasons: tuple[str, ...]  # what moved the confidence, in words
+    context_certified: bool = False  # SUFFICIENT, and at its certified threshold
 
     @property
     def passages(self) -> Sequence[RankedPassage]:
@@ -285,6 +286,7 @@ class Assessment:
             "verdict": self.verdict,
             "accepted": self.accepted,
             "certified": self.certified,
+            "context_certified": self.context_certified,
             "reasons": list(self.reasons),
             "ranking": [passage.to_dict() for passage in self.first(count)],
         }

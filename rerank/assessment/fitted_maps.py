@@ -29,7 +29,9 @@ class FittedMaps:
     `hazard` and `another`: P(the k-th passage is right | none above it is), and the same where one
     is, from which relevance and sufficiency follow (see `rerank.assessment.relevance`); models of
     version 0.1 have no `another`. `certificate`: the confidence from which selective accuracy is
-    promised. `segments`: what each segment of the queries adds to the confidence.
+    promised. `segments`: what each segment of the queries adds to the confidence. `context`: the
+    sufficiency from which it is promised that the first passages hold an answer; None where nobody
+    has looked.
     """
 
     policy: ReadPolicy
@@ -39,6 +41,7 @@ class FittedMaps:
     another: LogisticMap | None
     certificate: Certificate
     segments: Segments = field(default_factory=Segments)
+    context: Certificate | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` gives equal maps back, to the bit."""
@@ -53,6 +56,7 @@ class FittedMaps:
             "another": None if self.another is None else self.another.to_dict(),
             "certificate": self.certificate.to_dict(),
             "segments": self.segments.to_dict(),
+            "context": self.context.to_dict() if self.context else None,
         }
 
     @classmethod
@@ -79,6 +83,7 @@ class FittedMaps:
             cutoff = float(kept["cutoff"])
             certificate = Certificate(**kept["certificate"])
             segments = Segments.from_dict(kept["segments"])
+            context = Certificate(**kept["context"]) if kept.get("context") else None
             confidence = map_from_dict(kept["confidence"])
             logistic = {n: map_from_dict(kept[n]) for n in ("prior", "score", "hazard")}
             if kept["another"] is not None:
@@ -112,6 +117,7 @@ class FittedMaps:
             checked.get("another"),
             certificate,
             segments,
+            context,
         )
 
 

@@ -71,6 +71,9 @@ def decide(judged: Judged, maps: FittedMaps, config: Config) -> list[Assessment]
                 verdict=verdict(sufficiency, t),
                 accepted=accepted(confidence, t),
                 certified=accepted(confidence, t) and maps.certificate.promises(confidence),
+                context_certified=sufficiency >= t.sufficient
+                and maps.context is not None
+                and maps.context.promises(sufficiency),
                 reasons=why if len(ranking) else ("against: no passage was found",),
             )
         )

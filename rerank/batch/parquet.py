@@ -34,6 +34,7 @@ SCHEMA = pa.schema(
         ("verdict", pa.string()),
         ("accepted", pa.bool_()),
         ("certified", pa.bool_()),
+        ("context_certified", pa.bool_()),
         ("reasons", pa.list_(pa.string())),
         (
             "ranking",

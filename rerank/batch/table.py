@@ -35,6 +35,7 @@ OUTPUT_EXAMPLE: dict[str, list[Any]] = {
     "verdict": ["SUFFICIENT"],
     "accepted": [True],
     "certified": [False],
+    "context_certified": [False],
     "reasons": [["the first passage is far ahead of the second"]],
     "ranking": [
         [
@@ -55,7 +56,7 @@ OUTPUT_EXAMPLE: dict[str, list[Any]] = {
         ]
     ],
 }
-SCALARS = ("confidence", "sufficiency", "accepted", "certified")
+SCALARS = ("confidence", "sufficiency", "accepted", "certified", "context_certified")
 
 
 def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:

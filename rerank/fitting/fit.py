@@ -17,13 +17,13 @@ from calibration.effective import effective_n
 from calibration.maps import LogisticMap
 from calibration.monitoring.drift import Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
-from calibration.selection import choose, enough_rows
+from calibration.selection import choose, enough_rows, grouped_folds
 from calibration.thresholds import ABOUT, certify
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
-from rerank.assessment.relevance import fit_hazards
+from rerank.assessment.relevance import DEPTH, fit_hazards, relevance_and_sufficiency
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
@@ -33,6 +33,7 @@ from rerank.fitting.passages import cross_ordered, fit_score, limited
 from rerank.fitting.unanswerable import is_copy
 from rerank.types import Floats, Ranking, Scored
 
+HOLDS = "hold an answer among the first {} passages"
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
 
 
@@ -105,7 +106,17 @@ def fit(
         about=about,
     )
     real = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
-    certificate = refuse_one_sided(certificate, [bool(grades) for grades in scored.grades])
+    k = config.sufficiency_k
+    context = certify(
+        hits(ordered, depth=k)[:, k - 1],
+        _cross_fit_sufficiency(ordered, unseen, config)[:, k - 1],
+        groups=groups,
+        target=config.thresholds.sufficient,
+        about=about,
+        event=HOLDS.format(k),
+    )
+    answered = [bool(grades) for grades in scored.grades]
+    certificate, context = (refuse_one_sided(c, answered) for c in (certificate, context))
     return Fitted(
         FittedMaps(
             policy,
@@ -114,6 +125,7 @@ def fit(
             *fit_hazards(ordered, unseen),
             certificate,
             segments,
+            context,
         ),
         choice.name,
         choice.reason if asked is AUTO else "As asked for.",
@@ -124,6 +136,19 @@ def fit(
         right,
         groups.tolist(),
     )
+
+
+def _cross_fit_sufficiency(ordered: Labelled[Ranking], unseen: Floats, config: Config) -> Floats:
+    """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
+    fold = grouped_folds(ordered.groups.tolist(), config.folds, random_state=config.seed)
+    found = np.empty((len(ordered), DEPTH))
+    for k in range(int(fold.max()) + 1):
+        out = fold == k
+        maps = fit_hazards(ordered.where(~out), unseen[~out])
+        for i in np.flatnonzero(out).tolist():
+            ranking, confidence = ordered.items[i], float(unseen[i])
+            found[i] = relevance_and_sufficiency(ranking.score, confidence, *maps)[1]
+    return found
 
 
 def _best_logit(scored: Scored) -> float:

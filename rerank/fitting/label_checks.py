@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from calibration.thresholds import Certificate
+from rerank.assessment.fitted_maps import FittedMaps
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labels
 from rerank.errors import InputError
@@ -21,6 +22,10 @@ NO_HOPE = (
     "queries that the passages answer."
 )
 
+BESIDE_TRAINING = (
+    "The cross-encoder was trained on other queries about the same documents, and knows these "
+    "better than it will know new ones: the confidence promises too much there."
+)
 NO_LISTS = (
     "The labelled lists were cut from our own search: they promise nothing of the lists that "
     "callers bring. Label answers to such lists, and give the labels with their `passages` to "
@@ -43,6 +48,12 @@ def refused(certificate: Certificate, reason: str) -> Certificate:
     return replace(
         certificate, threshold=None, accepted=0, right=0, labels_needed=None, refused=reason
     )
+
+
+def without_promises(maps: FittedMaps, reason: str) -> FittedMaps:
+    """The maps, whose certificates promise nothing for this reason."""
+    context = refused(maps.context, reason) if maps.context else None
+    return replace(maps, certificate=refused(maps.certificate, reason), context=context)
 
 
 def refuse_one_passage(labelled: LabelledSet) -> None:

@@ -36,7 +36,7 @@ class Plan:
     report_split: str
     seen_by_reranker: int  # left out: the cross-encoder was trained on them or on their split
     asked_twice: int  # left out of fitting: a reported query is the same question
-    beside_training: bool  # a split used here is what is left of one that was trained on
+    beside_training: bool  # queries used here ask about documents that were trained on
     same_group: int  # reported queries whose group has queries that are fitted on
     grouping: Grouping  # what keeps queries together
 
@@ -67,10 +67,10 @@ def plan(
     label is spent on reporting alone. Fitted on: the other splits, less the questions that a
     reported query asks too, in the same words or by its given group. A split that the cross-encoder
     was trained on is left out whole, since its other queries ask about the same passages; where
-    nothing else is left, only the questions trained on are, and the plan says so: a cross-encoder
-    reads what is like its training better than it reads new passages, so that a confidence fitted
-    there promises too much. `max_queries` bounds each of the two, drawn by what is asked of the
-    same passages, so that large groups stay as many.
+    nothing else is left, only the questions trained on are. Where some of the others ask about the
+    same documents, the plan says so: a cross-encoder reads what is like its training better than it
+    reads new passages, so that a confidence fitted there promises too much. `max_queries` bounds
+    each of the two, drawn by what is asked of the same passages, so that large groups stay as many.
 
     Groups are the largest of `rerank.data.grouping.groupings` of which the fitted queries still
     have ten; where the labels name groups, those are taken.
@@ -80,25 +80,27 @@ def plan(
     """
     every = [i for ids in labelled.splits.values() for i in ids]
     *larger, smallest = groupings(labelled, every)
+    documents = next((g for g in larger if g.name == "document"), None)
     for grouping in larger:
         try:
-            planned = _plan(labelled, grouping, trained_on, max_queries, seed)
+            planned = _plan(labelled, grouping, documents, trained_on, max_queries, seed)
         except InputError:
             continue
         ids = [query.query_id for query in planned.fit.items]
         if enough([grouping.of[i] for i in ids if i in grouping.of], len(ids)):
             return planned
-    return _plan(labelled, smallest, trained_on, max_queries, seed)
+    return _plan(labelled, smallest, documents, trained_on, max_queries, seed)
 
 
 def _plan(
     labelled: LabelledSet,
     grouping: Grouping,
+    documents: Grouping | None,
     trained_on: frozenset[str],
     max_queries: int | None,
     seed: int,
 ) -> Plan:
-    """The plan of `plan` with queries grouped so."""
+    """The plan of `plan` with queries grouped so; `documents`, where known, says what was read."""
     labelled = replace(labelled, grouping=grouping)
     if max_queries is not None and max_queries < LEAST_QUERIES:
         raise InputError(f"at most {max_queries} queries: expected at least {LEAST_QUERIES}")
@@ -140,6 +142,10 @@ def _plan(
         )
     used = {*clean, *([named] if named else [])}
     beside_training = not used <= untouched
+    if documents is not None:
+        read = set().union(*labelled.splits.values()).difference(*fresh.values())
+        known = {documents.of[i] for i in read if i in documents.of}
+        beside_training &= any(documents.of.get(i) in known for i in (*fit, *report))
     fitted = {labelled.group(i) for i in fit}
     return Plan(
         chosen,

@@ -32,7 +32,13 @@ from rerank.evaluation.baselines import HEURISTICS
 from rerank.evaluation.evaluate import Part, measure_parts
 from rerank.fitting.cross_fitted import fold_fits, fold_policies, held_out
 from rerank.fitting.fit import fit
-from rerank.fitting.label_checks import NO_LISTS, refuse_one_outcome, refuse_one_passage, refused
+from rerank.fitting.label_checks import (
+    BESIDE_TRAINING,
+    NO_LISTS,
+    refuse_one_outcome,
+    refuse_one_passage,
+    without_promises,
+)
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import rerank_rankings, search_rankings
 from rerank.fitting.unanswerable import mixture
@@ -166,6 +172,8 @@ def _fitted_and_measured(
         fitted, fitted_rerank = (
             fit(r.fit, r.policy, config, about=about) for r in (search, rerank)
         )
+        if planned.beside_training:
+            fitted = replace(fitted, maps=without_promises(fitted.maps, BESIDE_TRAINING))
         refuse_one_outcome(fitted.right[: len(planned.fit)], labelled.name)  # copies are the last
         bar.update()
         if planned.cross_fitted:
@@ -199,10 +207,9 @@ def _fitted_and_measured(
         )
         pictures = report_pictures(report_figures(report))
         bar.update()
-    of_lists = fitted_rerank.maps
     maps: dict[Mode, FittedMaps] = {
         "search": fitted.maps,
-        "rerank": replace(of_lists, certificate=refused(of_lists.certificate, NO_LISTS)),
+        "rerank": without_promises(fitted_rerank.maps, NO_LISTS),
     }
     return ModelContents(
         manifest={

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from calibration.label_selection import weighted_mean
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
+from rerank.data.weights import weights_of
 from rerank.errors import InputError
-from rerank.evaluation.evaluate import Evaluation, measure
+from rerank.evaluation.evaluate import OURS, Evaluation, measure
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
@@ -28,7 +34,8 @@ def evaluate(
     """Measure a model on a split, on the set's own corpus.
 
     Where the corpus is another than the model's, it is indexed under `work`. Queries that the
-    cross-encoder was trained on are left out. `notes` of the result say what flatters the figures.
+    cross-encoder was trained on are left out. `notes` of the result say what flatters the figures,
+    and, where queries have weights (`rerank.jobs.label_next`), what the labels say of all queries.
 
     Raises:
         InputError: no such split, or no query left in it.
@@ -51,4 +58,23 @@ def evaluate(
     everything = ReadPolicy(maps.policy.prior, cutoff=0.0)
     scored = pipeline.run(queries.items, everything, label="scoring candidates")
     labelled_scores = Labelled(scored, queries.groups, queries.grades)
-    return measure(labelled_scores, maps, pipeline.config, notes=notes)
+    weights = weights_of(queries.items)
+    found = measure(labelled_scores, maps, pipeline.config, notes=notes)
+    if not weights:
+        return found
+    return replace(found, notes=(*found.notes, weighted_note(found, weights)))
+
+
+def weighted_note(measured: Evaluation, weights: Mapping[str, float]) -> str:
+    """How often accepted answers are right among all queries that a drawn sample stands for."""
+    threshold = measured.table[OURS].threshold
+    accepted = measured.confidences[OURS] >= threshold
+    weight = np.array([weights[i] for i in measured.query_ids])
+    if not accepted.any():
+        return f"weighted: none of the {weight.sum():.0f} queries sampled reaches {threshold:g}."
+    found = weighted_mean(measured.right[accepted], weight[accepted])
+    return (
+        f"weighted: of the {weight.sum():.0f} queries that these were drawn from, about "
+        f"{weight[accepted].sum():.0f} reach {threshold:g}, and {found.mean:.1%} of these right "
+        f"(between {found.low:.1%} and {found.high:.1%} with 95% confidence)."
+    )

@@ -39,7 +39,7 @@ from rerank.data.feedback import (
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
-from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, refused
+from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, without_promises
 from rerank.fitting.rankings import as_brought
 from rerank.inference.model_files import trained_on
 from rerank.inference.networks import NETWORKS
@@ -143,7 +143,7 @@ def _contents(
     moved = {
         mode: told
         for mode in MODES
-        if (told := _moved(model.maps, mode, feedback, pipeline)) is not None
+        if (told := _moved_mode(model.maps, mode, feedback, pipeline)) is not None
     }
     if not moved:
         groups = len({f.group for f in feedback})
@@ -235,7 +235,7 @@ def subsample(
 
 
 @dataclass(frozen=True, slots=True)
-class _Moved:
+class _MovedMode:
     """What the labels of one mode say, and the maps that follow them."""
 
     found: Recalibration
@@ -243,9 +243,9 @@ class _Moved:
     judged: Judged
 
 
-def _moved(
+def _moved_mode(
     maps: Mapping[Mode, FittedMaps], mode: Mode, feedback: Sequence[Feedback], pipeline: Pipeline
-) -> _Moved | None:
+) -> _MovedMode | None:
     """The maps of one mode, moved by the labels about its own top passages; None: they are too few.
 
     A label is taken whatever the other mode puts first: to take those on which both agree would
@@ -268,8 +268,8 @@ def _moved(
     groups, about = group_labels(labels, map(index.passage, range(len(index))))
     found, moved = _update(old, judged, labels, groups, about, pipeline.config)
     if pretend:
-        moved = replace(moved, certificate=refused(moved.certificate, NO_LISTS))
-    return _Moved(found, moved, judged)
+        moved = without_promises(moved, NO_LISTS)
+    return _MovedMode(found, moved, judged)
 
 
 def _pretended(
@@ -292,7 +292,7 @@ def _unmoved(old: FittedMaps, *, another_corpus: bool) -> FittedMaps:
     """The maps of a mode without labels: over another corpus they promise nothing."""
     if not another_corpus:
         return old
-    return replace(old, certificate=refused(old.certificate, OTHER_CORPUS))
+    return without_promises(old, OTHER_CORPUS)
 
 
 def _update(
@@ -323,5 +323,6 @@ def _update(
         ),
         segments=Segments(updates),
         certificate=found.certificate,
+        context=None,  # the sufficiency has moved, and these labels are of the top passage
     )
     return found, moved

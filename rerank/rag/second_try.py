@@ -125,9 +125,9 @@ def with_confidence(
 
     A certificate holds for the first try alone.
     """
-    config = model.pipeline.config
+    config, maps = model.pipeline.config, model.maps["search"]
     relevance, at = relevance_and_sufficiency(
-        assessment.ranking.score, confidence, model.maps["search"].hazard
+        assessment.ranking.score, confidence, maps.hazard, maps.another
     )
     sufficiency = float(at[config.sufficiency_k - 1])
     return replace(

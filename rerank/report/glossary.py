@@ -7,6 +7,8 @@ GLOSSARY = {
         "accepted": "confidence is 0.7 or more (--medium): show the answer; else it is advisory",
         "certified": "accepted, and of all such 70 % or more are right, with 95 % confidence",
         "verdict": "whether the first 5 passages hold an answer: SUFFICIENT, PARTIAL, INSUFFICIENT",
+        "context_certified": "SUFFICIENT, and of all such 70 % or more hold an answer, with 95 % "
+        "confidence",
     },
     "Made from": {
         "confidence": "probability that the top passage is right",
@@ -21,5 +23,5 @@ def glossary_text() -> str:
     """The words on one screen."""
     parts = []
     for title, words in GLOSSARY.items():
-        parts.append("\n".join([f"{title}:", *(f"  {w:<12} {line}" for w, line in words.items())]))
+        parts.append("\n".join([f"{title}:", *(f"  {w:<17} {line}" for w, line in words.items())]))
     return "\n\n".join(parts)

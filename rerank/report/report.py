@@ -283,9 +283,9 @@ def warnings(report: Report) -> list[str]:
     if not report.planned.beside_training:
         return []
     return [
-        "Warning: the cross-encoder was trained on other queries of these splits, and knows "
-        "what they ask about better than it will know new passages: expect to be promised too "
-        "much. Keep a split apart from its training, or take another --reranker."
+        "Warning: the cross-encoder was trained on other queries about the same documents, and "
+        "knows these better than it will know new ones: expect to be promised too much. Nothing is "
+        "certified. Keep documents apart from its training, or take another --reranker."
     ]
 
 
@@ -324,17 +324,16 @@ def band_sentence(report: Report) -> str:
 
 def certificate_sentences(report: Report) -> list[str]:
     """The certificate, and how it fared on the measured queries."""
-    found = report.fitted.maps.certificate
+    found, context = report.fitted.maps.certificate, report.fitted.maps.context
+    of_context = [f"The context: {context.sentence}"] if context else []
     if found.threshold is None:
-        return [found.sentence]
+        return [found.sentence, *of_context]
     evaluation = report.evaluation
     kept = evaluation.right[evaluation.reaching(found)]
     share = f", {kept.mean():.1%}" if len(kept) else ""
     which = "by the threshold of their own fold " if evaluation.folds else ""
-    return [
-        found.sentence,
-        f"Of the measured queries {which}{kept.sum()} of {len(kept)} were{share}.",
-    ]
+    fared = f"Of the measured queries {which}{kept.sum()} of {len(kept)} were{share}."
+    return [found.sentence, fared, *of_context]
 
 
 def rerank_sentence(report: Report) -> str:

@@ -261,6 +261,9 @@ class AssessmentResponse(BaseModel):
     certified: bool = Field(
         description="accepted, and the confidence reaches the certified threshold"
     )
+    context_certified: bool = Field(
+        description="SUFFICIENT, and the sufficiency reaches its certified threshold"
+    )
     reasons: list[str]
 
 

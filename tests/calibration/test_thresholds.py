@@ -13,7 +13,7 @@ from scipy.stats import binom, binomtest
 
 from calibration import sequence_tests
 from calibration.sequence_tests import foreseen_place, last_refuted, starts_of, tails
-from calibration.thresholds import certify, lower_bound, upper_bound
+from calibration.thresholds import Certificate, certify, lower_bound, upper_bound
 
 Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -279,3 +279,15 @@ def test_the_promise_names_its_questions() -> None:
     assert "at 95% confidence, of questions about new documents: " in found.sentence
     with pytest.raises(ValueError, match="about should say"):
         certify(y, p, about="")
+
+
+def test_a_certificate_says_what_is_promised() -> None:
+    """Of contexts: what they hold; the numbers are the same."""
+    y, p = np.arange(100) < 90, np.linspace(0.99, 0.5, 100)
+    plain, context = certify(y, p), certify(y, p, event="hold an answer")
+    assert (plain.threshold, plain.right) == (context.threshold, context.right)
+    assert "at least 70% right, at 95% confidence" in plain.sentence
+    assert "at least 70% hold an answer, at 95% confidence" in context.sentence
+    assert Certificate(**context.to_dict()) == context
+    with pytest.raises(ValueError, match="event should say"):
+        certify(y, p, event="")

@@ -16,6 +16,7 @@ from types import ModuleType
 
 import alarms
 import certified
+import contexts
 import controls
 import cross_fitted
 import cross_reported
@@ -23,6 +24,7 @@ import fitted
 import intervals
 import new_groups
 import promoted
+import sampled
 from experiments import Experiment, Floats, Row, run
 
 MODULES = (
@@ -34,6 +36,8 @@ MODULES = (
     intervals,
     alarms,
     promoted,
+    contexts,
+    sampled,
     controls,
 )
 SECTIONS: dict[str, ModuleType] = {module.__name__: module for module in MODULES}

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calibration.thresholds import Certificate
 from rerank.assessment import policy
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import judge
 from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
-from rerank.config import Thresholds
+from rerank.config import Config, Thresholds
+from rerank.data.labels import Labelled
+from rerank.types import Scored
 
 T = Thresholds()
 
@@ -82,3 +89,16 @@ def test_what_moves_nothing_is_no_reason() -> None:
     """A slight contribution is not worth reading."""
     names = list(RANKING_FEATURES)[:2]
     assert policy.reasons(names, np.zeros(2), (0.0, 0.0), np.array([0.01, -0.02])) == ()
+
+
+def test_a_certified_context_is_sufficient(
+    maps: FittedMaps, to_report: Labelled[Scored], config: Config
+) -> None:
+    """At its threshold, which may lie below the target; without a certificate none is."""
+    sure = Certificate(0.1, 0.7, 0.95, 100, 100, 90, None, event="hold an answer")
+    for context, expected in ((sure, True), (None, False)):
+        told = replace(maps, context=context)
+        answers = policy.decide(judge(to_report.items, told, config), told, config)
+        sufficient = [a.verdict == "SUFFICIENT" and expected for a in answers]
+        assert [a.context_certified for a in answers] == sufficient
+        assert [a.to_dict()["context_certified"] for a in answers] == sufficient

@@ -218,3 +218,28 @@ def _of_segments(scored: Labelled[Scored], names: Sequence[str]) -> Labelled[Sco
         return replace(one, candidates=replace(one.candidates, query=query))
 
     return replace(scored, items=[named(s, n) for s, n in zip(scored.items, names, strict=True)])
+
+
+def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
+    to_fit: Labelled[Scored], fitted: Fitted, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each fold's hazard is fitted on the others; the promise is of the first passages."""
+    asked: list[set[str]] = []
+    original = fitting.fit_hazards
+
+    def watched(labelled: Labelled[Ranking], confidences: Floats) -> Any:
+        asked.append(set(labelled.groups.tolist()))
+        return original(labelled, confidences)
+
+    monkeypatch.setattr(fitting, "fit_hazards", watched)
+    found = fit(to_fit, fitted.maps.policy, config)
+    everyone = set(to_fit.groups.tolist())
+    *folds, whole = asked
+    assert whole == everyone
+    assert len(folds) == config.folds
+    assert set().union(*(everyone - groups for groups in folds)) == everyone
+    context = found.maps.context
+    assert context == fitted.maps.context
+    assert context is not None
+    assert context.event == f"hold an answer among the first {config.sufficiency_k} passages"
+    assert FittedMaps.from_dict(found.maps.to_dict()).context == context

@@ -169,6 +169,21 @@ def test_fitting_beside_the_training_is_told() -> None:
     assert not plan(labelled, trained_on=stray, max_queries=None, seed=0).beside_training
 
 
+def test_documents_that_were_kept_apart_from_the_training_are_no_cause_for_a_warning() -> None:
+    """Half of a split was trained on; what is left asks about the same documents, or others."""
+    corpus = {f"d{k}": Passage(f"d{k}", f"title {k}", f"words {k}") for k in range(40)}
+    queries = {f"q{k}": Query(f"question {k}", f"q{k}") for k in range(160)}
+    splits = {"train": tuple(queries)}
+    qrels = {i: {f"d{k // 4}": 1.0} for k, i in enumerate(queries)}
+    labelled = LabelledSet(corpus, queries, qrels, splits, "titled")
+    for trained, beside in ((range(80), False), (range(0, 160, 2), True)):
+        hashes = frozenset(query_hash(queries[f"q{k}"].text) for k in trained)
+        found = plan(labelled, trained_on=hashes, max_queries=None, seed=0)
+        assert len(found.fit) == 80
+        assert found.grouping.name == "document"
+        assert found.beside_training is beside
+
+
 def test_rephrasings_of_what_was_trained_on_are_left_out() -> None:
     """A query whose group holds a trained query is not fitted or reported on, in any split."""
     labelled = set_of({"train": [*range(50), 3], "test": [3, *range(90, 99)]})

@@ -1,0 +1,143 @@
+"""Which rows to label next, and what the labels say of all rows: samples with known probabilities.
+
+Confidences in, rows and weights out; labels and weights in, a mean with its interval out. It knows
+nothing of what a row is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.arrays import Floats, checked, logit, sigmoid
+
+Quantity = Literal["accuracy", "map"]  # above the threshold; of every confidence
+
+STRATA = 8
+"""Parts of the confidences, as many rows each, that are sampled separately."""
+
+LEAST = 2
+"""Labels a stratum, where the budget allows it: fewer tell nothing of its spread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows to label, and how likely each was to be drawn; (n,) each."""
+
+    rows: NDArray[np.int64]  # rising
+    probability: Floats
+
+    @property
+    def weights(self) -> Floats:
+        """How many rows each drawn one stands for (Horvitz and Thompson 1952)."""
+        return 1 / self.probability
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean in [0, 1] with its 95 % interval; the interval is NaN with one label a stratum."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def choose_rows(
+    confidence: ArrayLike,
+    count: int,
+    *,
+    quantity: Quantity = "accuracy",
+    threshold: float = 0.7,
+    random_state: int = 0,
+) -> Sample:
+    """Draw `count` of the rows with confidences (n,), stratified, every row with some chance.
+
+    For the accuracy above `threshold` a stratum gets labels as its rows times their standard
+    deviation, sqrt(c (1 - c)) of its mean confidence c (Neyman 1934), and one below the threshold
+    as few as can be. For the map each stratum gets labels as its deviation alone, so that rare
+    confidences are known as well as usual ones. Within a stratum rows are drawn evenly.
+
+    Raises:
+        ValueError: a confidence outside [0, 1], a threshold outside (0, 1), or a count not in 1..n.
+    """
+    _, p = checked(np.zeros(np.size(confidence)), confidence)
+    n = len(p)
+    if not 1 <= count <= n:
+        raise ValueError(f"count must lie between 1 and the {n} rows, got {count}")
+    if not 0 < threshold < 1:
+        raise ValueError(f"threshold must lie between 0 and 1, got {threshold}")
+    accepted = p >= threshold
+    strata = [
+        part
+        for side in (accepted, ~accepted)
+        for part in _parts(p, np.flatnonzero(side), min(STRATA, count // (2 * LEAST)))
+    ]
+    sizes = np.array([len(part) for part in strata])
+    means = np.array([p[part].mean() for part in strata])
+    spread = np.sqrt(np.clip(means * (1 - means), 0.01, None))
+    above = np.array([accepted[part[0]] for part in strata])
+    worth = spread * sizes * np.where(above, 1.0, 1e-6) if quantity == "accuracy" else spread
+    drawn = allocate(worth, sizes, count)
+    rng = np.random.default_rng(random_state)
+    pairs = [
+        (row, many / len(part))
+        for part, many in zip(strata, drawn.tolist(), strict=True)
+        for row in rng.choice(part, many, replace=False).tolist()
+    ]
+    rows, probability = zip(*sorted(pairs), strict=True)
+    return Sample(np.array(rows, dtype=np.int64), np.array(probability))
+
+
+def allocate(worth: Floats, sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Share `count` labels among strata (m,) by their worth: whole numbers, none above its size.
+
+    Each gets `LEAST` first, as far as the count goes, the largest strata before the others.
+    """
+    given = np.zeros(len(sizes), dtype=np.int64)
+    for _ in range(LEAST):
+        for h in np.argsort(-sizes, kind="stable"):
+            if given.sum() < count and given[h] < sizes[h]:
+                given[h] += 1
+    while given.sum() < count:  # the next one where labels are furthest behind their share
+        behind = np.where(given < sizes, worth / (given + 1), -np.inf)
+        given[int(np.argmax(behind))] += 1
+    return given
+
+
+def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> Estimate:
+    """Return the mean of all rows from drawn labels y (n,) of 0 and 1 with weights (n,).
+
+    Hajek's estimate: sum of w y / sum of w. Rows of one weight are a stratum. The variance is the
+    sum of the strata's, each of at least that with half a hit and half a miss more; the interval is
+    Student's of the log odds, as `metrics.mean_interval`.
+
+    Raises:
+        ValueError: as `calibration.arrays.checked`; a weight that is not above 0.
+    """
+    labels, _ = checked(y, np.zeros(np.size(y)))
+    w = np.asarray(weights, dtype=np.float64)
+    if w.shape != labels.shape or not (np.isfinite(w) & (w > 0)).all():
+        raise ValueError("expected a weight above 0 for every label")
+    _, stratum = np.unique(np.round(w, 9), return_inverse=True)
+    n, hits = np.bincount(stratum), np.bincount(stratum, labels)
+    share = np.bincount(stratum, w) / w.sum()
+    mean, rate = float((w * labels).sum() / w.sum()), (hits + 0.5) / (n + 1)
+    freedom = len(labels) - len(n)
+    if freedom < 1:
+        return Estimate(mean, float("nan"), float("nan"))
+    from scipy.special import stdtrit
+
+    error = np.sqrt((share**2 * rate * (1 - rate) / n).sum())
+    middle = float((share * rate).sum())
+    room = float(stdtrit(freedom, (1 + level) / 2)) * error / (middle * (1 - middle))
+    low, high = sigmoid(float(logit(middle)) + np.array([-room, room])).tolist()
+    return Estimate(mean, min(low, mean), max(high, mean))
+
+
+def _parts(p: Floats, rows: NDArray[np.int64], many: int) -> list[NDArray[np.int64]]:
+    """The rows in at most `many` parts of about as many, by rising confidence."""
+    ordered = rows[np.argsort(p[rows], kind="stable")]
+    return [part for part in np.array_split(ordered, max(1, many)) if len(part)]

@@ -1,0 +1,47 @@
+"""`rerank label-next`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rerank.commands.command import Command
+from rerank.commands.inputs import load_model
+from rerank.commands.options import add_model, add_work, positive
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    add_model(p)
+    p.add_argument("queries", type=Path, help="JSONL file of queries without labels")
+    p.add_argument("--count", type=positive, default=50, help="queries to label (default: 50)")
+    p.add_argument("--out", type=Path, required=True, help="JSONL file to write")
+    p.add_argument(
+        "--quantity",
+        choices=("accuracy", "map"),
+        default="accuracy",
+        help="what the labels should tell: how often accepted answers are right, or how true each "
+        "confidence is (default: accuracy)",
+    )
+    p.add_argument("--seed", type=int, default=0, help="seed of the draw (default: 0)")
+    add_work(p)
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.data.beir import read_queries
+    from rerank.jobs.label_next import label_next
+
+    many = label_next(
+        load_model(o), read_queries(o.queries), o.count, o.out, quantity=o.quantity, seed=o.seed
+    )
+    print(f"{o.out}: {many} queries to label, with their top passages")
+    print('Add "right": true or false to each line; then: rerank recalibrate, or rerank evaluate')
+
+
+COMMAND = Command(
+    "label-next",
+    "choose the queries whose labels tell most, with weights that keep estimates unbiased",
+    "label-next work/model queries.jsonl --count 50 --out to-label.jsonl",
+    _arguments,
+    _run,
+    resumes=True,
+)

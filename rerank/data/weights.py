@@ -1,0 +1,29 @@
+"""Weights of queries: of a sample drawn to be labelled, how many queries each stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rerank.errors import InputError
+from rerank.types import Query
+
+WEIGHT = "weight"  # metadata of a query
+
+
+def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:
+    """The weights of queries by id, where they have any.
+
+    Raises:
+        InputError: some have none, or one is no number above 0.
+    """
+    given: list[tuple[str, Any]] = [(q.query_id, q.metadata.get(WEIGHT)) for q in queries]
+    if all(weight is None for _, weight in given):
+        return {}
+    for query_id, weight in given:
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight > 0:
+            raise InputError(
+                f"query {query_id!r:.80}: metadata {WEIGHT!r} should be a number above 0, as for "
+                f"the other queries, got {weight!r:.80}"
+            )
+    return {query_id: float(weight) for query_id, weight in given}
