@@ -29,7 +29,7 @@ from rerank.batch.chunks import Position
 from rerank.batch.source import open_input
 from rerank.errors import InputError
 
-EACH = 40  # files that one process reads
+EACH = 10  # files that one process reads
 PATIENCE = 60.0  # seconds for a file
 
 
