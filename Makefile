@@ -55,9 +55,13 @@ torture: .venv/tested ## mutate it, kill it, flood it, swap it: does it survive?
 	$(BIN)/python tests/torture/jobs.py $(DATA) --kills 200
 	$(BIN)/python tests/torture/rescore.py $(MODEL) $(DATA)/queries.jsonl --kills 300
 	$(BIN)/python tests/torture/soak.py $(MODEL) --seconds 600 --clients 64
+	$(BIN)/python tests/torture/server.py $(MODEL) --seconds 300
+	$(BIN)/python tests/torture/parquet.py --seconds 600
+	$(BIN)/python tests/bench/overload.py $(MODEL) --rounds 5 --seconds 60 --heavy
 
 # sentence-transformers' own ONNX and OpenVINO backends need older libraries: work/peers has them.
 bench: .venv/installed ## speed beside other libraries, to docs/performance.md (an hour or two)
+	@test -f $(MODEL)/manifest.json || $(MAKE) demo
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
 	@$(BIN)/python $(PIP) -e '.[bench]' \
 	  || echo "the extra [bench] does not install here; peers that are missing are left out"
@@ -66,7 +70,7 @@ bench: .venv/installed ## speed beside other libraries, to docs/performance.md (
 	  --disable-pip-version-check "$$(grep ^torch== constraints.txt)" \
 	  'sentence-transformers[onnx,openvino]<6' && touch work/peers/installed; } \
 	  || echo "work/peers does not install here; the backends of sentence-transformers are left out"
-	$(BIN)/python tests/bench/performance.py --set $(DATA) --peers work/peers \
+	$(BIN)/python tests/bench/performance.py --set $(DATA) --model $(MODEL) --peers work/peers \
 	  --passages 10000 100000 1000000 --out docs/performance.md
 
 # The recipe of models/minilm-reranker: three runs, each from the last one's weights. SETS is a folder

@@ -25,6 +25,7 @@ from rerank.serving.telemetry import Metrics, event
 
 OPEN = ("/healthz", "/readyz", "/openapi.json")  # read without a key: they tell of no request
 LOCAL = ("localhost", "127.0.0.1", "::1")
+READ = 16  # times the largest body: what bodies that are being read may hold together
 DRAINED = 16  # times the largest body: what is read and dropped so that a client hears the refusal
 Answer = TypeVar("Answer")
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -150,6 +151,8 @@ class RequestGuard:
         self._metrics = metrics
         self._retry_after = retry_after
         self._in_progress = 0
+        self._whole = 0  # of those, whose bodies are read
+        self._reading = 0  # bytes of the other bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or raise its Refusal."""
@@ -163,20 +166,29 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         self._check_form(headers)
-        if self._in_progress >= self._settings.queue:
-            seconds = self._retry_after()
-            raise Refusal(
-                429,
-                f"{self._in_progress} requests are in progress; try again in {seconds} seconds",
-                reason="full",
-                headers={"Retry-After": str(seconds)},
-            )
+        self._refuse_when_full()
         self._count(1)
         try:
             content = await self._read(headers, receive)
-            await self._app(scope, _replayed(content, receive), send)
+            self._refuse_when_full()  # slow bodies take nobody's place
+            self._whole += 1
+            try:
+                await self._app(scope, _replayed(content, receive), send)
+            finally:
+                self._whole -= 1
         finally:
             self._count(-1)
+
+    def _refuse_when_full(self) -> None:
+        if self._whole < self._settings.queue and self._reading < READ * self._settings.max_body:
+            return
+        seconds = self._retry_after()
+        raise Refusal(
+            429,
+            f"{self._in_progress} requests are in progress; try again in {seconds} seconds",
+            reason="full",
+            headers={"Retry-After": str(seconds)},
+        )
 
     def _count(self, change: int) -> None:
         self._in_progress += change
@@ -207,7 +219,8 @@ class RequestGuard:
         """The body.
 
         Raises:
-            Refusal: 413 too large, 408 too slow, 422 too deep, too many values, or no UTF-8.
+            Refusal: 413 too large, 429 too much at once, 408 too slow, 422 too deep, too many
+                values, or no UTF-8.
         """
         most, parts, size = self._settings.max_body, [], 0
         refused = Refusal(413, f"the body has more than {most} bytes", reason="size")
@@ -223,6 +236,8 @@ class RequestGuard:
                         raise Refusal(408, "the client went away", reason="gone")
                     part = message.get("body", b"")
                     size += len(part)
+                    self._reading += len(part)
+                    self._refuse_when_full()
                     if size <= most:
                         parts.append(part)
                     else:
@@ -236,6 +251,8 @@ class RequestGuard:
                     reason="slow",
                     headers={"Connection": "close"},
                 ) from None
+        finally:
+            self._reading -= size
         if size > most:
             raise refused
         content = b"".join(parts)

@@ -34,7 +34,7 @@ HOSTED = {
     "truncate": "a document longer than max_length is cut at its end",
     "truncate_prompt_tokens": "the model's max_length is part of its calibration",
     "truncation": "a document longer than max_length is cut at its end",
-    "priority": "requests are answered in the order in which they come",
+    "priority": "deadlines and the work that is left decide who is next",
     "user": "nothing is kept of who asks",
 }
 """Fields of hosted rerank APIs (Cohere, Jina, Voyage, vLLM) that change nothing here, and why."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import os
 import signal
@@ -21,7 +22,8 @@ from rerank.serving.model_source import ModelHolder
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event, log_to_stderr
 
-CONNECTIONS = 1000  # open at once; uvicorn answers 503 to the next
+CONNECTIONS = 1000  # open at once: the next one closes the one that has been idle for longest
+FILES = 4096  # that the process should be allowed to open
 VARIABLE = "RERANK_API_KEYS"  # of the environment: keys, separated by commas; any of them opens
 
 
@@ -33,7 +35,7 @@ def make_server(holder: ModelHolder, settings: Settings) -> uvicorn.Server:
     """
     config = uvicorn.Config(
         create_app(holder, settings, keys_for(settings.host)),
-        http=client_timeouts(settings.patience),
+        http=client_limits(settings.patience, CONNECTIONS),
         ws="none",
         log_config=None,
         access_log=False,
@@ -54,6 +56,7 @@ def serve(locate: Callable[[], Path], settings: Settings) -> None:
     Raises:
         InputError: the model cannot be served, keys are needed, or the address cannot be used.
     """
+    _allow_files()
     keys = keys_for(settings.host)  # refused before seconds are spent on the model
     with listen(settings) as listening:
         holder = ModelHolder(locate, Metrics())
@@ -70,25 +73,48 @@ def serve(locate: Callable[[], Path], settings: Settings) -> None:
         event("stopped")
 
 
-def client_timeouts(seconds: float) -> type[H11Protocol]:
+def _allow_files() -> None:
+    """Raise the soft limit of open files, where a connection each would reach it."""
+    with contextlib.suppress(ImportError, ValueError, OSError):  # another system
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < FILES:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, hard), hard))
+
+
+def client_limits(seconds: float, most: int) -> type[H11Protocol]:
     """Uvicorn's protocol, that also closes on clients who do not send their headers or do not read.
 
     `seconds` run from the connection's start, for a later request from its first byte, and for an
-    answer from when the client has stopped to read it.
+    answer from when the client has stopped to read it. With `most` connections open, the one that
+    has been without a request for longest is closed: it cannot keep others out.
     """
+    idle: dict[H11Protocol, None] = {}  # without a request in progress, for longest first
 
-    class ClientTimeouts(H11Protocol):
+    class ClientLimits(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
         _unread: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._timer = self.loop.call_later(seconds, self._give_up)
+            idle[self] = None
+            first = next(iter(idle))
+            if len(self.connections) >= most and first is not self:
+                del idle[first]
+                first.transport.close()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.cycle.response_complete and not self.transport.is_closing():
+                idle[self] = None
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             if self.cycle is not None and not self.cycle.response_complete:
                 self._stop()  # the headers are whole; the body has a bound of its own
+                idle.pop(self, None)
             elif self._timer is None:
                 self._timer = self.loop.call_later(seconds, self._give_up)
 
@@ -104,6 +130,7 @@ def client_timeouts(seconds: float) -> type[H11Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop()
+            idle.pop(self, None)
             if self._unread is not None:
                 self._unread.cancel()
             super().connection_lost(exc)
@@ -118,7 +145,7 @@ def client_timeouts(seconds: float) -> type[H11Protocol]:
             if self.cycle is None or self.cycle.response_complete:
                 self.transport.close()
 
-    return ClientTimeouts
+    return ClientLimits
 
 
 def addresses(host: str) -> list[str]:

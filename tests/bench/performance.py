@@ -1,4 +1,4 @@
-"""Write the page of speeds: what scoring.py and first_stage.py print, under how it is measured.
+"""Write the page of speeds: what the scripts beside this one print, under how it is measured.
 
     python tests/bench/performance.py [--out docs/performance.md] [--passages 10000 100000 1000000]
 
@@ -44,6 +44,13 @@ reads fewer.
 """
 
 
+QUESTION = """\
+Shares are of the processor's time of one question, stage by stage, asked alone. Below, the same
+questions in one bulk call, one at a time, and all at once over HTTP, with client and server on this
+machine; the answers are equal.
+"""
+
+
 def machine(information: str) -> str:
     """The processor's name and the count of cores, from the text of /proc/cpuinfo."""
     entries = [line.partition(":") for line in information.splitlines()]
@@ -65,20 +72,23 @@ def printed(script: str, *arguments: str) -> Iterator[str]:
         raise SystemExit(f"{script} ended with status {process.returncode}")
 
 
-def page(scoring: list[str], first_stage: list[str]) -> Iterator[str]:
-    """The page in parts, as they are measured, with the options of the two scripts."""
+def page(scoring: list[str], first_stage: list[str], question: list[str]) -> Iterator[str]:
+    """The page in parts, as they are measured, with the options of the three scripts."""
     processor = Path("/proc/cpuinfo")
     information = processor.read_text(encoding="utf-8") if processor.exists() else ""
     yield f"{HEADING}\n**The machine.** {machine(information)}.\n\n## Scoring pairs\n\n"
     yield from printed("scoring.py", *scoring)
     yield "\n## First stage\n"
     yield from printed("first_stage.py", *first_stage)
+    yield f"\n## One question\n\n{QUESTION}\n"
+    yield from printed("question.py", *question)
 
 
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--set", default="datasets/pydata")
+    parser.add_argument("--model", default="work/model")
     parser.add_argument("--pairs", default="192")
     parser.add_argument("--rounds", default="3")
     parser.add_argument("--peers", default="work/peers", help="environment of the backends")
@@ -88,7 +98,9 @@ def main() -> None:
     shared = ["--set", o.set, "--rounds", o.rounds]
     parts = []
     for part in page(
-        [*shared, "--pairs", o.pairs, "--peers", o.peers], [*shared, "--passages", *o.passages]
+        [*shared, "--pairs", o.pairs, "--peers", o.peers],
+        [*shared, "--passages", *o.passages],
+        [o.model, *shared],
     ):
         print(part, end="", flush=True)
         parts.append(part)

@@ -23,6 +23,14 @@ def script(name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.parametrize(
+    "path", sorted((HERE / "corpus").glob("*/*")), ids=lambda p: f"{p.parent.name}: {p.name}"
+)
+def test_the_corpus_is_read_or_refused(path: Path, tmp_path: Path) -> None:
+    """Each input of the fuzzer's corpus, with a sentence where it is refused."""
+    script("readers").read(path.parent.name, tmp_path, path.read_bytes())
+
+
 @pytest.fixture(scope="module")
 def torture() -> ModuleType:
     return script("model_folder")

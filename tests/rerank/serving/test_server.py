@@ -59,6 +59,33 @@ def test_slow_clients(run: Any) -> None:
         assert late.recv(4096).startswith(b"HTTP/1.1 408")
 
 
+def test_slow_bodies_take_nobodys_place(run: Any) -> None:
+    """Requests whose bodies are on their way leave the queue to others, up to so many bytes."""
+    with serving(run.folder, patience=60.0, queue=1, max_body=1024) as started:
+        url = f"{started.url}/v1/rerank"
+        head = HEAD.replace(b"Length: 50", b"Length: 1024")
+        with contextlib.ExitStack() as stack, httpx.Client(base_url=started.url) as client:
+            for _ in range(17):
+                stack.enter_context(connect(started.url, head, b" " * 1000))
+            while 'refused_total{reason="full"} 1.0' not in client.get("/metrics").text:
+                pass
+            assert metric(client, "rerank_requests_in_progress") == 16
+            assert httpx.post(url, content=body(), headers=JSON, timeout=60).status_code == 200
+
+
+def test_idle_connections_make_room(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that ask nothing keep nobody out: the oldest is closed; who asks is answered."""
+    monkeypatch.setattr("rerank.serving.server.CONNECTIONS", 6)
+    with serving(run.folder, patience=60.0) as started, contextlib.ExitStack() as stack:
+        client = stack.enter_context(httpx.Client(base_url=started.url, timeout=60))
+        silent = []
+        for _ in range(20):
+            silent.append(stack.enter_context(connect(started.url, b"POST /v1/rerank HT")))
+            assert client.get("/healthz").status_code == 200
+        assert silent[0].recv(1) == b""
+        assert len(started.server.server_state.connections) < 6
+
+
 def test_a_client_that_does_not_read(run: Any) -> None:
     """Who asks and does not read the answer is cut off, and keeps nothing of the server."""
     asked = {"query": "a", "documents": ["b" * 99_000] * 40, "return_documents": True}

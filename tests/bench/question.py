@@ -1,0 +1,171 @@
+"""Where the time of one question goes, and how near HTTP comes to one bulk call.
+
+    python tests/bench/question.py work/model [--questions 40] [--rounds 3]
+
+Questions of the labelled set are asked one at a time and each stage is timed, in seconds of the
+processor, which other processes change least; a share is the stage's of all stages, over all
+questions. Then the same questions are asked in turns: in one bulk call, and all at once over HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from ratios import in_turns, ratios, table
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.steps import Piece, run_piece, steps
+from rerank.data.labelled_set import LabelledSet
+from rerank.inference.engine import open_tokenizer
+from rerank.serving.model_source import ModelHolder
+from rerank.serving.schemas import SearchRequest, search_response
+from rerank.serving.server import listen, make_server
+from rerank.serving.settings import Settings
+from rerank.serving.telemetry import Metrics
+from rerank.types import Query
+
+STAGES = {
+    "tokenise": "tokens of the question and of its pairs",
+    "encode": "the bi-encoder, one question",
+    "search": "BM25, product with all vectors, fusion",
+    "evidence": "features of the candidates, and which of them to score",
+    "score": "the cross-encoder",
+    "judge": "order, features of the ranking, maps, reasons",
+    "JSON": "the answer as the server writes it",
+}
+
+
+class Profile:
+    """Seconds of the processor by stage, one entry a question."""
+
+    def __init__(self, model: CalibratedReranker) -> None:
+        self._model = model
+        pipeline = model.pipeline
+        cuts = {"encode": pipeline.encoder, "score": pipeline.reranker}
+        self._tokenizers = {
+            stage: open_tokenizer(of.files, max_length=of.max_length) for stage, of in cuts.items()
+        }
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+        self._now: dict[str, float] = {}
+
+    def ask(self, text: str) -> None:
+        """Ask one question, and add what it took."""
+        self._now = dict.fromkeys(STAGES, 0.0)
+        walk = steps(self._model, Query(text), most=10**9, scoring=0)
+        piece = next(walk)
+        while True:
+            found = self._run(piece)
+            if piece.stage == "encode":
+                self._search(text, found[text])
+            with self._timed("evidence" if piece.stage == "encode" else "judge"):
+                try:
+                    piece = walk.send(found)
+                    continue
+                except StopIteration as end:
+                    answer = end.value
+            break
+        self._now["evidence"] -= self._now["search"]  # which is part of what was timed
+        with self._timed("JSON"):
+            asked = SearchRequest(query=text)
+            search_response(answer, asked, model="", request_id="").model_dump_json()
+        for name, seconds in self._now.items():
+            self.seconds[name].append(seconds)
+
+    def _run(self, piece: Piece) -> dict[Any, Any]:
+        start = self._now["tokenise"]
+        with self._timed("tokenise"):
+            self._tokenizers[piece.stage](piece.items)
+        with self._timed(piece.stage):
+            found = run_piece(self._model, piece.stage, piece.items)
+        self._now[piece.stage] -= self._now["tokenise"] - start
+        return found
+
+    def _search(self, text: str, vector: Any) -> None:
+        c = self._model.pipeline.config
+        with self._timed("search"):
+            self._model.pipeline.index.search(
+                text, vector, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k
+            )
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        start = time.process_time()
+        try:
+            yield
+        finally:
+            self._now[stage] += time.process_time() - start
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a server of the model in this process."""
+    settings = Settings(port=0, poll=0.0, timeout=600.0)
+    with listen(settings) as listening:
+        server = make_server(ModelHolder(lambda: folder, Metrics()), settings)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+def main() -> None:
+    """Profile, compare, and print both tables."""
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("model", type=Path)
+    p.add_argument("--set", default="datasets/pydata")
+    p.add_argument("--questions", type=int, default=40)
+    p.add_argument("--rounds", type=int, default=3)
+    o = p.parse_args()
+    texts = [q.text for q in LabelledSet.read(o.set).queries.values()][: o.questions]
+    model = CalibratedReranker.load(o.model)
+    model.search(texts[0])
+    profile = Profile(model)
+    for text in texts:
+        profile.ask(text)
+    sums = {name: sum(seconds) for name, seconds in profile.seconds.items()}
+    total = sum(sums.values())
+    each = np.sum([profile.seconds[name] for name in STAGES], axis=0)
+    print(
+        f"{len(texts)} questions to {len(model.pipeline.index):,} passages; of the processor's time"
+        f" of one question the 99th percentile is {np.percentile(each, 99) / np.median(each):.1f} "
+        "times the median.\n"
+    )
+    print(table({n: {"what": w, "share": f"{sums[n] / total:.3f}"} for n, w in STAGES.items()}))
+    with (
+        served(o.model) as url,
+        httpx.Client(base_url=url, timeout=600) as client,
+        ThreadPoolExecutor(min(64, len(texts))) as clients,
+    ):
+
+        def over_http() -> list[float]:
+            sent = clients.map(lambda t: client.post("/v1/search", json={"query": t}).json(), texts)
+            return [answer["confidence"] for answer in sent]
+
+        ways = {
+            "one bulk call": lambda: [a.confidence for a in model.assess([*map(Query, texts)])],
+            "one at a time": lambda: [model.search(text).confidence for text in texts],
+            "all at once over HTTP": over_http,
+        }
+        seconds, given = in_turns(ways, o.rounds)
+    found = ratios(seconds, "one bulk call")
+    print()
+    print(table({name: {"questions a second, of the bulk call's": found[name]} for name in ways}))
+    if any(answers != given["one bulk call"] for answers in given.values()):
+        sys.exit(f"the answers differ: {json.dumps(given)[:500]}")
+
+
+if __name__ == "__main__":
+    main()

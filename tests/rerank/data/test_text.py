@@ -1,0 +1,28 @@
+"""Words and sentences: the quick way for ASCII gives what the way for all scripts gives."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.data import text
+from rerank.data.text import SENTENCE_END, WORD, sentence_words, words
+
+
+@given(st.text(alphabet=[*map(chr, range(128)), *"  .\n_aZ09"], max_size=200))
+def test_ascii_is_no_other_language(given_text: str) -> None:
+    """The same words, in the same sentences, as the patterns for every script find."""
+    lower = given_text.lower()
+    expected = [WORD.findall(part) for part in SENTENCE_END.split(lower)]
+    assert sentence_words(given_text, language="none") == expected
+    assert words(given_text, language="none") == list(chain.from_iterable(expected))
+
+
+@pytest.mark.parametrize("mixed", ["Größe. Maß", "naïve café; x", "a\u3002b", "e\u0301te. no"])
+def test_one_letter_of_another_script_is_enough(mixed: str) -> None:
+    """A text that is not ASCII as a whole goes the way for all scripts, part by part the same."""
+    expected = [WORD.findall(part) for part in SENTENCE_END.split(text._normal(mixed))]
+    assert sentence_words(mixed, language="none") == expected
