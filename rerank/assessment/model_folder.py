@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,7 +22,6 @@ from rerank.inference.networks import (
     carried,
     described,
     is_network_file,
-    write_networks,
 )
 from rerank.storage.files import copy_folder, parse_json
 from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder, write_json
@@ -53,11 +52,15 @@ class ModelContents:
     pictures: Mapping[str, bytes]  # PNG by name, without ending
     fitted_on: Iterable[str]  # `query_hash` of each query that the maps were fitted on
     index: Path  # folder to copy
-    networks: tuple[ModelFiles, ModelFiles] | None = None  # encoder and reranker to carry, exported
 
 
-def write_model(path: Path, contents: ModelContents, *, overwrite: bool) -> None:
-    """Write a model folder whole or not at all.
+Carry = Callable[[Path], Mapping[str, Any]]  # writes networks, returns what the manifest says
+
+
+def write_model(
+    path: Path, contents: ModelContents, *, overwrite: bool, carry: Carry | None = None
+) -> None:
+    """Write a model folder whole or not at all; `carry` writes the networks that it is to carry.
 
     Raises:
         FolderError: `path` exists, is no model folder, or `overwrite` is False.
@@ -75,18 +78,9 @@ def write_model(path: Path, contents: ModelContents, *, overwrite: bool) -> None
             (folder / name).write_text(text, encoding="utf-8")
         for name, picture in c.pictures.items():
             (folder / f"{name}.png").write_bytes(picture)
-        return c.manifest if c.networks is None else _with_networks(folder, c.manifest, c.networks)
+        return {**c.manifest, **(carry(folder) if carry else {})}
 
     write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
-
-
-def _with_networks(
-    folder: Path, manifest: Mapping[str, Any], models: Sequence[ModelFiles]
-) -> Mapping[str, Any]:
-    """Write the networks of `models` into a folder; and the manifest that says so."""
-    precision = manifest["config"]["precision"]
-    write_networks(folder, models, precision)
-    return {**manifest, NETWORKS: described(precision)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +121,8 @@ class ModelFolder:
         return found
 
 
-def write_self_contained(
-    old: ModelFolder, models: Sequence[ModelFiles], path: Path, *, overwrite: bool
-) -> None:
-    """Write a copy of a model folder that carries the networks of `models`, its own.
+def write_self_contained(old: ModelFolder, path: Path, *, overwrite: bool, carry: Carry) -> None:
+    """Write a copy of a model folder with its networks, which `carry` writes.
 
     Raises:
         FolderError: as `write_model`, or `old` was changed since it was opened.
@@ -146,7 +138,7 @@ def write_self_contained(
         for name, content in old.upgrades.items():
             write_json(folder / name, content)
         kept = {key: value for key, value in old.manifest.items() if key not in OF_THE_STORE}
-        return _with_networks(folder, kept, models)
+        return {**kept, **carry(folder)}
 
     write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
 

@@ -55,13 +55,19 @@ def exported(files: ModelFiles, role: str, precision: Precision) -> dict[str, by
     return found
 
 
-def write_networks(folder: Path, models: Sequence[ModelFiles], precision: Precision) -> None:
-    """Write the networks of an encoder and a reranker into a folder. Raises as `exported`."""
+def write_networks(
+    folder: Path, models: Sequence[ModelFiles], precision: Precision
+) -> dict[str, Any]:
+    """Write the networks of an encoder and a reranker into a folder; what its manifest says of it.
+
+    Raises as `exported`.
+    """
     for role, files in zip(ROLES, models, strict=True):
         home = folder / NETWORKS / role
         home.mkdir(parents=True)
         for name, content in exported(files, role, precision).items():
             (home / name).write_bytes(content)
+    return {NETWORKS: described(precision)}
 
 
 def is_network_file(name: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import rerank_rankings, search_rankings
 from rerank.fitting.unanswerable import mixture
 from rerank.inference.model_files import lasting_name, resolve, trained_on
-from rerank.inference.networks import NETWORKS, ROLES, described, exported
+from rerank.inference.networks import NETWORKS, ROLES, described, exported, write_networks
 from rerank.jobs.pipelines import open_pipeline
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
@@ -123,11 +124,12 @@ def calibrate(
             "index": LAYOUT,
         },
     }
-    networks = {}
+    networks, carry = {}, None
     if self_contained:
         for role, files in zip(ROLES, (encoder, reranker), strict=True):
             exported(files, role, config.precision)  # if it cannot be, better known now
         networks = {NETWORKS: described(config.precision)}
+        carry = partial(write_networks, models=(encoder, reranker), precision=config.precision)
     if not overwrite and is_made_from(out, {**made_from, **networks}):
         text = (out / REPORT).read_text(encoding="utf-8")
         run, notes = track_if_installed(out, work=workspace)
@@ -143,9 +145,9 @@ def calibrate(
             )
         refuse_one_passage(labelled)
         pipeline = open_pipeline(labelled, config, workspace, index=index)
-        contents = _fitted_and_measured(labelled, planned, pipeline, made_from)
-        models = (encoder, reranker) if self_contained else None
-        write_model(out, replace(contents, networks=models), overwrite=overwrite)
+        made_from["corpus_digest"] = labelled.corpus_digest()
+        contents = _fitted_and_measured(planned, pipeline, config, made_from)
+        write_model(out, contents, overwrite=overwrite, carry=carry)
         run, notes = track_if_installed(out, work=workspace)
     return Outcome(out, contents.report, run, made=True, notes=notes)
 
@@ -162,9 +164,8 @@ def _refuse_unknown_calibrator(name: str) -> None:
 
 
 def _fitted_and_measured(
-    labelled: LabelledSet, planned: Plan, pipeline: Pipeline, made_from: Mapping[str, Any]
+    planned: Plan, pipeline: Pipeline, config: Config, made_from: Mapping[str, Any]
 ) -> ModelContents:
-    config = pipeline.config
     search = search_rankings(pipeline, planned)
     rerank = rerank_rankings(pipeline, search)
     about = mixture(planned.grouping.about, search.fit)
@@ -174,7 +175,8 @@ def _fitted_and_measured(
         )
         if planned.beside_training:
             fitted = replace(fitted, maps=without_promises(fitted.maps, BESIDE_TRAINING))
-        refuse_one_outcome(fitted.right[: len(planned.fit)], labelled.name)  # copies are the last
+        own = fitted.right[: len(planned.fit)]  # copies are the last
+        refuse_one_outcome(own, made_from["dataset"]["name"])
         bar.update()
         if planned.cross_fitted:
             held = held_out(search.fit, config)
@@ -214,7 +216,6 @@ def _fitted_and_measured(
     return ModelContents(
         manifest={
             **made_from,
-            "corpus_digest": labelled.corpus_digest(),
             "queries": planned.counts(),
             "calibrator": {"name": fitted.calibrator, "reason": fitted.reason},
         },

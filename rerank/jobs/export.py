@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, write_self_contained
+from rerank.jobs.pipelines import network_writer
 from rerank.storage.locks import output_folder
 
 
@@ -21,7 +22,7 @@ def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = Fals
         InputError: a network does not export, or runs in bf16.
         FolderError: `out` exists, is no model folder, or `overwrite` is False.
     """
-    out, models = Path(out), (model.pipeline.encoder.files, model.pipeline.reranker.files)
+    out, carry = Path(out), network_writer(model.pipeline)
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
-        write_self_contained(model.files, models, out, overwrite=overwrite)
+        write_self_contained(model.files, out, overwrite=overwrite, carry=carry)
     return out

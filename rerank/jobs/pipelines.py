@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model_folder import Carry
 from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError
 from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.networks import write_networks
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.existing_index import existing_index
@@ -50,6 +53,12 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
     if labelled.corpus_digest() == model.manifest["corpus_digest"]:
         return own
     return open_pipeline(labelled, own.config, work, models=(own.encoder.files, own.reranker.files))
+
+
+def network_writer(pipeline: Pipeline) -> Carry:
+    """What writes the networks of a pipeline's two models into a model folder."""
+    models = (pipeline.encoder.files, pipeline.reranker.files)
+    return partial(write_networks, models=models, precision=pipeline.config.precision)
 
 
 def open_index(

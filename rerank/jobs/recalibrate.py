@@ -43,7 +43,7 @@ from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, without_prom
 from rerank.fitting.rankings import as_brought
 from rerank.inference.model_files import trained_on
 from rerank.inference.networks import NETWORKS
-from rerank.jobs.pipelines import pipeline_over
+from rerank.jobs.pipelines import network_writer, pipeline_over
 from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.recalibration import (
     recalibration_page,
@@ -113,7 +113,8 @@ def recalibrate(
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = _labels(model, feedback, split, workspace)
         contents, found, notes = _contents(model, feedback, pipeline, corpus, max_labels, name)
-        write_model(out, contents, overwrite=overwrite)
+        carry = network_writer(pipeline) if NETWORKS in model.manifest else None
+        write_model(out, contents, overwrite=overwrite, carry=carry)
         run, untracked = track_if_installed(out, work=workspace)
     return RecalibrationRun(out, found, run, (*notes, *untracked))
 
@@ -185,9 +186,6 @@ def _contents(
         pictures={name: picture.whole for name, picture in pictures.items()},
         fitted_on={query_hash(f.query.text) for f in feedback} | model.fitted_on,
         index=pipeline.index.folder,
-        networks=(pipeline.encoder.files, pipeline.reranker.files)
-        if NETWORKS in model.manifest
-        else None,
     )
     return contents, found, notes
 

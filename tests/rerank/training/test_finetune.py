@@ -29,6 +29,7 @@ from rerank.workspace import Workspace
 
 TEN = 10
 CHEAP = FinetuneConfig(steps=2, batch=2, max_length=48, warmup=0.0, check_every=1, validation=2)
+LAST = replace(CHEAP, check_every=2, validation=0)  # one checkpoint, at the end
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +113,11 @@ def test_the_run_is_tracked_with_its_curves(trained: Trained) -> None:
     import mlflow
 
     client = mlflow.MlflowClient(f"sqlite:///{trained.work}/mlflow.db")
-    (experiment,) = (
-        e for e in client.search_experiments() if e.name == "calibrated-rerank-finetune"
-    )
-    (tracked,) = client.search_runs([experiment.experiment_id])
     noted = Workspace(trained.work).tracked(trained.folder)
     assert noted is not None
-    assert noted["run_id"] == tracked.info.run_id
+    tracked = client.get_run(noted["run_id"])
+    experiment = client.get_experiment(tracked.info.experiment_id)
+    assert experiment.name == "calibrated-rerank-finetune"
     assert tracked.data.params["steps"] == "2"
     curve = client.get_metric_history(tracked.info.run_id, "validation_ndcg10")
     assert {str(m.step): m.value for m in curve} == pytest.approx(
@@ -177,6 +176,7 @@ def test_a_finished_run_that_was_not_tracked_is_tracked(
 
 
 def test_too_few_validation_lists_choose_no_step(
+    trained: Trained,
     ten: LabelledSet,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -186,7 +186,7 @@ def test_too_few_validation_lists_choose_no_step(
     from rerank.training import trainer
 
     monkeypatch.setattr(trainer, "LEAST_LISTS", 50)
-    made = finetune([Source(ten)], tmp_path / "model", CHEAP, work=tmp_path)
+    made = finetune([Source(ten)], tmp_path / "model", CHEAP, work=trained.work)
     assert made.report["best_step"] == CHEAP.steps
     assert "the last step is kept" in caplog.text
 
@@ -239,8 +239,8 @@ def test_training_goes_on_from_a_trained_cross_encoder(
 ) -> None:
     """From another run's model: frozen layers stay its own, its list of queries is carried on."""
     other = replace(small, splits={"train": small.splits["test"][:4]}, name="other")
-    config = replace(CHEAP, base=str(trained.folder), frozen_layers=4, validation=0)
-    made = finetune([Source(other)], tmp_path / "model", config, work=tmp_path)
+    config = replace(LAST, base=str(trained.folder), frozen_layers=4)
+    made = finetune([Source(other)], tmp_path / "model", config, work=trained.work)
     assert made.report["base_fingerprint"] == resolve(str(trained.folder)).fingerprint
     assert made.report["base_training"] == json.loads(json.dumps(trained.report))
     assert made.report["best_step"] == 2
@@ -254,10 +254,12 @@ def test_training_goes_on_from_a_trained_cross_encoder(
     assert trained_on(resolve(str(made.folder))) == old | new
 
 
-def test_low_rank_updates_end_up_in_the_layers(ten: LabelledSet, tmp_path: Path) -> None:
+def test_low_rank_updates_end_up_in_the_layers(
+    trained: Trained, ten: LabelledSet, tmp_path: Path
+) -> None:
     """The linear maps of the layers that are not frozen move by that rank; the head moves whole."""
-    config = replace(CHEAP, lora=2, frozen_layers=4, learning_rate=0.01)
-    made = finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
+    config = replace(LAST, lora=2, frozen_layers=4, learning_rate=0.01)
+    made = finetune([Source(ten)], tmp_path / "model", config, work=trained.work)
     after, before = weights(made.folder), weights(resolve("minilm").folder)
     moved = {
         name: after[f"bert.{name}"] - before[name]
@@ -279,14 +281,18 @@ def test_low_rank_updates_end_up_in_the_layers(ten: LabelledSet, tmp_path: Path)
     assert not any("lora" in name for name in after)
 
 
-def test_low_rank_updates_need_a_layer_to_update(ten: LabelledSet, tmp_path: Path) -> None:
+def test_low_rank_updates_need_a_layer_to_update(
+    trained: Trained, ten: LabelledSet, tmp_path: Path
+) -> None:
     """With every layer frozen there is none, and the error says so."""
     config = replace(CHEAP, lora=2, frozen_layers=6)
     with pytest.raises(InputError, match="need a layer that is not frozen"):
-        finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
+        finetune([Source(ten)], tmp_path / "model", config, work=trained.work)
 
 
-def test_the_mean_of_the_last_checkpoints_is_kept(ten: LabelledSet, tmp_path: Path) -> None:
+def test_the_mean_of_the_last_checkpoints_is_kept(
+    trained: Trained, ten: LabelledSet, tmp_path: Path
+) -> None:
     """A weight is the mean of its last three values; frozen ones are the base's to the bit."""
     from rerank.training import trainer
 
@@ -301,7 +307,7 @@ def test_the_mean_of_the_last_checkpoints_is_kept(ten: LabelledSet, tmp_path: Pa
     config = replace(CHEAP, steps=4, average=3, validation=0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "_load_mean", noting)
-        made = finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
+        made = finetune([Source(ten)], tmp_path / "model", config, work=trained.work)
     found, base = weights(made.folder), weights(resolve("minilm").folder)
     assert len(last) == 3
     np.testing.assert_allclose(found[name], np.mean(last, axis=0), atol=1e-7)
@@ -310,21 +316,21 @@ def test_the_mean_of_the_last_checkpoints_is_kept(ten: LabelledSet, tmp_path: Pa
     assert np.array_equal(found[f"bert.{key}"], base[key])
 
 
-def test_sets_are_mixed_by_temperature(ten: LabelledSet, tmp_path: Path) -> None:
+def test_sets_are_mixed_by_temperature(trained: Trained, ten: LabelledSet, tmp_path: Path) -> None:
     """At a high one two sets give as many examples each, whatever they hold; all steps are fed."""
     few = replace(ten, splits={"train": ten.splits["train"][:2]}, name="few")
-    config = replace(CHEAP, steps=4, batch=2, temperature=1e6, validation=0)
-    made = finetune([Source(ten), Source(few)], tmp_path / "model", config, work=tmp_path)
+    config = replace(LAST, steps=4, check_every=4, temperature=1e6)
+    made = finetune([Source(ten), Source(few)], tmp_path / "model", config, work=trained.work)
     assert [s["examples"] for s in made.report["sets"]] == [4, 4]
 
 
 def test_a_miner_picks_the_wrong_passages(
-    ten: LabelledSet, other_reranker: Callable[..., Path], tmp_path: Path
+    trained: Trained, ten: LabelledSet, other_reranker: Callable[..., Path], tmp_path: Path
 ) -> None:
     """Its name and its weights are part of what the model is made from."""
     miner = str(other_reranker())
-    config = replace(CHEAP, miner=miner, hard=1, easy=0, depth=4, validation=0)
-    made = finetune([Source(ten)], tmp_path / "model", config, work=tmp_path)
+    config = replace(LAST, miner=miner, hard=1, easy=0, depth=4)
+    made = finetune([Source(ten)], tmp_path / "model", config, work=trained.work)
     manifest = json.loads((made.folder / "manifest.json").read_text())
     assert resolve(miner).fingerprint in json.dumps(manifest)
     assert made.report["examples"] == TEN
@@ -362,7 +368,7 @@ def test_a_student_comes_nearer_to_its_teacher(ten: LabelledSet, tmp_path: Path)
         Example(q.text, tuple(texts[4 * k : 4 * k + 4]), (0,) * 4, (0.0, 3.0, 1.0, -1.0))
         for k, q in enumerate(list(ten.queries.values())[:2])
     ]
-    config = replace(CHEAP, distil=1.0, steps=24, batch=2, learning_rate=3e-4, validation=0)
+    config = replace(LAST, distil=1.0, steps=24, check_every=24, learning_rate=3e-4)
     model, _ = train(lists, [], resolve("minilm"), tmp_path, config)
 
     def divergence() -> float:
