@@ -119,8 +119,7 @@ class Pipeline:
         Only the statistics of words are those of the whole index.
         """
         c, index = self.config, self.index
-        with self._timed("encode"):
-            vectors = self.encoder.encode([query.text for query in queries])
+        vectors = self.encode([query.text for query in queries])
         found = []
         for query, vector, ids in zip(queries, vectors, gone, strict=True):
             pool = c.pool + len(ids)

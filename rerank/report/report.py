@@ -292,9 +292,11 @@ def warnings(report: Report) -> list[str]:
 def groups_sentence(report: Report) -> str:
     """What keeps queries together, how many groups there are, and what the labels are worth."""
     fitted, planned = report.fitted, report.planned
+    made = ", copies included," if report.copies else ""
     said = (
         f"Groups: {planned.grouping.name}, {len(set(fitted.groups))} of them; the "
-        f"{len(planned.fit)} queries fitted on are worth {fitted.effective:.0f} independent ones."
+        f"{len(fitted.right)} queries fitted on{made} are worth {fitted.effective:.0f} independent "
+        "ones."
     )
     if planned.same_group:
         said += (
