@@ -17,7 +17,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "datasets",
         nargs="+",
-        type=_source,
+        type=_set,
         metavar="SET[:EXAMPLES]",
         help="BEIR folders, or folders with pairs.jsonl",
     )
@@ -35,7 +35,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     add_work(p)
 
 
-def _source(given: str) -> tuple[Path, int | None]:
+def _set(given: str) -> tuple[Path, int | None]:
     """A folder, and how many examples to take of it."""
     folder, _, limit = given.partition(":")
     if limit and not limit.isdigit():
@@ -49,23 +49,23 @@ def _run(o: argparse.Namespace) -> None:
     from rerank.inference.int8_weights import pack_finetuned, refuse_to_pack_into
     from rerank.inference.model_files import resolve
     from rerank.jobs.finetune import finetune
-    from rerank.training.mining import Source
+    from rerank.training.mining import TrainingSet
 
     config = from_options(FinetuneConfig, o)
     if o.pack:
         refuse_to_pack_into(o.pack)
     folders, limits = zip(*o.datasets, strict=True)
-    sets = read_sets(folders, o)
-    unknown = set(o.within_group) - {s.name for s in sets}
+    labelled = read_sets(folders, o)
+    unknown = set(o.within_group) - {s.name for s in labelled}
     if unknown:
         raise InputError(
-            f"--within-group: no set {sorted(unknown)}; there are {[s.name for s in sets]}"
+            f"--within-group: no set {sorted(unknown)}; there are {[s.name for s in labelled]}"
         )
-    sources = [
-        Source(s, o.split, limit, within=s.name in o.within_group)
-        for s, limit in zip(sets, limits, strict=True)
+    sets = [
+        TrainingSet(s, o.split, limit, within=s.name in o.within_group)
+        for s, limit in zip(labelled, limits, strict=True)
     ]
-    made = finetune(sources, o.out, config, work=o.work, overwrite=o.overwrite)
+    made = finetune(sets, o.out, config, work=o.work, overwrite=o.overwrite)
     examples, step = made.report["examples"], made.report["best_step"]
     print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")
     if not made.made:

@@ -35,7 +35,7 @@ from rerank.training.hardest import hardest
 from rerank.training.mining import (
     Example,
     Held,
-    Source,
+    TrainingSet,
     held_lists,
     hold_out,
     kept_apart,
@@ -61,7 +61,7 @@ class Finetuned:
 
 
 def finetune(
-    sources: Sequence[Source],
+    sets: Sequence[TrainingSet],
     out: Path,
     config: FinetuneConfig,
     *,
@@ -79,13 +79,13 @@ def finetune(
     themselves.
 
     Raises:
-        InputError: there is no source, or a model does not exist.
+        InputError: there is no set, or a model does not exist.
         FolderError: `out` exists, is another model, and `overwrite` is False; or another job uses
             it.
         TrackingError: the model is written, and MLflow did not take its record.
     """
     workspace = Workspace(Path(work))
-    if not sources:
+    if not sets:
         raise InputError("no labelled set to train on; expected at least one")
     base, encoder = resolve(config.base), resolve(config.encoder)
     teacher, miner = (resolve(n) if n else None for n in (config.teacher, config.miner))
@@ -98,7 +98,7 @@ def finetune(
             "teacher": teacher.fingerprint if teacher else None,
             "miner": miner.fingerprint if miner else None,
         },
-        "sets": [_about(source) for source in sources],
+        "sets": [_about(one) for one in sets],
     }
     if not overwrite and is_made_from(out, made_from):
         kept = json.loads((out / TRAINING).read_text(encoding="utf-8"))
@@ -107,7 +107,7 @@ def finetune(
         _check_base(base, config)
         # a miner chooses from all that the first stage finds
         found = replace(config, hard=max(config.hard, config.depth)) if miner else config
-        examples, held, counts = _mined(sources, encoder, seen, found, workspace)
+        examples, held, counts = _mined(sets, encoder, seen, found, workspace)
         lists = [*map(asdict, examples), *map(asdict, held)]
         key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
         if miner:
@@ -169,52 +169,52 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
         raise InputError(f"the model has {layers} layers, cannot freeze {config.frozen_layers}")
 
 
-def _about(source: Source) -> dict[str, Any]:
-    labelled = source.labelled
+def _about(one: TrainingSet) -> dict[str, Any]:
+    labelled = one.labelled
     about = {"name": labelled.name, "digest": labelled.digest()}
-    return about | {"split": source.split, "limit": source.limit, "within": source.within}
+    return about | {"split": one.split, "limit": one.limit, "within": one.within}
 
 
 def _mined(
-    sources: Sequence[Source],
+    sets: Sequence[TrainingSet],
     encoder: ModelFiles,
     seen: frozenset[str],
     config: FinetuneConfig,
     work: Workspace,
 ) -> tuple[list[Example], list[Held], list[dict[str, int]]]:
-    """All training lists, all validation lists, and how many of each a source gave."""
+    """All training lists, all validation lists, and how many of each a set gave."""
     asking = Encoder(encoder, max_length=Config().encoder_max_length)
     examples: list[Example] = []
     held: list[Held] = []
     counts: list[dict[str, int]] = []
     parts: list[tuple[list[str], list[str]]] = []
     room = config.validation
-    for number, source in enumerate(sources):
-        wanted = room // (len(sources) - number)
+    for number, one in enumerate(sets):
+        wanted = room // (len(sets) - number)
         parts.append(
             hold_out(
-                source.labelled,
-                source.split,
+                one.labelled,
+                one.split,
                 wanted,
                 seed=config.seed,
                 seen=seen,
-                limit=source.limit,
+                limit=one.limit,
             )
         )
         room -= len(parts[-1][1])
     asked = frozenset(
-        query_hash(source.labelled.queries[i].text)
-        for source, (_, aside) in zip(sources, parts, strict=True)
+        query_hash(one.labelled.queries[i].text)
+        for one, (_, aside) in zip(sets, parts, strict=True)
         for i in aside
     )
-    trained = [_kept(source, *part, asked) for source, part in zip(sources, parts, strict=True)]
-    limits = _limits(sources, trained, config)
-    for source, ids, (_, aside), limit in zip(sources, trained, parts, limits, strict=True):
-        labelled = source.labelled
+    trained = [_kept(one, *part, asked) for one, part in zip(sets, parts, strict=True)]
+    limits = _limits(sets, trained, config)
+    for one, ids, (_, aside), limit in zip(sets, trained, parts, limits, strict=True):
+        labelled = one.labelled
         index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
         if config.temperature:  # any of the queries, not the first groups
             random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
-        mined = mine(labelled, ids, index, asking, config, limit=limit, within=source.within)
+        mined = mine(labelled, ids, index, asking, config, limit=limit, within=one.within)
         lists = held_lists(labelled, aside, index, asking, depth=config.depth)
         examples += mined
         held += lists
@@ -223,29 +223,29 @@ def _mined(
 
 
 def _kept(
-    source: Source, kept: Sequence[str], aside: Sequence[str], asked: frozenset[str]
+    one: TrainingSet, kept: Sequence[str], aside: Sequence[str], asked: frozenset[str]
 ) -> list[str]:
     """The ids to train on: see `kept_apart`."""
-    ids = kept_apart(source.labelled, kept, aside, asked)
+    ids = kept_apart(one.labelled, kept, aside, asked)
     if not ids:
         raise InputError(
-            f"{source.labelled.name}: every group of its {source.split!r} has more than the "
-            f"{source.limit} queries asked for; ask for more, or group them more finely"
+            f"{one.labelled.name}: every group of its {one.split!r} has more than the "
+            f"{one.limit} queries asked for; ask for more, or group them more finely"
         )
     return ids
 
 
 def _limits(
-    sources: Sequence[Source], trained: Sequence[Sequence[str]], config: FinetuneConfig
+    sets: Sequence[TrainingSet], trained: Sequence[Sequence[str]], config: FinetuneConfig
 ) -> list[int | None]:
-    """How many examples each source gives; None is one a query."""
+    """How many examples each set gives; None is one a query."""
     if config.temperature:
-        sizes = [source.limit or len(ids) for source, ids in zip(sources, trained, strict=True)]
+        sizes = [one.limit or len(ids) for one, ids in zip(sets, trained, strict=True)]
         return list(shares(sizes, config.steps * config.batch, config.temperature))
-    every = [len(source.labelled.splits[source.split]) for source in sources]
+    every = [len(one.labelled.splits[one.split]) for one in sets]
     return [
-        source.limit if source.limit and source.limit > count else None
-        for source, count in zip(sources, every, strict=True)
+        one.limit if one.limit and one.limit > count else None
+        for one, count in zip(sets, every, strict=True)
     ]
 
 

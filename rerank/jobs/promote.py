@@ -185,6 +185,9 @@ def certified_check(certificate: Certificate, measured: Evaluation, gate: Promot
         confirmed = low >= target
         said += f", {right.sum()} of {n} of them right: at least {low:.1%}, with 95 % confidence"
         said += undecided(len(promised), float(right.mean()), low, high, limit=target)
+    elif certificate.labels_needed:
+        more = certificate.labels_needed - certificate.queries
+        said += f"; calibrated on about {more:,} more labelled queries, some would be"
     return Check(
         "certified",
         f"{gate.least_certified:.0%} of the queries or more are certified, and at least "

@@ -228,7 +228,7 @@ class RequestGuard:
         if not stated.isdigit() or len(stated) > 18 or int(stated) > most * DRAINED:
             raise refused
         try:
-            async with asyncio.timeout(self._settings.patience):
+            async with asyncio.timeout(self._settings.read_timeout):
                 more = True
                 while more and size <= most * DRAINED:
                     message = await receive()
@@ -247,7 +247,7 @@ class RequestGuard:
             if size <= most:
                 raise Refusal(
                     408,
-                    f"the body did not come within {self._settings.patience:g} seconds",
+                    f"the body did not come within {self._settings.read_timeout:g} seconds",
                     reason="slow",
                     headers={"Connection": "close"},
                 ) from None

@@ -35,14 +35,14 @@ def make_server(holder: ModelHolder, settings: Settings) -> uvicorn.Server:
     """
     config = uvicorn.Config(
         create_app(holder, settings, keys_for(settings.host)),
-        http=client_limits(settings.patience, CONNECTIONS),
+        http=client_limits(settings.read_timeout, CONNECTIONS),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         limit_concurrency=CONNECTIONS,
-        timeout_keep_alive=max(5, round(settings.patience)),
-        timeout_graceful_shutdown=round(settings.timeout + settings.patience) + 5,
+        timeout_keep_alive=max(5, round(settings.read_timeout)),
+        timeout_graceful_shutdown=round(settings.timeout + settings.read_timeout) + 5,
     )
     return uvicorn.Server(config)
 

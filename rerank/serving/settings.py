@@ -23,7 +23,7 @@ class Settings:
     timeout: float = option(
         30.0, "seconds in which a whole request must be answered", above=0, most=LONGEST
     )
-    patience: float = option(
+    read_timeout: float = option(
         10.0, "seconds in which a client must have sent its request", above=0, most=LONGEST
     )
     max_body: int = option(4 * 1024 * 1024, "bytes of a request", least=1024)

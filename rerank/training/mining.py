@@ -251,7 +251,7 @@ def _words(passage: Passage) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TrainingSet:
     """A labelled set to train on: its split, and how many examples (default: one a query)."""
 
     labelled: LabelledSet

@@ -47,7 +47,7 @@ def test_answers_do_not_wait_for_acknowledgements(run: Any) -> None:
 def test_slow_clients(run: Any) -> None:
     """Who never sends its headers is cut off; who never sends its body hears 408; others go on."""
     with (
-        serving(run.folder, patience=1.0) as started,
+        serving(run.folder, read_timeout=1.0) as started,
         connect(started.url) as silent,
         connect(started.url, b"POST /v1/rerank HT") as halting,
         connect(started.url, HEAD, b'{"query"') as late,
@@ -90,7 +90,7 @@ def test_a_client_that_does_not_read(run: Any) -> None:
     """Who asks and does not read the answer is cut off, and keeps nothing of the server."""
     asked = {"query": "a", "documents": ["b" * 99_000] * 40, "return_documents": True}
     content = json.dumps(asked).encode()
-    with serving(run.folder, patience=3.0) as started, socket.socket() as deaf:
+    with serving(run.folder, read_timeout=3.0) as started, socket.socket() as deaf:
         host, port = started.url.removeprefix("http://").split(":")
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.connect((host, int(port)))

@@ -24,7 +24,7 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.finetune import add_teacher_scores, finetune
 from rerank.storage.files import umask
 from rerank.storage.folder import verify_folder
-from rerank.training.mining import Example, Source
+from rerank.training.mining import Example, TrainingSet
 from rerank.workspace import Workspace
 
 TEN = 10
@@ -70,7 +70,7 @@ class Trained:
 def trained(run: Any, ten: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Two training steps, the better of which is kept."""
     work = tmp_path_factory.mktemp("finetuned")
-    made = finetune([Source(ten)], work / "models" / "ten", CHEAP, work=work)
+    made = finetune([TrainingSet(ten)], work / "models" / "ten", CHEAP, work=work)
     return Trained(made.folder, made.report, work)
 
 
@@ -154,7 +154,7 @@ def test_queries_trained_on_are_left_out_of_calibration(
 
 def test_a_finished_run_is_not_made_again(trained: Trained, ten: LabelledSet) -> None:
     """The same call trains nothing, and finds the run."""
-    again = finetune([Source(ten)], trained.folder, CHEAP, work=trained.work)
+    again = finetune([TrainingSet(ten)], trained.folder, CHEAP, work=trained.work)
     assert not again.made
     assert again.run is not None
     assert again.run.found
@@ -167,7 +167,7 @@ def test_a_finished_run_that_was_not_tracked_is_tracked(
     """As after an interruption before MLflow's answer: no training, the run from the folder."""
     (tmp_path / "mlflow.db").write_bytes((trained.work / "mlflow.db").read_bytes())
     before = (trained.folder / "manifest.json").stat().st_mtime_ns
-    again = finetune([Source(ten)], trained.folder, CHEAP, work=tmp_path)
+    again = finetune([TrainingSet(ten)], trained.folder, CHEAP, work=tmp_path)
     assert again.run is not None
     noted = Workspace(tmp_path).tracked(trained.folder)
     assert noted is not None
@@ -186,7 +186,7 @@ def test_too_few_validation_lists_choose_no_step(
     from rerank.training import trainer
 
     monkeypatch.setattr(trainer, "LEAST_LISTS", 50)
-    made = finetune([Source(ten)], tmp_path / "model", CHEAP, work=trained.work)
+    made = finetune([TrainingSet(ten)], tmp_path / "model", CHEAP, work=trained.work)
     assert made.report["best_step"] == CHEAP.steps
     assert "the last step is kept" in caplog.text
 
@@ -196,9 +196,9 @@ def test_a_taken_folder_is_refused_before_any_work(
 ) -> None:
     """Another run does not replace a model unasked, and says so before it builds an index."""
     with pytest.raises(FolderError, match="exists"):
-        finetune([Source(ten)], trained.folder, replace(CHEAP, seed=1), work=tmp_path)
+        finetune([TrainingSet(ten)], trained.folder, replace(CHEAP, seed=1), work=tmp_path)
     with pytest.raises(FolderError, match="exists"):
-        finetune([Source(ten, limit=3)], trained.folder, CHEAP, work=tmp_path)
+        finetune([TrainingSet(ten, limit=3)], trained.folder, CHEAP, work=tmp_path)
     assert not any(tmp_path.iterdir())
 
 
@@ -220,12 +220,12 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     monkeypatch.setattr(trainer._Progress, "on_step_end", stopping)
     out = tmp_path / "model"
     with pytest.raises(KeyboardInterrupt):
-        finetune([Source(ten)], out, CHEAP, work=tmp_path)
+        finetune([TrainingSet(ten)], out, CHEAP, work=tmp_path)
     assert not out.exists()
     torn = next((tmp_path / "checkpoints").glob("*/checkpoint-1")).with_name("checkpoint-2")
     torn.mkdir()  # as a kill leaves it that comes while the second is written
     (torn / "model.safetensors").write_bytes(b"")
-    made = finetune([Source(ten)], out, CHEAP, work=tmp_path)
+    made = finetune([TrainingSet(ten)], out, CHEAP, work=tmp_path)
     assert steps == [1, 2, 2]
     assert made.report["ndcg10"] == pytest.approx(trained.report["ndcg10"])
     assert set(made.report["loss"]) == {1, 2}
@@ -240,7 +240,7 @@ def test_training_goes_on_from_a_trained_cross_encoder(
     """From another run's model: frozen layers stay its own, its list of queries is carried on."""
     other = replace(small, splits={"train": small.splits["test"][:4]}, name="other")
     config = replace(LAST, base=str(trained.folder), frozen_layers=4)
-    made = finetune([Source(other)], tmp_path / "model", config, work=trained.work)
+    made = finetune([TrainingSet(other)], tmp_path / "model", config, work=trained.work)
     assert made.report["base_fingerprint"] == resolve(str(trained.folder)).fingerprint
     assert made.report["base_training"] == json.loads(json.dumps(trained.report))
     assert made.report["best_step"] == 2
@@ -259,7 +259,7 @@ def test_low_rank_updates_end_up_in_the_layers(
 ) -> None:
     """The linear maps of the layers that are not frozen move by that rank; the head moves whole."""
     config = replace(LAST, lora=2, frozen_layers=4, learning_rate=0.01)
-    made = finetune([Source(ten)], tmp_path / "model", config, work=trained.work)
+    made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
     after, before = weights(made.folder), weights(resolve("minilm").folder)
     moved = {
         name: after[f"bert.{name}"] - before[name]
@@ -287,7 +287,7 @@ def test_low_rank_updates_need_a_layer_to_update(
     """With every layer frozen there is none, and the error says so."""
     config = replace(CHEAP, lora=2, frozen_layers=6)
     with pytest.raises(InputError, match="need a layer that is not frozen"):
-        finetune([Source(ten)], tmp_path / "model", config, work=trained.work)
+        finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
 
 
 def test_the_mean_of_the_last_checkpoints_is_kept(
@@ -307,7 +307,7 @@ def test_the_mean_of_the_last_checkpoints_is_kept(
     config = replace(CHEAP, steps=4, average=3, validation=0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "_load_mean", noting)
-        made = finetune([Source(ten)], tmp_path / "model", config, work=trained.work)
+        made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
     found, base = weights(made.folder), weights(resolve("minilm").folder)
     assert len(last) == 3
     np.testing.assert_allclose(found[name], np.mean(last, axis=0), atol=1e-7)
@@ -320,7 +320,9 @@ def test_sets_are_mixed_by_temperature(trained: Trained, ten: LabelledSet, tmp_p
     """At a high one two sets give as many examples each, whatever they hold; all steps are fed."""
     few = replace(ten, splits={"train": ten.splits["train"][:2]}, name="few")
     config = replace(LAST, steps=4, check_every=4, temperature=1e6)
-    made = finetune([Source(ten), Source(few)], tmp_path / "model", config, work=trained.work)
+    made = finetune(
+        [TrainingSet(ten), TrainingSet(few)], tmp_path / "model", config, work=trained.work
+    )
     assert [s["examples"] for s in made.report["sets"]] == [4, 4]
 
 
@@ -330,7 +332,7 @@ def test_a_miner_picks_the_wrong_passages(
     """Its name and its weights are part of what the model is made from."""
     miner = str(other_reranker())
     config = replace(LAST, miner=miner, hard=1, easy=0, depth=4)
-    made = finetune([Source(ten)], tmp_path / "model", config, work=trained.work)
+    made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
     manifest = json.loads((made.folder / "manifest.json").read_text())
     assert resolve(miner).fingerprint in json.dumps(manifest)
     assert made.report["examples"] == TEN
@@ -394,7 +396,7 @@ def test_more_frozen_layers_than_there_are_is_refused(
 ) -> None:
     """The error says how many layers the model has."""
     with pytest.raises(InputError, match="has 6 layers, cannot freeze 7"):
-        finetune([Source(ten)], tmp_path / "m", replace(CHEAP, frozen_layers=7), work=tmp_path)
+        finetune([TrainingSet(ten)], tmp_path / "m", replace(CHEAP, frozen_layers=7), work=tmp_path)
 
 
 def test_groups_that_are_all_too_large_are_refused(ten: LabelledSet, tmp_path: Path) -> None:
@@ -402,7 +404,7 @@ def test_groups_that_are_all_too_large_are_refused(ten: LabelledSet, tmp_path: P
     queries = {i: replace(q, metadata={"group": "one"}) for i, q in ten.queries.items()}
     labelled = replace(ten, queries=queries)
     with pytest.raises(InputError, match="ten: every group of its 'train' has more than the 3"):
-        finetune([Source(labelled, limit=3)], tmp_path / "out", CHEAP, work=tmp_path)
+        finetune([TrainingSet(labelled, limit=3)], tmp_path / "out", CHEAP, work=tmp_path)
     assert not (tmp_path / "out").exists()
 
 
@@ -469,7 +471,7 @@ def test_a_base_that_cannot_be_trained_is_refused_before_any_work(
         (base / "config.json").write_text(json.dumps({**config, **changed}))
         settings = replace(CHEAP, base=str(base), **asked)
         with pytest.raises(InputError, match=sentence):
-            finetune([Source(ten)], tmp_path / "model", settings, work=tmp_path / "work")
+            finetune([TrainingSet(ten)], tmp_path / "model", settings, work=tmp_path / "work")
     assert not (tmp_path / "work").exists()
 
 

@@ -16,7 +16,7 @@ from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
 from rerank.training.mining import (
     Example,
-    Source,
+    TrainingSet,
     held_lists,
     hold_out,
     kept_apart,
@@ -243,9 +243,9 @@ def test_validation_lists_are_those_of_the_first_stage(
 def test_a_source_that_is_not_there_is_refused(small: LabelledSet) -> None:
     """The error names the splits that there are, or the limit."""
     with pytest.raises(InputError, match=r"no split 'dev'; it has \['train', 'test'\]"):
-        Source(small, "dev")
+        TrainingSet(small, "dev")
     with pytest.raises(InputError, match="at least 1 query, got 0"):
-        Source(small, limit=0)
+        TrainingSet(small, limit=0)
 
 
 def test_what_is_validated_on_is_not_trained_on(small: LabelledSet) -> None:
