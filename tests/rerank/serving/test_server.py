@@ -61,7 +61,7 @@ def test_slow_clients(run: Any) -> None:
 
 def test_slow_bodies_take_nobodys_place(run: Any) -> None:
     """Requests whose bodies are on their way leave the queue to others, up to so many bytes."""
-    with serving(run.folder, patience=60.0, queue=1, max_body=1024) as started:
+    with serving(run.folder, read_timeout=60.0, queue=1, max_body=1024) as started:
         url = f"{started.url}/v1/rerank"
         head = HEAD.replace(b"Length: 50", b"Length: 1024")
         with contextlib.ExitStack() as stack, httpx.Client(base_url=started.url) as client:
@@ -76,7 +76,7 @@ def test_slow_bodies_take_nobodys_place(run: Any) -> None:
 def test_idle_connections_make_room(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that ask nothing keep nobody out: the oldest is closed; who asks is answered."""
     monkeypatch.setattr("rerank.serving.server.CONNECTIONS", 6)
-    with serving(run.folder, patience=60.0) as started, contextlib.ExitStack() as stack:
+    with serving(run.folder, read_timeout=60.0) as started, contextlib.ExitStack() as stack:
         client = stack.enter_context(httpx.Client(base_url=started.url, timeout=60))
         silent = []
         for _ in range(20):
