@@ -56,9 +56,9 @@ def choose_rows(
     """Draw `count` of the rows with confidences (n,), stratified, every row with some chance.
 
     For the accuracy above `threshold` a stratum gets labels as its rows times their standard
-    deviation, sqrt(c (1 - c)) of its mean confidence c (Neyman 1934), and one below the threshold
-    as few as can be. For the map each stratum gets labels as its deviation alone, so that rare
-    confidences are known as well as usual ones. Within a stratum rows are drawn evenly.
+    deviation, sqrt(c (1 - c)) of its mean confidence c (Neyman 1934), and what lies below the
+    threshold `LEAST` in all. For the map each stratum gets labels as its deviation alone, so that
+    rare confidences are known as well as usual ones. Within a stratum rows are drawn evenly.
 
     Raises:
         ValueError: a confidence outside [0, 1], a threshold outside (0, 1), or a count not in 1..n.
@@ -69,12 +69,10 @@ def choose_rows(
         raise ValueError(f"count must lie between 1 and the {n} rows, got {count}")
     if not 0 < threshold < 1:
         raise ValueError(f"threshold must lie between 0 and 1, got {threshold}")
-    accepted = p >= threshold
-    strata = [
-        part
-        for side in (accepted, ~accepted)
-        for part in _parts(p, np.flatnonzero(side), min(STRATA, count // (2 * LEAST)))
-    ]
+    accepted, many = p >= threshold, min(STRATA, count // (2 * LEAST))
+    below = 1 if quantity == "accuracy" else many
+    sides = ((accepted, many), (~accepted, below)) if many else ((np.ones(n, dtype=np.bool_), 1),)
+    strata = [part for side, parts in sides for part in _parts(p, np.flatnonzero(side), parts)]
     sizes = np.array([len(part) for part in strata])
     means = np.array([p[part].mean() for part in strata])
     spread = np.sqrt(np.clip(means * (1 - means), 0.01, None))
@@ -83,9 +81,9 @@ def choose_rows(
     drawn = allocate(worth, sizes, count)
     rng = np.random.default_rng(random_state)
     pairs = [
-        (row, many / len(part))
-        for part, many in zip(strata, drawn.tolist(), strict=True)
-        for row in rng.choice(part, many, replace=False).tolist()
+        (row, labels / len(part))
+        for part, labels in zip(strata, drawn.tolist(), strict=True)
+        for row in rng.choice(part, labels, replace=False).tolist()
     ]
     rows, probability = zip(*sorted(pairs), strict=True)
     return Sample(np.array(rows, dtype=np.int64), np.array(probability))
@@ -140,4 +138,4 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> E
 def _parts(p: Floats, rows: NDArray[np.int64], many: int) -> list[NDArray[np.int64]]:
     """The rows in at most `many` parts of about as many, by rising confidence."""
     ordered = rows[np.argsort(p[rows], kind="stable")]
-    return [part for part in np.array_split(ordered, max(1, many)) if len(part)]
+    return [part for part in np.array_split(ordered, many) if len(part)]

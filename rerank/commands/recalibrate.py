@@ -27,7 +27,8 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         help='lines of {"query": TEXT, "right": true or false} or {"query": TEXT, "relevant": '
-        "[IDS]}, or a BEIR folder, whose corpus the new model then searches",
+        '[IDS]}, with "passages" where callers brought them; or a BEIR folder, whose corpus the '
+        "new model then searches",
     )
     add_out(p, "model")
     add_split(p, "train", "split of a BEIR folder")

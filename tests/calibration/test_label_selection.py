@@ -25,6 +25,8 @@ def test_weights_add_up_to_the_rows(quantity: str) -> None:
     assert drawn.weights.sum() == pytest.approx(len(p))
     accepted = p[drawn.rows] >= 0.7
     assert drawn.weights[accepted].sum() == pytest.approx((p >= 0.7).sum())
+    alone = choose_rows(p, 1, quantity=quantity)  # type: ignore[arg-type]
+    assert alone.weights.tolist() == [len(p)]  # one row stands for all
     again = choose_rows(p, 60, quantity=quantity)  # type: ignore[arg-type]
     assert again.rows.tolist() == drawn.rows.tolist()
 
