@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 EXTRAS = {  # of pyproject.toml: the packages that are imported where one of them is needed
+    "adapters": {"haystack", "langchain_core", "llama_index"},
     "approximate": {"usearch"},
     "llm": {"openai"},
     "mcp": {"mcp"},

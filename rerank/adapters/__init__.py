@@ -1,0 +1,1 @@
+"""A calibrated model inside other frameworks, a file each."""

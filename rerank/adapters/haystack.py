@@ -1,0 +1,43 @@
+"""A ranker for Haystack: a component of a pipeline, with the inputs of Haystack's own rankers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rerank.adapters.told import told
+from rerank.errors import optional
+
+with optional():
+    from haystack import Document, component
+
+
+@component  # type: ignore[misc, untyped-decorator]
+class CalibratedRanker:
+    """Orders documents by calibrated relevance, which becomes their score.
+
+    `model` is what `rerank.load` gives. `min_relevance` leaves out documents that are likely to be
+    wrong: 0.0 keeps all, up to `top_k`.
+    """
+
+    def __init__(self, model: Any, *, top_k: int = 10, min_relevance: float = 0.0) -> None:
+        self.model = model
+        self.top_k = top_k
+        self.min_relevance = min_relevance
+
+    @component.output_types(documents=list[Document])  # type: ignore[misc, untyped-decorator]
+    def run(
+        self, query: str, documents: list[Document], top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The best documents, best first; those that came in stay as they are."""
+        found = self.model.rerank(query, [d.content or "" for d in documents])
+        ranked = [
+            replace(
+                documents[p.row],
+                score=p.relevance,
+                meta={**documents[p.row].meta, **told(found, p)},
+            )
+            for p in found.first(self.top_k if top_k is None else top_k)
+            if p.relevance >= self.min_relevance
+        ]
+        return {"documents": ranked}

@@ -1,0 +1,38 @@
+"""A document compressor for LangChain: `ContextualCompressionRetriever` takes it as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rerank.adapters.told import told
+from rerank.errors import optional
+
+with optional():
+    from langchain_core.callbacks import Callbacks
+    from langchain_core.documents import BaseDocumentCompressor, Document
+
+
+class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
+    """Orders documents by calibrated relevance, and says in their metadata how sure it is.
+
+    `model` is what `rerank.load` gives. `min_relevance` leaves out documents that are likely to be
+    wrong: 0.0 keeps all, up to `top_n`.
+    """
+
+    model: Any
+    top_n: int = 5
+    min_relevance: float = 0.0
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """The best documents, best first; those that came in stay as they are."""
+        found = self.model.rerank(query, [d.page_content for d in documents])
+        return [
+            documents[p.row].model_copy(
+                update={"metadata": {**documents[p.row].metadata, **told(found, p)}}
+            )
+            for p in found.first(self.top_n)
+            if p.relevance >= self.min_relevance
+        ]

@@ -1,0 +1,21 @@
+"""What each framework's document is told beside its score; the same words in all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rerank.types import Assessment, RankedPassage
+
+
+def told(assessment: Assessment, passage: RankedPassage) -> dict[str, Any]:
+    """The metadata of one ranked document.
+
+    `relevance_score` is P(this document is right); `confidence`, `level` and `accepted` are of the
+    whole answer, P(the first document is right).
+    """
+    return {
+        "relevance_score": passage.relevance,
+        "confidence": assessment.confidence,
+        "level": assessment.level,
+        "accepted": assessment.accepted,
+    }

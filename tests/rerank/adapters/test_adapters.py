@@ -1,0 +1,88 @@
+"""The adapters inside the real frameworks: each gives the model's order and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from assessments import make_assessment
+
+from rerank.types import Assessment
+
+MISSING = "is not installed; the extra [adapters] brings it"
+
+
+QUERY = "What is the median?"
+TEXTS = ["a mean", "the median", "a mode"]
+
+
+class Model:
+    """Says of the three texts, whatever their order, which is likely to be right."""
+
+    def rerank(self, text: str, passages: Sequence[str]) -> Assessment:
+        """The likeliest first."""
+        assert text == QUERY
+        likely = {"the median": 0.8, "a mode": 0.2, "a mean": 0.1}
+        order = sorted(range(len(passages)), key=lambda i: -likely[passages[i]])
+        found = make_assessment(
+            texts=[passages[i] for i in order], relevance=[likely[passages[i]] for i in order]
+        )
+        stage = replace(found.ranking.first_stage, rows=np.array(order))
+        candidates = replace(found.ranking.candidates, first_stage=stage)
+        ranking = replace(found.ranking, candidates=candidates)
+        return replace(found, ranking=ranking, confidence=0.8, level="MEDIUM", accepted=True)
+
+
+BEST = {"relevance_score": 0.8, "confidence": 0.8, "level": "MEDIUM", "accepted": True}
+
+
+def test_langchain() -> None:
+    """A document compressor, as `ContextualCompressionRetriever` calls it."""
+    documents = pytest.importorskip("langchain_core.documents", reason=f"langchain-core {MISSING}")
+    from rerank.adapters.langchain import CalibratedCompressor
+
+    given = [documents.Document(page_content=t, metadata={"n": i}) for i, t in enumerate(TEXTS)]
+    found = CalibratedCompressor(model=Model(), top_n=2).compress_documents(given, QUERY)
+    assert [d.metadata["n"] for d in found] == [1, 2]
+    assert found[0].metadata == {"n": 1, **BEST}
+    assert all(set(d.metadata) == {"n"} for d in given)
+    least = CalibratedCompressor(model=Model(), min_relevance=1.0)
+    assert not least.compress_documents(given, QUERY)
+
+
+def test_llama_index() -> None:
+    """A node postprocessor, called as a query engine calls it."""
+    schema = pytest.importorskip("llama_index.core.schema", reason=f"llama-index-core {MISSING}")
+    from rerank.adapters.llama_index import CalibratedPostprocessor
+    from rerank.errors import InputError
+
+    given = [
+        schema.NodeWithScore(node=schema.TextNode(text=t, metadata={"n": i}), score=0.0)
+        for i, t in enumerate(TEXTS)
+    ]
+    made = CalibratedPostprocessor(model=Model(), top_n=2)
+    found = made.postprocess_nodes(given, query_str=QUERY)
+    assert [n.node.metadata["n"] for n in found] == [1, 2]
+    assert [n.score for n in found] == [0.8, 0.2]
+    assert found[0].node.metadata == {"n": 1, **BEST}
+    assert all(set(n.node.metadata) == {"n"} for n in given)
+    with pytest.raises(InputError, match="a query is needed"):
+        made.postprocess_nodes(given)
+
+
+def test_haystack() -> None:
+    """A ranker in a pipeline of its own."""
+    haystack = pytest.importorskip("haystack", reason=f"haystack-ai {MISSING}")
+    from rerank.adapters.haystack import CalibratedRanker
+
+    given = [haystack.Document(content=t, meta={"n": i}) for i, t in enumerate(TEXTS)]
+    pipeline = haystack.Pipeline()
+    pipeline.add_component("ranker", CalibratedRanker(Model()))
+    found = pipeline.run({"ranker": {"query": QUERY, "documents": given, "top_k": 2}})
+    ranked = found["ranker"]["documents"]
+    assert [d.meta["n"] for d in ranked] == [1, 2]
+    assert [d.score for d in ranked] == [0.8, 0.2]
+    assert ranked[0].meta == {"n": 1, **BEST}
+    assert all(set(d.meta) == {"n"} for d in given)
