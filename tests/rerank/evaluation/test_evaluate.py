@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hand_made import labelled, make_ranking, make_scored
 
+from calibration.metrics import smece
 from rerank.assessment.judge import judge
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
@@ -55,6 +56,19 @@ def test_evaluation_measures_every_way_on_the_same_queries(
     rankings = judge(to_report.items, fitted.maps, config).rankings
     right = hits(replace(to_report, items=rankings))[:, 0]
     assert evaluation.right[:-1].tolist() == right.tolist()
+
+
+def test_relevance_is_measured_rank_by_rank(evaluation: Evaluation) -> None:
+    """At rank 1 it is the confidence, of the queries with passages; the table shows each rank."""
+    told = evaluation.events_table()
+    assert all(f"relevance: passage at rank {name}" in told for name in ("1", "2", "3", "4-10"))
+    filled = np.array([len(r) > 0 for r in evaluation.labelled.items])
+    error = (evaluation.confidences[OURS] - evaluation.right)[filled]
+    first = evaluation.events["relevance: passage at rank 1"]
+    assert first["brier"] == pytest.approx((error**2).mean(), abs=1e-12)
+    assert first["smece"] == pytest.approx(
+        smece(evaluation.right[filled], evaluation.confidences[OURS][filled]), abs=1e-12
+    )
 
 
 def test_what_cannot_be_told_is_a_dash(
