@@ -19,13 +19,18 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
 from calibration.arrays import Floats, as_features, logit, sigmoid
+from calibration.effective import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.score_fitting import SCORE_FITS, as_labels, base_rate
 from calibration.selection import codes, grouped_folds, one_standard_error, row_losses
-from calibration.shrinkage import fit_around, fit_bounded_update
+from calibration.shrinkage import STRONG, fit_around, fit_bounded_update
 
 PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The grid of C that `TwoStageCalibrator` chooses from, strongest penalty first."""
+
+STEPS = (0.2, 0.6, 2.0, 6.0)
+"""The grid of C around an old map, smallest steps first: chosen by leaving sets out, see
+`models/minilm-reranker/README.md`."""
 
 Groups = Sequence[Hashable] | NDArray[Any] | None
 Labels = NDArray[np.int64]
@@ -102,8 +107,9 @@ def fit_first_stage(
     grouped cross-validated log loss. The map is refitted on all rows. With fewer than two groups,
     or labels of one class, it is a constant.
 
-    With `around`, an old map, it is `fit_around` that, and C the variance of each step away from
-    it: few labels take the smallest. With fewer than two groups they take that too.
+    With `around`, an old map, it is `fit_around` that, and C, of `STEPS`, the variance of each step
+    away from it. Larger steps than the smallest are taken only where the cross-validated gain is
+    `STRONG` evidence besides, which few labels do not give.
 
     Raises:
         ValueError: as `fit_logistic`; folds < 2.
@@ -115,7 +121,7 @@ def fit_first_stage(
     labels = as_labels(y, len(x))
     number = codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
-    penalties = PENALTIES if C is None else (C,)
+    penalties = (PENALTIES if around is None else STEPS) if C is None else (C,)
     if around is not None and fold.max() == 0:
         first = _fit_first(x, labels, number, penalties[0], around)
         return first, penalties[0], around.logit(x)
@@ -126,6 +132,9 @@ def fit_first_stage(
     logits = _out_of_fold_logits(x, labels, number, fold, penalties, around)
     losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
     best = one_standard_error(losses, number)
+    if around is not None:
+        gain = losses[0] - losses[best]
+        best = best if gain.mean() * effective_n(gain, number) > STRONG else 0
     first = _fit_first(x, labels, number, penalties[best], around)
     return first, float(penalties[best]), logits[best]
 

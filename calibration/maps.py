@@ -378,6 +378,13 @@ class TwoStageMap:
                 moves = moves * (self.update.coef[0] / self.update.scale[0])
         return moves
 
+    @property
+    def most(self) -> float:
+        """The highest probability that the map can give: 1, but for a bounded logistic stage."""
+        if not isinstance(self.then, LogisticMap) or not self.then.high:
+            return 1.0
+        return float(self.then.predict(self.then.high)[0])
+
     def as_logistic(self) -> LogisticMap:
         """Return both stages, and the update, as one logistic map of the features.
 

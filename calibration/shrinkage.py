@@ -18,6 +18,9 @@ from calibration.score_fitting import as_labels, log_evidence, maximum_likelihoo
 SLOPE_SPREAD, INTERCEPT_SPREAD = 0.25, 0.5
 """Standard deviations of a and b of an update, before labels."""
 
+OF_ANOTHER_SET = 1.0
+"""Standard deviation of b where the old map is of other sets: their shares of hits differ more."""
+
 OLD_WORTH = 50
 """Labels that an old map of other sets is worth, where the most that may be claimed is counted."""
 
@@ -39,7 +42,7 @@ def fit_around(
     *,
     C: float,
     slope_spread: float = SLOPE_SPREAD,
-    intercept_spread: float = INTERCEPT_SPREAD,
+    intercept_spread: float = OF_ANOTHER_SET,
 ) -> LogisticMap:
     """Return sigmoid(a z + b + delta @ x): z the logit of `old`, x its standardised features.
 
@@ -60,10 +63,12 @@ def fit_around(
     steps = np.full(x.shape[1], 1 / C)
     precision = np.array([slope_spread**-2.0, intercept_spread**-2.0, *steps])
     (slope, intercept, *moves), _ = _shrunk(design, labels, precision, groups)
+    coef = slope * np.array(old.coef) + moves
+    middle = x.mean(axis=0)  # the same map, whose mean is that of these rows
     return LogisticMap(
-        tuple(slope * np.array(old.coef) + moves),
-        float(slope * old.intercept + intercept),
-        old.mean,
+        tuple(coef),
+        float(slope * old.intercept + intercept + coef @ middle),
+        tuple(np.array(old.mean) + middle * np.array(old.scale)),
         old.scale,
         old.low,
         old.high,

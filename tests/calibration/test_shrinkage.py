@@ -11,7 +11,13 @@ from calibration.fitting import cross_fit_two_stage, fit_logistic, fit_two_stage
 from calibration.maps import LogisticMap
 from calibration.metrics import log_loss
 from calibration.selection import row_losses
-from calibration.shrinkage import OLD_WORTH, fit_around, fit_bounded_update, fit_update
+from calibration.shrinkage import (
+    INTERCEPT_SPREAD,
+    OLD_WORTH,
+    fit_around,
+    fit_bounded_update,
+    fit_update,
+)
 
 OLD = LogisticMap((0.8, -0.5, 0.0), -0.3, (1.0, 0.0, 2.0), (2.0, 1.0, 1.0), (-5, -3, 2), (7, 3, 2))
 
@@ -47,7 +53,7 @@ def test_an_update_is_the_case_without_steps() -> None:
     x, y = rows(60)
     groups = np.arange(60) // 2
     update = fit_update(OLD.logit(x), y, groups)
-    around = fit_around(OLD, x, y, groups, C=1e-9)
+    around = fit_around(OLD, x, y, groups, C=1e-9, intercept_spread=INTERCEPT_SPREAD)
     np.testing.assert_allclose(update.logit(OLD.logit(x)), around.logit(x), atol=1e-5)
 
 
