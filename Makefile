@@ -6,7 +6,7 @@ DATA := datasets/pydata
 MODEL := work/model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format promise torture bench weights clean
+.PHONY: help install demo test lint types format promise torture bench weights prior clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -98,6 +98,10 @@ weights: .venv/installed ## train minilm-reranker anew (hours on two cores): mak
 	  --steps 2270 --validation 0 --out work/reranker --pack models/minilm-reranker
 	$(BIN)/python tests/bench/ranking.py $(SETS)/squad2 $(DATA) \
 	  --manifest models/minilm-reranker/manifest.json
+
+prior: .venv/installed ## maps to start from before the first label: make prior SETS=folder
+	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make prior SETS=folder"; exit 2; }
+	$(BIN)/rerank pool $(SETS)/* --out models/minilm-reranker/prior.json
 
 clean: ## remove what was built, but not .venv
 	rm -rf work $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits

@@ -9,7 +9,7 @@ function gives a constant: the smoothed base rate.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,21 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
 from calibration.arrays import Floats, as_features, logit, sigmoid
+from calibration.effective import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.score_fitting import SCORE_FITS, as_labels, base_rate
 from calibration.selection import codes, grouped_folds, one_standard_error, row_losses
+from calibration.shrinkage import STRONG, fit_around, fit_bounded_update
 
 PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The grid of C that `TwoStageCalibrator` chooses from, strongest penalty first."""
 
+STEPS = (0.2, 0.6, 2.0, 6.0)
+"""The grid of C around an old map, smallest steps first: chosen by leaving sets out, see
+`models/minilm-reranker/README.md`."""
+
 Groups = Sequence[Hashable] | NDArray[Any] | None
+Labels = NDArray[np.int64]
 
 
 def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
@@ -56,8 +63,22 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
     return LogisticMap(tuple(coef), float(model.intercept_[0]), mean, scale, low, high)
 
 
+def _fit_first(
+    x: Floats, labels: Labels, number: Labels, C: float, around: LogisticMap | None
+) -> LogisticMap:
+    """One fit of the first stage: around an old map where there is one, else around zero."""
+    if around is None:
+        return fit_logistic(x, labels, C=C)
+    return fit_around(around, x, labels, number, C=C)
+
+
 def _out_of_fold_logits(
-    x: Floats, labels: NDArray[np.int64], fold: NDArray[np.int64], penalties: tuple[float, ...]
+    x: Floats,
+    labels: Labels,
+    number: Labels,
+    fold: Labels,
+    penalties: tuple[float, ...],
+    around: LogisticMap | None,
 ) -> Floats:
     """Return (penalties, n) logits of rows x (n, d), each from a fit without the row's fold."""
     logits = np.empty((len(penalties), len(x)))
@@ -65,7 +86,7 @@ def _out_of_fold_logits(
         for k in range(int(fold.max()) + 1):
             held = fold == k
             for i, penalty in enumerate(penalties):
-                fitted = fit_logistic(x[~held], labels[~held], C=penalty)
+                fitted = _fit_first(x[~held], labels[~held], number[~held], penalty, around)
                 logits[i, held] = fitted.logit(x[held])
     return logits
 
@@ -78,12 +99,17 @@ def fit_first_stage(
     folds: int = 5,
     C: float | None = None,
     random_state: int = 0,
+    around: LogisticMap | None = None,
 ) -> tuple[LogisticMap, float, Floats]:
     """Return the logistic map of X (n, d), its C, and its out-of-fold logits (n,).
 
     C, where None, is the strongest penalty of `PENALTIES` within one standard error of the lowest
     grouped cross-validated log loss. The map is refitted on all rows. With fewer than two groups,
     or labels of one class, it is a constant.
+
+    With `around`, an old map, it is `fit_around` that, and C, of `STEPS`, the variance of each step
+    away from it. Larger steps than the smallest are taken only where the cross-validated gain is
+    `STRONG` evidence besides, which few labels do not give.
 
     Raises:
         ValueError: as `fit_logistic`; folds < 2.
@@ -95,15 +121,22 @@ def fit_first_stage(
     labels = as_labels(y, len(x))
     number = codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
-    penalties = PENALTIES if C is None else (C,)
-    if fold.max() == 0 or labels.min() == labels.max():
+    penalties = (PENALTIES if around is None else STEPS) if C is None else (C,)
+    if around is not None and fold.max() == 0:
+        first = _fit_first(x, labels, number, penalties[0], around)
+        return first, penalties[0], around.logit(x)
+    if around is None and (fold.max() == 0 or labels.min() == labels.max()):
         flat = fit_logistic(x, np.zeros(len(x)), C=penalties[0])
         first = LogisticMap(flat.coef, float(logit(base_rate(labels))), flat.mean, flat.scale)
         return first, penalties[0], np.full(len(x), first.intercept)
-    logits = _out_of_fold_logits(x, labels, fold, penalties)
+    logits = _out_of_fold_logits(x, labels, number, fold, penalties, around)
     losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
     best = one_standard_error(losses, number)
-    return fit_logistic(x, labels, C=penalties[best]), float(penalties[best]), logits[best]
+    if around is not None:
+        gain = losses[0] - losses[best]
+        best = best if gain.mean() * effective_n(gain, number) > STRONG else 0
+    first = _fit_first(x, labels, number, penalties[best], around)
+    return first, float(penalties[best]), logits[best]
 
 
 def fit_two_stage(
@@ -115,18 +148,22 @@ def fit_two_stage(
     folds: int = 5,
     C: float | None = None,
     random_state: int = 0,
+    around: LogisticMap | None = None,
 ) -> tuple[TwoStageMap, float, Floats]:
     """Return the two-stage map, the C of its first stage, and its out-of-fold logits (n,).
 
     The first stage is `fit_first_stage`; the second, the one of `SCORE_FITS` that `then` names, is
-    fitted on the first one's grouped out-of-fold logits.
+    fitted on the first one's grouped out-of-fold logits. `around` an old map the second stage named
+    logistic is an update shrunk to none, so that both stages leave it where no label says more.
 
     Raises:
         ValueError: as `fit_first_stage`; an unknown `then`.
     """
-    second = _second_stage(then)
-    first, chosen, out = fit_first_stage(X, y, groups, folds=folds, C=C, random_state=random_state)
-    return TwoStageMap(first, second(out, y)), chosen, out
+    second = _second_stage(then, around)
+    first, chosen, out = fit_first_stage(
+        X, y, groups, folds=folds, C=C, random_state=random_state, around=around
+    )
+    return TwoStageMap(first, second(out, y, groups)), chosen, out
 
 
 def cross_fit_two_stage(
@@ -138,6 +175,7 @@ def cross_fit_two_stage(
     folds: int = 5,
     C: float | None = None,
     random_state: int = 0,
+    around: LogisticMap | None = None,
 ) -> dict[str, Floats]:
     """Return (n,) out-of-fold probabilities by the name of the second stage.
 
@@ -146,7 +184,7 @@ def cross_fit_two_stage(
     Raises:
         ValueError: as `fit_two_stage`; fewer than two groups.
     """
-    seconds = {then: _second_stage(then) for then in thens}
+    seconds = {then: _second_stage(then, around) for then in thens}
     x, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
     number = codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
@@ -156,15 +194,28 @@ def cross_fit_two_stage(
     for k in range(int(fold.max()) + 1):
         held = fold == k
         first, _, out = fit_first_stage(
-            x[~held], labels[~held], number[~held], folds=folds, C=C, random_state=random_state
+            x[~held],
+            labels[~held],
+            number[~held],
+            folds=folds,
+            C=C,
+            random_state=random_state,
+            around=around,
         )
         for then, second in seconds.items():
-            fitted = second(out, labels[~held])
+            fitted = second(out, labels[~held], number[~held])
             result[then][held] = TwoStageMap(first, fitted).predict(x[held])
     return result
 
 
-def _second_stage(then: str) -> Any:
+def _second_stage(then: str, around: LogisticMap | None) -> Callable[..., Any]:
+    """The fit of the second stage on logits, labels and groups.
+
+    Around an old map the logistic one is `fit_bounded_update`: shrunk to none, as the first is.
+    """
     if then not in SCORE_FITS:
         raise ValueError(f"then must be one of {', '.join(SCORE_FITS)}, got {then!r}")
-    return SCORE_FITS[then]
+    if around is not None and then == "logistic":
+        return fit_bounded_update
+    fit = SCORE_FITS[then]
+    return lambda scores, y, groups: fit(scores, y)

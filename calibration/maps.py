@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -119,11 +119,22 @@ class LogisticMap:
         """
         return self._moves(as_features(X, len(self.coef)))
 
-    def _moves(self, x: Floats) -> Floats:
-        coef, mean, scale, low, high = self._arrays
+    def standardised(self, X: ArrayLike) -> Floats:
+        """Return (n, d): each feature clipped to its range, less its mean, over its scale.
+
+        Raises:
+            ValueError: X is not (n, d), or not finite.
+        """
+        return self._standardised(as_features(X, len(self.coef)))
+
+    def _standardised(self, x: Floats) -> Floats:
+        _, mean, scale, low, high = self._arrays
         if len(low):
             x = np.minimum(np.maximum(x, low), high)
-        return np.asarray(coef * ((x - mean) / scale), dtype=np.float64)
+        return np.asarray((x - mean) / scale, dtype=np.float64)
+
+    def _moves(self, x: Floats) -> Floats:
+        return np.asarray(self._arrays[0] * self._standardised(x), dtype=np.float64)
 
     def logit(self, X: ArrayLike) -> Floats:
         """Return (n,): the log odds of each row of X (n, d), or of X (n,) where d is 1.
@@ -366,6 +377,36 @@ class TwoStageMap:
             if self.update is not None:
                 moves = moves * (self.update.coef[0] / self.update.scale[0])
         return moves
+
+    @property
+    def most(self) -> float:
+        """The highest probability that the map can give: 1, but for a bounded logistic stage."""
+        if not isinstance(self.then, LogisticMap) or not self.then.high:
+            return 1.0
+        return float(self.then.predict(self.then.high)[0])
+
+    def as_logistic(self) -> LogisticMap:
+        """Return both stages, and the update, as one logistic map of the features.
+
+        Bounds on the logit between the stages are left out.
+
+        Raises:
+            ValueError: the second stage is not logistic.
+        """
+        slope, intercept = 1.0, 0.0
+        for stage in (self.then, self.update):
+            if stage is None:
+                continue
+            if not isinstance(stage, LogisticMap):
+                raise ValueError(f"expected a logistic second stage, got {type(stage).__name__}")
+            a = stage.coef[0] / stage.scale[0]
+            slope, intercept = a * slope, a * (intercept - stage.mean[0]) + stage.intercept
+        first = self.first
+        return replace(
+            first,
+            coef=tuple(slope * c for c in first.coef),
+            intercept=slope * first.intercept + intercept,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as plain JSON values, with `"kind": "two-stage"`."""

@@ -1,8 +1,8 @@
 """One score to a probability: Platt, temperature, beta, isotonic and Venn-Abers.
 
-A score a row goes in with labels of 0 and 1, a map comes out. The scores of temperature, beta and
-`fit_update` are log odds; those of the others any number that rises with the probability. It knows
-nothing of features (`fitting`) and nothing of files.
+A score a row goes in with labels of 0 and 1, a map comes out. The scores of temperature and beta
+are log odds; those of the others any number that rises with the probability. It knows nothing of
+features (`fitting`) and nothing of files.
 
 Where there is nothing to learn (labels of one class, a constant score) every function gives a
 constant: the base rate as that function smooths it.
@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
 from calibration.arrays import Floats, as_scores, logit, sigmoid
-from calibration.effective import Groups, design_effect
 from calibration.maps import BetaMap, IsotonicMap, LogisticMap, ScoreMap, VennAbersMap
 
 
@@ -49,16 +48,6 @@ def smoothed_targets(labels: NDArray[np.int64]) -> Floats:
     """
     hits = int(labels.sum())
     return np.where(labels == 1, (hits + 1) / (hits + 2), 1 / (len(labels) - hits + 2))
-
-
-LEAST_SLOPE = 0.05
-"""Of an update of log odds: what is less would turn the order around."""
-
-WIDER = 4.0
-"""Times as wide is the prior of an update where the labels are strong evidence for it."""
-
-STRONG = 3.0
-"""Nats of evidence that are strong, about 20 to 1 (Kass & Raftery 1995)."""
 
 
 def maximum_likelihood(
@@ -249,58 +238,6 @@ def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
             ends[label, place] = isotonic_regression(one / more, sample_weight=more)[at]
     ends = np.maximum.accumulate(np.clip(ends, 0, 1), axis=1)  # last digits
     return VennAbersMap(tuple(x), tuple(ends[0]), tuple(np.maximum(ends[0], ends[1])))
-
-
-def fit_update(
-    scores: ArrayLike,
-    y: ArrayLike,
-    groups: Groups = None,
-    *,
-    slope_spread: float = 0.25,
-    intercept_spread: float = 0.5,
-) -> LogisticMap:
-    """Return sigmoid(a score + b) of log odds (n,): an old map's answers, moved by few new labels.
-
-    Maximum a posteriori with Gaussian priors around the old map, a = 1 and b = 0, of standard
-    deviations `slope_spread` and `intercept_spread`: no label leaves it as it is, and the more
-    labels there are the less the prior weighs. The defaults cost 0.006 nats in simulated worlds
-    where nothing has moved, and gain more wherever something has. Where the labels are strong
-    evidence that more has moved than the prior expects, it is `WIDER` times as wide. A slope below
-    `LEAST_SLOPE` is raised to that: the order of the scores is not the labels' to turn around.
-    Rows of one group (n,), such as rephrasings of a question, count for as many as they are worth
-    by the design effect of y - sigmoid(score); None: every row by itself.
-
-    Raises:
-        ValueError: as `fit_platt`; a spread that is not positive; groups that are not one a row.
-    """
-    s = as_scores(scores)
-    labels = as_labels(y, len(s))
-    if not (slope_spread > 0 and intercept_spread > 0):
-        raise ValueError(f"spreads must be positive, got {slope_spread} and {intercept_spread}")
-    target = labels.astype(np.float64)
-    design, none = np.column_stack([s, np.ones(len(s))]), np.array([1.0, 0.0])
-    precision = np.array([slope_spread**-2.0, intercept_spread**-2.0])
-    worth = 1 / design_effect(target - sigmoid(s), groups)
-    narrow, wide = (
-        maximum_likelihood(design, target, none, precision=p, worth=worth)
-        for p in (precision, precision / WIDER**2)
-    )
-    gain = log_evidence(design, target, wide, none, precision=precision / WIDER**2, worth=worth)
-    gain -= log_evidence(design, target, narrow, none, precision=precision, worth=worth)
-    if gain > STRONG:
-        precision = precision / WIDER**2
-    slope, intercept = wide if gain > STRONG else narrow
-    if slope < LEAST_SLOPE:  # then the intercept is that of the slope that is kept
-        slope = LEAST_SLOPE
-        intercept = maximum_likelihood(
-            np.ones((len(s), 1)),
-            target,
-            np.zeros(1),
-            precision=precision[1:],
-            offset=slope * s,
-            worth=worth,
-        )[0]
-    return LogisticMap((float(slope),), float(intercept), (0.0,), (1.0,))
 
 
 SCORE_FITS: dict[str, Callable[[ArrayLike, ArrayLike], ScoreMap]] = {

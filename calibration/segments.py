@@ -79,7 +79,7 @@ def fit_segments(
     Raises:
         ValueError: as `fit_update`; not one segment a row.
     """
-    from calibration.score_fitting import fit_update
+    from calibration.shrinkage import fit_update
 
     scores, labels = log_odds(p), np.asarray(y)
     names, number = as_segments(segments, len(labels)), codes(groups, len(labels))

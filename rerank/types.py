@@ -245,6 +245,9 @@ class Assessment:
     certified: bool  # accepted, and at the certified threshold where there is one
     reasons: tuple[str, ...]  # what moved the confidence, in words
     context_certified: bool = False  # SUFFICIENT, and at its certified threshold
+    calibrated: bool = (
+        True  # False: no label of this corpus; the numbers order, and promise nothing
+    )
 
     @property
     def passages(self) -> Sequence[RankedPassage]:
@@ -287,6 +290,7 @@ class Assessment:
             "accepted": self.accepted,
             "certified": self.certified,
             "context_certified": self.context_certified,
+            "calibrated": self.calibrated,
             "reasons": list(self.reasons),
             "ranking": [passage.to_dict() for passage in self.first(count)],
         }

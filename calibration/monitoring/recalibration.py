@@ -75,7 +75,7 @@ def fit_recalibration(
     Raises:
         ValueError: as `calibration.arrays.checked`; fewer than two groups.
     """
-    from calibration.score_fitting import fit_update
+    from calibration.shrinkage import fit_update
 
     right, before = checked(y, p)
     scores, number = log_odds(before), np.asarray(groups)

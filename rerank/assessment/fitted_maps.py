@@ -31,7 +31,8 @@ class FittedMaps:
     version 0.1 have no `another`. `certificate`: the confidence from which selective accuracy is
     promised. `segments`: what each segment of the queries adds to the confidence. `context`: the
     sufficiency from which it is promised that the first passages hold an answer; None where nobody
-    has looked.
+    has looked. `calibrated`: whether labels of this corpus were among those fitted on; else the
+    probabilities order queries and passages, and mean nothing more.
     """
 
     policy: ReadPolicy
@@ -42,6 +43,7 @@ class FittedMaps:
     certificate: Certificate
     segments: Segments = field(default_factory=Segments)
     context: Certificate | None = None
+    calibrated: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` gives equal maps back, to the bit."""
@@ -57,6 +59,7 @@ class FittedMaps:
             "certificate": self.certificate.to_dict(),
             "segments": self.segments.to_dict(),
             "context": self.context.to_dict() if self.context else None,
+            "calibrated": self.calibrated,
         }
 
     @classmethod
@@ -84,6 +87,7 @@ class FittedMaps:
             certificate = Certificate(**kept["certificate"])
             segments = Segments.from_dict(kept["segments"])
             context = Certificate(**kept["context"]) if kept.get("context") else None
+            calibrated = kept.get("calibrated", True) is not False
             confidence = map_from_dict(kept["confidence"])
             logistic = {n: map_from_dict(kept[n]) for n in ("prior", "score", "hazard")}
             if kept["another"] is not None:
@@ -118,6 +122,7 @@ class FittedMaps:
             certificate,
             segments,
             context,
+            calibrated,
         )
 
 

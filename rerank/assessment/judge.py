@@ -45,7 +45,7 @@ def judge(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Judged:
     filled = np.array([len(r) > 0 for r in rankings], dtype=np.bool_)
     confidence = np.where(filled, confidence, 0.0)
     told = [
-        relevance_and_sufficiency(r.score, c, maps.hazard, maps.another)
+        relevance_and_sufficiency(r.score, c, maps.hazard, maps.another, maps.confidence.most)
         for r, c in zip(rankings, confidence.tolist(), strict=True)
     ]
     relevance, sufficiency = zip(*told, strict=True)

@@ -21,18 +21,24 @@ from rerank.assessment.model_folder import (
     INDEX,
     SKETCH,
     ModelFolder,
+    fingerprints,
     models_of,
     open_folder,
 )
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import decide
+from rerank.assessment.pooled_maps import MADE_BY, pooled_for
 from rerank.config import Config
 from rerank.data.text import can_be_written
 from rerank.errors import InputError, MissingExtraError
+from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
+from rerank.retrieval.no_index import NoIndex
 from rerank.tracking.registry import fetch, is_uri
 from rerank.types import Assessment, Mode, Passage, Query, Scored
+
+DEFAULT = "default"  # the model that needs no folder
 
 
 class CalibratedReranker:
@@ -74,6 +80,9 @@ class CalibratedReranker:
     ) -> CalibratedReranker:
         """Open a model folder, after checking every hash and fingerprint.
 
+        `default` is no folder: the bundled models, which `rerank` the passages that callers bring,
+        with maps that no label of yours was fitted on; nothing of it is calibrated.
+
         `models:/name@champion`, `models:/name/3` or `runs:/id/model` is fetched from MLflow, at
         MLFLOW_TRACKING_URI, else `tracking_uri`, else the database in `work`; a copy of it is
         removed with the model. A folder needs neither MLflow nor a network: a hub id of its
@@ -86,6 +95,8 @@ class CalibratedReranker:
             MissingExtraError: the model is MLflow's, which is not installed.
             TrackingError: MLflow does not answer, or refuses.
         """
+        if str(path_or_uri) == DEFAULT:
+            return cls._default(cache=cache)
         if is_uri(path_or_uri):
             place, temporary = fetch(path_or_uri, tracking_uri=tracking_uri)
         else:
@@ -99,6 +110,22 @@ class CalibratedReranker:
         if temporary is not None:
             weakref.finalize(model, shutil.rmtree, temporary, ignore_errors=True)
         return model
+
+    @classmethod
+    def _default(cls, *, cache: ScoreCache | None) -> CalibratedReranker:
+        """The bundled models with the maps pooled over other sets, and no index."""
+        config = Config()
+        models = (resolve(config.encoder), resolve(config.reranker))
+        pooled = pooled_for(*models, config)
+        if pooled is None:
+            raise InputError(f"there are no pooled maps of {config.reranker} here; {MADE_BY}")
+        pipeline = Pipeline(NoIndex(config.language), config, cache=cache, models=models)
+        manifest = {
+            "config": config.to_dict(),
+            "fingerprints": fingerprints(*models, config),
+            "fitted_around": pooled.described(),
+        }
+        return cls(ModelFolder(Path(DEFAULT), {**manifest, "files": {}}), pooled.maps, pipeline)
 
     @classmethod
     def _open(
@@ -141,6 +168,11 @@ class CalibratedReranker:
         Raises:
             InputError: the folder does not hold it, or was changed since it was loaded.
         """
+        if not all(maps.calibrated for maps in self.maps.values()):
+            raise InputError(
+                f"{self.folder} is not calibrated: no queries were fitted on that others could be "
+                "compared with"
+            )
         kept = self.files.json(SKETCH)
         try:
             return Sketch.from_dict(kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import Judged
@@ -10,6 +11,12 @@ from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
 from rerank.config import Config, Thresholds
 from rerank.types import Assessment, Floats
 
+NOT_CALIBRATED = (
+    "not calibrated: label at least {least} queries of this corpus, some of them unanswerable, and "
+    "run `rerank calibrate SET --out MODEL`"
+)
+ABOVE_LOW = ("HIGH", "MEDIUM")
+LEAST_LABELS = 20  # from which maps fitted around pooled ones are honest
 REASONS = 3  # features named with a confidence
 SLIGHT = 0.05  # a feature that moves the log-odds by less says nothing worth reading
 
@@ -77,4 +84,18 @@ def decide(judged: Judged, maps: FittedMaps, config: Config) -> list[Assessment]
                 reasons=why if len(ranking) else ("against: no passage was found",),
             )
         )
-    return found
+    return found if maps.calibrated else [_not_calibrated(one) for one in found]
+
+
+def _not_calibrated(found: Assessment) -> Assessment:
+    """The assessment of maps that no label of this corpus was fitted on: it decides nothing."""
+    return replace(
+        found,
+        calibrated=False,
+        level="LOW" if found.level in ABOVE_LOW else found.level,
+        verdict="PARTIAL" if found.verdict == "SUFFICIENT" else found.verdict,
+        accepted=False,
+        certified=False,
+        context_certified=False,
+        reasons=(NOT_CALIBRATED.format(least=LEAST_LABELS), *found.reasons),
+    )

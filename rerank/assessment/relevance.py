@@ -23,6 +23,7 @@ from rerank.data.labels import Labelled, Labels, passage_labels
 from rerank.types import Floats, Ranking
 
 DEPTH = 10  # the largest k of sufficiency, and how far down a ranking the maps are fitted
+STEP_C = 0.1  # variance of a hazard's steps away from the map that it is fitted around
 INPUTS = ("score_log_odds", "below_top", "confidence_log_odds", "log_rank")
 
 
@@ -39,13 +40,16 @@ def hazard_inputs(scores: Floats, confidence: float) -> Floats:
 
 
 def fit_hazards(
-    labelled: Labelled[Ranking], confidences: Floats
+    labelled: Labelled[Ranking],
+    confidences: Floats,
+    around: tuple[LogisticMap | None, LogisticMap | None] = (None, None),
 ) -> tuple[LogisticMap, LogisticMap]:
     """The maps of h and of g: logistic regressions of the second to the tenth passages.
 
     h is fitted on those above which none is right, g on those above which one is. `confidences`
     (n,) and the rankings' scores should be of maps that had not seen the query. Where labels have
-    one right passage a query at most, g is a constant near 0, the smoothed base rate.
+    one right passage a query at most, g is a constant near 0, the smoothed base rate. Both may be
+    fitted `around` maps of other sets.
     """
     inputs, right, one_above = [np.zeros((0, len(INPUTS)))], [], []
     rows = zip(labelled.items, confidences.tolist(), passage_labels(labelled), strict=True)
@@ -56,26 +60,34 @@ def fit_hazards(
             right += first_ten[1:].tolist()
             one_above += (first_ten.cumsum()[:-1] > 0).tolist()
     X, y, after = np.concatenate(inputs), np.array(right), np.array(one_above, dtype=np.bool_)
-    return _fit(X[~after], y[~after]), _fit(X[after], y[after])
+    return _fit(X[~after], y[~after], around[0]), _fit(X[after], y[after], around[1])
 
 
-def _fit(X: Floats, y: Labels) -> LogisticMap:
+def _fit(X: Floats, y: Labels, around: LogisticMap | None) -> LogisticMap:
     """The logistic regression of y (n,) on X (n, 4); without rows, a half everywhere."""
     from calibration.fitting import fit_logistic
+    from calibration.shrinkage import fit_around
 
+    if around is not None:
+        return fit_around(around, X, y, C=STEP_C) if len(y) else around
     if not len(y):
         return LogisticMap((0.0,) * len(INPUTS), 0.0, (0.0,) * len(INPUTS), (1.0,) * len(INPUTS))
     return fit_logistic(X, y)
 
 
 def relevance_and_sufficiency(
-    scores: Floats, confidence: float, hazard: LogisticMap, another: LogisticMap | None
+    scores: Floats,
+    confidence: float,
+    hazard: LogisticMap,
+    another: LogisticMap | None,
+    most: float = 1.0,
 ) -> tuple[Floats, Floats]:
     """P(each passage is right), (n,), and P(one of the first k is) for k = 1 to `DEPTH`, (DEPTH,).
 
     `scores` (n,) are those of the ranking; `hazard` and `another` the maps of h and g. Relevance
     never rises, sufficiency never falls; both begin with `confidence`. A ranking of fewer passages
-    keeps its last sufficiency; without any, sufficiency is 0.
+    keeps its last sufficiency; without any, sufficiency is 0. None is above `most`, which is what
+    the labels can support, but for the confidence itself.
 
     Where `another` is None, g is such that a passage's relevance is its own score, as far as the
     others allow.
@@ -87,6 +99,7 @@ def relevance_and_sufficiency(
     h = hazard.predict(inputs)
     g = _from_scores(scores[1:], confidence, h) if another is None else another.predict(inputs)
     relevance, found = chain(confidence, h, g)
+    found = np.minimum(found, max(most, confidence))
     return relevance, np.append(found, np.full(max(0, DEPTH - n), found[-1]))[:DEPTH]
 
 

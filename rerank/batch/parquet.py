@@ -35,6 +35,7 @@ SCHEMA = pa.schema(
         ("accepted", pa.bool_()),
         ("certified", pa.bool_()),
         ("context_certified", pa.bool_()),
+        ("calibrated", pa.bool_()),
         ("reasons", pa.list_(pa.string())),
         (
             "ranking",

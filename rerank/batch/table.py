@@ -36,6 +36,7 @@ OUTPUT_EXAMPLE: dict[str, list[Any]] = {
     "accepted": [True],
     "certified": [False],
     "context_certified": [False],
+    "calibrated": [True],
     "reasons": [["the first passage is far ahead of the second"]],
     "ranking": [
         [
@@ -56,7 +57,9 @@ OUTPUT_EXAMPLE: dict[str, list[Any]] = {
         ]
     ],
 }
-SCALARS = ("confidence", "sufficiency", "accepted", "certified", "context_certified")
+SCALARS = (
+    *("confidence", "sufficiency", "accepted", "certified", "context_certified", "calibrated"),
+)
 
 
 def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:

@@ -56,6 +56,7 @@ def _with_texts(query: str, found: Assessment) -> dict[str, Any]:
 def _print_assessment(query: str, found: Assessment) -> None:
     print(f"\n{query}")
     advice = "accepted" if found.accepted else "advisory only"
+    advice = advice if found.calibrated else "not calibrated"
     if found.certified:
         advice += ", certified"
     print(f"  confidence {found.confidence:.2f}  {found.level}, {advice}; ", end="")

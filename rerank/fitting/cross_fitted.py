@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from calibration.selection import grouped_folds
 from calibration.thresholds import ABOUT
@@ -26,6 +27,7 @@ from rerank.config import Config
 from rerank.data.labels import Labelled
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.passages import choose_cutoff
+from rerank.fitting.rankings import PlannedRankings
 from rerank.types import Bools, Scored
 
 
@@ -36,16 +38,16 @@ def held_out(scored: Labelled[Scored], config: Config) -> list[Bools]:
 
 
 def fold_policies(
-    scored: Labelled[Scored], held: Sequence[Bools], policy: ReadPolicy, config: Config
+    ranked: PlannedRankings, held: Sequence[Bools], config: Config
 ) -> list[ReadPolicy]:
-    """What each fold scores: `policy` with the cutoff that the queries outside of it choose."""
-    return [
-        replace(policy, cutoff=choose_cutoff(scored.where(~measured), config)) for measured in held
-    ]
+    """What each fold scores: the policy with the cutoff that the queries outside of it choose."""
+    others = [ranked.fit.where(~measured) for measured in held]
+    cutoffs = [choose_cutoff(scored, config, ranked.pooled) for scored in others]
+    return [replace(ranked.policy, cutoff=cutoff) for cutoff in cutoffs]
 
 
 def fold_fits(
-    scored: Labelled[Scored],
+    ranked: PlannedRankings,
     held: Sequence[Bools],
     policies: Sequence[ReadPolicy],
     config: Config,
@@ -53,7 +55,9 @@ def fold_fits(
     about: str = ABOUT,
 ) -> list[tuple[Labelled[Scored], Fitted]]:
     """The queries that each fold measures, and the fit on all others."""
+    fit_on = partial(fit, config=config, about=about, pooled=ranked.pooled)
+    scored = ranked.fit
     return [
-        (scored.where(measured), fit(scored.where(~measured), policy, config, about=about))
+        (scored.where(measured), fit_on(scored.where(~measured), policy))
         for measured, policy in zip(held, policies, strict=True)
     ]

@@ -35,6 +35,10 @@ from rerank.types import Floats, Ranking, Scored
 
 HOLDS = "hold an answer among the first {} passages"
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
+AROUND = {  # whether there are pooled maps -> what the report says
+    True: "The maps are shrunk towards those of other labelled sets.",
+    False: "No maps of other sets are known for these models: all is learned from these labels.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,12 @@ class Fitted:
 
 
 def fit(
-    scored: Labelled[Scored], policy: ReadPolicy, config: Config, *, about: str = ABOUT
+    scored: Labelled[Scored],
+    policy: ReadPolicy,
+    config: Config,
+    *,
+    about: str = ABOUT,
+    pooled: FittedMaps | None = None,
 ) -> Fitted:
     """Fit score, confidence and hazards on labelled candidates, cross-fitted by query group.
 
@@ -66,20 +75,30 @@ def fit(
     seen the query's group, and the certificate rests on confidences of maps that have not; the
     maps that are kept are refitted on everything. `scored` had no cutoff, as the baseline takes
     it; `policy` says how much of it the model will score. `about` names the questions that the
-    certificate is about.
+    certificate is about. All maps are fitted around the `pooled` ones, where there are some: few
+    labels leave them nearly as they are, many leave nothing of them.
     """
     with optional():
         from calibration.fitting import cross_fit_two_stage, fit_two_stage
         from calibration.score_fitting import fit_temperature
 
     groups, seen = scored.groups, limited(scored, policy.cutoff)
-    ordered = cross_ordered(seen, config)
+    of_passages = pooled.score if pooled else None
+    of_rankings = pooled.confidence.as_logistic() if pooled else None
+    of_others = (pooled.hazard, pooled.another) if pooled else (None, None)
+    ordered = cross_ordered(seen, config, of_passages)
     features, right = ranking_features(ordered.items), hits(ordered)[:, 0]
     asked = AUTO if config.calibrator == "auto" else (config.calibrator,)
     worth = effective_n(right - right.mean(), groups)
     names = [name for name in asked if asked is not AUTO or enough_rows(name, worth)]
     out_of_fold = cross_fit_two_stage(
-        names, features, right, groups, folds=config.folds, random_state=config.seed
+        names,
+        features,
+        right,
+        groups,
+        folds=config.folds,
+        random_state=config.seed,
+        around=of_rankings,
     )
     left_out = [name for name in asked if name not in names]
     choice = choose(out_of_fold, right, groups, left_out=left_out, worth=worth)
@@ -90,6 +109,7 @@ def fit(
         then=choice.name,
         folds=config.folds,
         random_state=config.seed,
+        around=of_rankings,
     )
     unseen, segments = out_of_fold[choice.name], Segments()
     if config.segment_by:
@@ -120,15 +140,15 @@ def fit(
     return Fitted(
         FittedMaps(
             policy,
-            fit_score(seen),
+            fit_score(seen, of_passages),
             confidence,
-            *fit_hazards(ordered, unseen),
+            *fit_hazards(ordered, unseen, of_others),
             certificate,
             segments,
             context,
         ),
         choice.name,
-        choice.reason if asked is AUTO else "As asked for.",
+        f"{choice.reason if asked is AUTO else 'As asked for.'} {AROUND[pooled is not None]}",
         fit_temperature(np.array([_best_logit(s) for s in scored.items]), right),
         sketch(features[real], list(RANKING_FEATURES), groups[real]),
         effective_n(right - unseen, groups),

@@ -8,6 +8,7 @@ a query's own map has not seen its group. Only the cutoff, one number, is chosen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from calibration.maps import LogisticMap
 from calibration.metrics import LEAST_GROUPS
 from calibration.selection import grouped_folds, grouped_standard_error
+from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import (
     limit_scored,
     prior_score,
@@ -37,31 +39,38 @@ Item = TypeVar("Item", Candidates, Scored)
 Made = TypeVar("Made")
 
 
-def fit_prior(candidates: Labelled[Candidates], config: Config) -> tuple[LogisticMap, list[Floats]]:
-    """What the first stage says of a passage to P(it is right): logistic regression over all.
+def fit_prior(
+    candidates: Labelled[Candidates], config: Config, around: LogisticMap | None = None
+) -> tuple[LogisticMap, list[Floats]]:
+    """`fit_prior_map`, and the prior score of each query's candidates, (n,) each.
 
-    With it comes the prior score of each query's candidates, (n,) each, by a map that has not
-    seen the query's group.
+    That is of a map that has not seen the query's group.
     """
-    return _prior_map(candidates), _cross_fit(candidates, config, _prior_map, prior_score)
+    fit_map = partial(fit_prior_map, around=around)
+    return fit_map(candidates), _cross_fit(candidates, config, fit_map, prior_score)
 
 
-def _prior_map(candidates: Labelled[Candidates]) -> LogisticMap:
-    return _fit_passages([unscored_features(c) for c in candidates.items], candidates)
+def fit_prior_map(
+    candidates: Labelled[Candidates], around: LogisticMap | None = None
+) -> LogisticMap:
+    """What the first stage says of a passage to P(it is right): logistic regression over all."""
+    return _fit_passages([unscored_features(c) for c in candidates.items], candidates, around)
 
 
-def fit_score(scored: Labelled[Scored]) -> LogisticMap:
+def fit_score(scored: Labelled[Scored], around: LogisticMap | None = None) -> LogisticMap:
     """A passage's features to P(it is right): logistic regression over all candidates."""
-    return _fit_passages([scored_features(s) for s in scored.items], scored)
+    return _fit_passages([scored_features(s) for s in scored.items], scored, around)
 
 
-def cross_ordered(scored: Labelled[Scored], config: Config) -> Labelled[Ranking]:
+def cross_ordered(
+    scored: Labelled[Scored], config: Config, around: LogisticMap | None = None
+) -> Labelled[Ranking]:
     """Rankings in the order of a score map that has not seen their query's group."""
 
     def ordered(one: Scored, score: LogisticMap) -> Ranking:
         return rank(one, score, rank_by=config.rank_by)
 
-    rankings = _cross_fit(scored, config, fit_score, ordered)
+    rankings = _cross_fit(scored, config, partial(fit_score, around=around), ordered)
     return Labelled(rankings, scored.groups, scored.grades)
 
 
@@ -78,19 +87,23 @@ def _cross_fit(
     return [apply(item, maps[fold]) for item, fold in pairs]
 
 
-def choose_cutoff(scored: Labelled[Scored], config: Config) -> float:
+def choose_cutoff(
+    scored: Labelled[Scored], config: Config, pooled: FittedMaps | None = None
+) -> float:
     """How unlikely a passage may be and still be scored; 0 where all of the first should be.
 
     The highest of `CUTOFFS` up to which scoring fewer passages costs no more than 0.5 % of nDCG@10,
     with one standard error to spare. `scored` had no cutoff; the orders are cross-fitted at each.
+    Of too few groups nothing can be said: then it is the pooled one, where there is one.
     """
     answered = np.array([bool(grades) for grades in scored.grades], dtype=np.bool_)
     groups = scored.groups[answered]
     if len(set(groups)) < LEAST_GROUPS:
-        return 0.0
+        return pooled.policy.cutoff if pooled else 0.0
+    around = pooled.score if pooled else None
 
     def quality(cutoff: float) -> Floats:
-        ordered = cross_ordered(limited(scored, cutoff), config)
+        ordered = cross_ordered(limited(scored, cutoff), config, around)
         return order_quality([r.doc_ids for r in ordered.items], ordered.grades).ndcg10
 
     whole = quality(0.0)
@@ -112,9 +125,12 @@ def limited(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
     return Labelled(items, scored.groups, scored.grades)
 
 
-def _fit_passages(features: Sequence[Floats], labelled: Labelled[Any]) -> LogisticMap:
+def _fit_passages(
+    features: Sequence[Floats], labelled: Labelled[Any], around: LogisticMap | None
+) -> LogisticMap:
     with optional():
         from calibration.fitting import fit_logistic
+        from calibration.shrinkage import fit_around
 
     filled = [i for i, rows in enumerate(features) if len(rows)]
     if not filled:
@@ -122,4 +138,6 @@ def _fit_passages(features: Sequence[Floats], labelled: Labelled[Any]) -> Logist
     labels = passage_labels(labelled)
     X = np.concatenate([features[i] for i in filled])
     y = np.concatenate([labels[i] for i in filled])
-    return fit_logistic(X, y, C=SCORE_C)
+    if around is None:
+        return fit_logistic(X, y, C=SCORE_C)
+    return fit_around(around, X, y, C=SCORE_C)

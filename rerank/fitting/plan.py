@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rerank.assessment.policy import LEAST_LABELS
 from rerank.data.grouping import enough, groupings, joined
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled
@@ -21,7 +22,7 @@ from rerank.types import Query
 CROSS_FITTED = "cross-fitted"  # the report split of a set that has none
 LEAST_FOLDS = 3  # groups: one is measured, and the fit on the others divides them again
 TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was
-LEAST_QUERIES = 30  # to fit on; below it no map is worth having
+LEAST_QUERIES = LEAST_LABELS  # to fit on; below it no map is worth having
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_score
 from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
@@ -27,16 +28,21 @@ class PlannedRankings:
     fit: Labelled[Scored]
     report: Labelled[Scored]
     policy: ReadPolicy
+    pooled: FittedMaps | None = None  # the maps that those fitted on them are shrunk towards
 
 
-def search_rankings(pipeline: Pipeline, planned: Plan) -> PlannedRankings:
-    """The plan's queries, asked of the index, with copies that nothing answers where they lack."""
+def search_rankings(
+    pipeline: Pipeline, planned: Plan, pooled: FittedMaps | None = None
+) -> PlannedRankings:
+    """The plan's queries, asked of the index, with copies that nothing answers where they lack.
+
+    What is fitted on them is fitted around the `pooled` maps, where there are some.
+    """
     fit = _found(pipeline, planned.fit, "finding candidates to fit on")
     if planned.cross_fitted:
-        return _score(pipeline, fit, fit)
-    return _score(
-        pipeline, fit, _found(pipeline, planned.report, "finding candidates to report on")
-    )
+        return _score(pipeline, fit, fit, pooled)
+    report = _found(pipeline, planned.report, "finding candidates to report on")
+    return _score(pipeline, fit, report, pooled)
 
 
 def _found(pipeline: Pipeline, part: Labelled[Query], label: str) -> Labelled[Candidates]:
@@ -44,7 +50,9 @@ def _found(pipeline: Pipeline, part: Labelled[Query], label: str) -> Labelled[Ca
     return with_copies(pipeline, found)
 
 
-def rerank_rankings(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRankings:
+def rerank_rankings(
+    pipeline: Pipeline, searched: PlannedRankings, pooled: FittedMaps | None = None
+) -> PlannedRankings:
     """The same queries, as if their callers had brought the likeliest 5, 10, 20 or 50 passages.
 
     Most of these were scored as candidates of the index, and with a score cache are not scored
@@ -52,7 +60,7 @@ def rerank_rankings(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRan
     """
     fit = _brought(pipeline, searched.fit)
     report = fit if searched.report is searched.fit else _brought(pipeline, searched.report)
-    return _score(pipeline, fit, report, searched.policy.cutoff)
+    return _score(pipeline, fit, report, pooled, searched.policy.cutoff)
 
 
 def _brought(pipeline: Pipeline, part: Labelled[Scored]) -> Labelled[Candidates]:
@@ -73,13 +81,15 @@ def _score(
     pipeline: Pipeline,
     fit: Labelled[Candidates],
     report: Labelled[Candidates],
+    pooled: FittedMaps | None,
     cutoff: float | None = None,
 ) -> PlannedRankings:
     """The candidates, scored; without a `cutoff`, one is chosen on those to fit on.
 
     Where the report is on those that are fitted on, they are scored once.
     """
-    prior_map, own = fit_prior(fit, pipeline.config)
+    around = pooled.policy.prior if pooled else None
+    prior_map, own = fit_prior(fit, pipeline.config, around)
 
     def scored(part: Labelled[Candidates], prior: Sequence[Floats], use: str) -> Labelled[Scored]:
         label = f"scoring candidates to {use} on"
@@ -89,5 +99,5 @@ def _score(
     if report is not fit:
         to_report = scored(report, [prior_score(c, prior_map) for c in report.items], "report")
     if cutoff is None:
-        cutoff = choose_cutoff(to_fit, pipeline.config)
-    return PlannedRankings(to_fit, to_report, ReadPolicy(prior_map, cutoff))
+        cutoff = choose_cutoff(to_fit, pipeline.config, pooled)
+    return PlannedRankings(to_fit, to_report, ReadPolicy(prior_map, cutoff), pooled)

@@ -23,6 +23,7 @@ from rerank.assessment.model_folder import (
 )
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.pooled_maps import PooledMaps, pooled_for
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.relevance import INPUTS
 from rerank.config import Config
@@ -111,12 +112,14 @@ def calibrate(
         config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
     )
     encoder, reranker = resolve(config.encoder), resolve(config.reranker)
+    pooled = pooled_for(encoder, reranker, config)
     made_from: dict[str, Any] = {
         "name": name_of(name, labelled.name),
         "config": config.to_dict(),
         "fingerprints": fingerprints(encoder, reranker, config),
         "dataset": labelled.described(),
         "max_queries": max_queries,
+        "fitted_around": pooled.described() if pooled else None,
         "inputs": {
             "passage_features": list(PASSAGE_FEATURES),
             "ranking_features": list(RANKING_FEATURES),
@@ -146,7 +149,7 @@ def calibrate(
         refuse_one_passage(labelled)
         pipeline = open_pipeline(labelled, config, workspace, index=index)
         made_from["corpus_digest"] = labelled.corpus_digest()
-        contents = _fitted_and_measured(planned, pipeline, config, made_from)
+        contents = _fitted_and_measured(planned, pipeline, config, made_from, pooled)
         write_model(out, contents, overwrite=overwrite, carry=carry)
         run, notes = track_if_installed(out, work=workspace)
     return Outcome(out, contents.report, run, made=True, notes=notes)
@@ -164,14 +167,18 @@ def _refuse_unknown_calibrator(name: str) -> None:
 
 
 def _fitted_and_measured(
-    planned: Plan, pipeline: Pipeline, config: Config, made_from: Mapping[str, Any]
+    planned: Plan,
+    pipeline: Pipeline,
+    config: Config,
+    made_from: Mapping[str, Any],
+    pooled: PooledMaps | None,
 ) -> ModelContents:
-    search = search_rankings(pipeline, planned)
-    rerank = rerank_rankings(pipeline, search)
+    search = search_rankings(pipeline, planned, pooled.maps["search"] if pooled else None)
+    rerank = rerank_rankings(pipeline, search, pooled.maps["rerank"] if pooled else None)
     about = mixture(planned.grouping.about, search.fit)
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
         fitted, fitted_rerank = (
-            fit(r.fit, r.policy, config, about=about) for r in (search, rerank)
+            fit(r.fit, r.policy, config, about=about, pooled=r.pooled) for r in (search, rerank)
         )
         if planned.beside_training:
             fitted = replace(fitted, maps=without_promises(fitted.maps, BESIDE_TRAINING))
@@ -180,9 +187,9 @@ def _fitted_and_measured(
         bar.update()
         if planned.cross_fitted:
             held = held_out(search.fit, config)
-            policies = fold_policies(search.fit, held, search.policy, config)
+            policies = fold_policies(search, held, config)
             parts, parts_rerank = (
-                fold_fits(r.fit, held, policies, config, about=about) for r in (search, rerank)
+                fold_fits(r, held, policies, config, about=about) for r in (search, rerank)
             )
         else:
             parts = [(search.report, fitted)]

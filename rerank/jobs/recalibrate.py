@@ -25,6 +25,7 @@ from rerank.assessment.judge import Judged, judge
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline, prior_score
+from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.feedback import (
@@ -163,8 +164,8 @@ def _contents(
     found = told.found
 
     # the queries of another corpus are another distribution; those few of the same are not
-    features = told.judged.features
-    seen = model.sketch if same else sketch(features, list(RANKING_FEATURES), found.groups)
+    features, known = told.judged.features, same and model.maps[mode].calibrated
+    seen = model.sketch if known else sketch(features, list(RANKING_FEATURES), found.groups)
     pictures = recalibration_pictures(found)
     contents = ModelContents(
         manifest={
@@ -322,5 +323,6 @@ def _update(
         segments=Segments(updates),
         certificate=found.certificate,
         context=None,  # the sufficiency has moved, and these labels are of the top passage
+        calibrated=old.calibrated or found.effective >= CALIBRATED_FROM,
     )
     return found, moved

@@ -264,6 +264,9 @@ class AssessmentResponse(BaseModel):
     context_certified: bool = Field(
         description="SUFFICIENT, and the sufficiency reaches its certified threshold"
     )
+    calibrated: bool = Field(
+        description="false: no label of this corpus was fitted on; the numbers order, and no more"
+    )
     reasons: list[str]
 
 

@@ -34,8 +34,9 @@ from calibration.maps import (
     map_from_dict,
 )
 from calibration.metrics import auroc, log_loss, smece, smece_floor
-from calibration.score_fitting import SCORE_FITS, fit_beta, fit_temperature, fit_update
+from calibration.score_fitting import SCORE_FITS, fit_beta, fit_temperature
 from calibration.selection import grouped_folds
+from calibration.shrinkage import fit_update
 
 
 def test_logistic_is_scikit_learns() -> None:

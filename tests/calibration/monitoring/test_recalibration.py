@@ -14,7 +14,7 @@ from calibration.monitoring.recalibration import (
     fit_recalibration,
     rebase_update,
 )
-from calibration.score_fitting import fit_update
+from calibration.shrinkage import fit_update
 
 
 def learned(shift: float, n: int, seed: int = 0) -> Recalibration:

@@ -381,6 +381,7 @@ def test_a_written_parquet_reads_back(tmp_path: Path) -> None:
             "verdict": "PARTIAL",
             "accepted": True,
             "certified": False,
+            "calibrated": True,
             "reasons": ["for: ö"],
             "ranking": [
                 {"doc_id": "d", "logit": None, "relevance": 0.1 + i, "bm25": 2.0, "dense": -0.3}

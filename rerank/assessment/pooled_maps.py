@@ -1,0 +1,83 @@
+"""Maps pooled over many labelled sets: what is known of relevance before the first label.
+
+They lie as plain numbers beside the packed weights whose scores they were fitted on. It knows
+nothing of how they are fitted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rerank.assessment.fitted_maps import FittedMaps, maps_from_dict, maps_to_dict
+from rerank.assessment.model_folder import fingerprints
+from rerank.config import Config
+from rerank.errors import InputError
+from rerank.inference.model_files import BUNDLED, ModelFiles
+from rerank.types import Mode
+
+FILE = "prior.json"
+MADE_BY = "`make prior SETS=folder` makes them"
+
+
+@dataclass(frozen=True, slots=True)
+class PooledMaps:
+    """The maps of each mode, whose scores they belong to, and what they were made of."""
+
+    maps: Mapping[Mode, FittedMaps]
+    fingerprints: Mapping[str, Any]  # see `scored_by`
+    sets: Sequence[Mapping[str, Any]]  # name, digest, licence, and counts of each set
+    measured: Mapping[str, Any] = field(default_factory=dict)  # leave-one-set-out figures
+
+    def described(self) -> dict[str, Any]:
+        """What a model that was fitted around these maps says of them."""
+        whole = json.dumps(maps_to_dict(self.maps), sort_keys=True).encode()
+        digest = hashlib.sha256(whole).hexdigest()
+        return {"sets": [one["name"] for one in self.sets], "digest": digest}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON; `from_dict` gives equal maps back, to the bit."""
+        return {
+            "fingerprints": dict(self.fingerprints),
+            "sets": [dict(one) for one in self.sets],
+            "measured": dict(self.measured),
+            **maps_to_dict(self.maps),
+        }
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> PooledMaps:
+        """Read `to_dict`'s value.
+
+        Raises:
+            InputError: it lacks a part, or its maps are of other features than this version's.
+        """
+        try:
+            parts = (kept["fingerprints"], kept["sets"], kept["measured"])
+        except (KeyError, TypeError) as error:
+            raise InputError(f"pooled maps cannot be read: {error}") from None
+        return cls(maps_from_dict(kept), *parts)
+
+
+def scored_by(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
+    """What the scores depend on that pooled maps are fitted on; precision hardly moves them."""
+    whole = fingerprints(encoder, reranker, config)
+    return {part: value for part, value in whole.items() if part != "precision"}
+
+
+def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> PooledMaps | None:
+    """The bundled pooled maps of these very weights, which read as much.
+
+    None where there are none, or where they are of other features than this version's.
+    """
+    here = scored_by(encoder, reranker, config)
+    for path in sorted(BUNDLED.glob(f"*/{FILE}")):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept.get("fingerprints") == here:
+            try:
+                return PooledMaps.from_dict(kept)
+            except InputError:
+                return None
+    return None

@@ -1,0 +1,36 @@
+"""`rerank init`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from rerank.commands.command import Command
+from rerank.commands.options import add_options, add_out, add_work, from_options
+from rerank.config import Config
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    p.add_argument("corpus", type=Path, help="JSONL file, or a folder with corpus.jsonl")
+    add_out(p, "model")
+    add_options(p, Config, "encoder_max_length", "dense", "language", "max_length")
+    add_work(p)
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.jobs.init import SAID, init
+
+    init(o.corpus, o.out, from_options(Config, o), work=o.work, overwrite=o.overwrite)
+    print(f"{o.out}: a model to search with. {SAID}")
+    print(f'Next: rerank search {shlex.quote(str(o.out))} "a query of yours"')
+
+
+COMMAND = Command(
+    "init",
+    "corpus without labels to a model that searches it; nothing of it is calibrated",
+    "init datasets/pydata --out work/unlabelled",
+    _arguments,
+    _run,
+    resumes=True,
+)

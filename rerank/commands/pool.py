@@ -1,0 +1,41 @@
+"""`rerank pool`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rerank.commands.command import Command
+from rerank.commands.options import add_options, add_work, from_options, positive
+from rerank.config import Config
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    p.add_argument("datasets", nargs="+", type=Path, metavar="SET", help="BEIR folders")
+    p.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    p.add_argument(
+        "--max-queries", type=positive, default=300, help="bound on queries of a set (default: 300)"
+    )
+    add_options(p, Config, "encoder", "reranker", "max_length", "precision")
+    add_work(p)
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.fitting.leave_one_set_out import card
+    from rerank.jobs.pool import pool_sets
+
+    made = pool_sets(
+        o.datasets, o.out, from_options(Config, o), work=o.work, max_queries=o.max_queries
+    )
+    print(f"{o.out}: maps pooled over {len(made.sets)} sets")
+    print(card(made.measured["mean"]))
+
+
+COMMAND = Command(
+    "pool",
+    "labelled sets to the maps that a model starts from before it has labels of its own",
+    "pool sets/* --out models/minilm-reranker/prior.json",
+    _arguments,
+    _run,
+    resumes=True,
+)

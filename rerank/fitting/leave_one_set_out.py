@@ -1,0 +1,170 @@
+"""What pooled maps are worth on a set that they were not made of, for few labels and for many.
+
+Planned rankings of many sets in, plain figures out; beside them those of the fit from nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from calibration import metrics
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import judge
+from rerank.config import Config
+from rerank.data.labels import Labelled, hits
+from rerank.errors import InputError
+from rerank.fitting.fit import fit
+from rerank.fitting.passages import limited
+from rerank.fitting.rankings import PlannedRankings
+from rerank.types import Scored
+
+LABELS = (0, 25, 50, 100)  # and all there are
+LEAST_MEASURED = 50  # queries of a set, to be measured on
+FIGURES = ("log_loss", "auroc", "smece", "hit1", "accepted", "accepted_right")
+
+Pool = Callable[[Mapping[str, PlannedRankings], Config], FittedMaps]
+Figures = dict[str, float]
+
+
+def leave_one_set_out(
+    sets: Mapping[str, PlannedRankings],
+    config: Config,
+    *,
+    pool: Pool,
+    labels: Sequence[int] = LABELS,
+    done: Callable[[], object] = lambda: None,
+) -> dict[str, Any]:
+    """Figures by set and count of labels: `pooled` around the maps of the others, and `alone`.
+
+    The labels are whole groups of the queries to fit on; measured is on its other groups, and for
+    all labels (key `all`) on the queries to report on, where these are others. `done` is
+    called after each set. A count is left out of a set that has too few queries beside it.
+    """
+    found: dict[str, Any] = {}
+    for name, own in sets.items():
+        others = {other: planned for other, planned in sets.items() if other != name}
+        maps = pool(others, config)
+        rows: dict[str, dict[str, Figures]] = {}
+        for count, taken, rest in _parts(own, labels, config.seed):
+            arms: dict[str, Figures] = {}
+            for arm, around in (("pooled", maps), ("alone", None)):
+                fitted = around
+                if count != "0":
+                    fitted = _fitted(taken, own, config, around)
+                if fitted is not None:
+                    arms[arm] = _figures(rest, fitted, config)
+            rows[count] = arms
+        found[name] = rows
+        done()
+    return found
+
+
+def summary(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Means over the sets, with the standard error over sets, by count of labels and arm.
+
+    Beside each arm, the mean difference of log loss, pooled less alone, and its 95 % interval.
+    """
+    counts = dict.fromkeys(count for rows in found.values() for count in rows)
+    told: dict[str, Any] = {}
+    for count in counts:
+        both = [rows[count] for rows in found.values() if count in rows]
+        told[count] = {
+            arm: {
+                **{f: _mean(r[arm][f] for r in both if arm in r) for f in FIGURES},
+                "accepted_right": _ratio([r[arm] for r in both if arm in r]),
+                "sets": sum(arm in r for r in both),
+            }
+            for arm in ("pooled", "alone")
+            if any(arm in r for r in both)
+        }
+        gaps = [r["pooled"]["log_loss"] - r["alone"]["log_loss"] for r in both if len(r) == 2]
+        if len(gaps) > 1:
+            half = 1.96 * float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
+            mean = float(np.mean(gaps))
+            told[count]["gap"] = {
+                "log_loss": mean,
+                "low": mean - half,
+                "high": mean + half,
+                "worst": max(gaps),
+                "better": sum(gap < 0 for gap in gaps),
+                "sets": len(gaps),
+            }
+    return told
+
+
+def card(told: Mapping[str, Any]) -> str:
+    """What `summary` tells, as the Markdown of a model card."""
+    head = ["labels", "maps", "sets", "log loss", "AUROC", "smECE", "hit@1", "at 0.7", "right"]
+    lines = [head, ["---"] * len(head)]
+    for count, arms in told.items():
+        for arm in ("pooled", "alone"):
+            if arm in arms:
+                figures = [f"{arms[arm][name]:.3f}" for name in FIGURES]
+                lines.append([count, arm, str(arms[arm]["sets"]), *figures])
+    gaps = [
+        f"At {count} labels the log loss differs by {gap['log_loss']:+.3f} "
+        f"[{gap['low']:+.3f}, {gap['high']:+.3f}] (95 % over sets); it is lower in {gap['better']} "
+        f"of {gap['sets']} sets, and {gap['worst']:+.3f} at worst."
+        for count, arms in told.items()
+        if (gap := arms.get("gap"))
+    ]
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *gaps])
+
+
+def _fitted(
+    taken: Labelled[Scored], own: PlannedRankings, config: Config, around: FittedMaps | None
+) -> FittedMaps | None:
+    try:
+        return fit(taken, own.policy, config, pooled=around).maps
+    except (InputError, ValueError):  # labels of one class, or of one group
+        return None
+
+
+def _parts(
+    own: PlannedRankings, labels: Sequence[int], seed: int
+) -> Iterable[tuple[str, Labelled[Scored], Labelled[Scored]]]:
+    """The count, the labels taken, and what is measured on: no group is in both."""
+    groups = sorted(set(own.fit.groups.tolist()))
+    random.Random(seed).shuffle(groups)
+    place = {group: i for i, group in enumerate(groups)}
+    order = sorted(range(len(own.fit)), key=lambda i: place[own.fit.groups[i]])
+    for count in labels:
+        chosen = np.isin(np.arange(len(own.fit)), order[:count])
+        rest = ~np.isin(own.fit.groups, own.fit.groups[chosen])
+        if rest.sum() >= LEAST_MEASURED:
+            yield str(count), own.fit.where(chosen), own.fit.where(rest)
+    if own.report is not own.fit and len(own.report) >= LEAST_MEASURED:
+        yield "all", own.fit, own.report
+
+
+def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Figures:
+    seen = limited(measured, maps.policy.cutoff)
+    judged = judge(seen.items, maps, config)
+    right = hits(Labelled(judged.rankings, seen.groups, seen.grades))[:, 0]
+    p = judged.confidence
+    accepted = p >= config.thresholds.medium
+    return {
+        "n": len(p),
+        "log_loss": metrics.log_loss(right, p),
+        "auroc": metrics.auroc(right, p),
+        "smece": metrics.smece(right, p),
+        "hit1": float(right.mean()),
+        "accepted": float(accepted.mean()),
+        "accepted_right": float(right[accepted].sum()),
+        "accepted_count": float(accepted.sum()),
+    }
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = [v for v in values if not math.isnan(v)]
+    return float(np.mean(known)) if known else math.nan
+
+
+def _ratio(rows: Sequence[Figures]) -> float:
+    accepted = sum(r["accepted_count"] for r in rows)
+    return sum(r["accepted_right"] for r in rows) / accepted if accepted else math.nan

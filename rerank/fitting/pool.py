@@ -1,0 +1,72 @@
+"""Labelled rankings of many sets to pooled maps: the same fit, in which a set is a group.
+
+So its cross-fitting leaves whole sets out, and what is learned is what holds on a set that no label
+was of. It knows nothing of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, cycle, islice
+from typing import Any
+
+import numpy as np
+
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.pipeline import ReadPolicy
+from rerank.config import Config
+from rerank.data.labels import Labelled
+from rerank.errors import InputError
+from rerank.fitting.fit import fit
+from rerank.fitting.label_checks import refused
+from rerank.fitting.passages import fit_prior_map, limited
+from rerank.fitting.rankings import PlannedRankings
+from rerank.types import Scored
+
+LEAST_SETS = 4
+LOW = 0.25  # quantile
+NO_LABELS = (
+    "No label is of this corpus: the confidence is not calibrated here. Label queries and run "
+    "`rerank calibrate`."
+)
+
+
+def pool(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
+    """Maps of one mode, fitted on the rankings to fit on of many sets, which weigh alike.
+
+    What is scored of a set's candidates follows its own cutoff; where no label says how far down
+    to go, the lower quartile of these is taken. The maps promise nothing: what their certificate
+    would speak of is another set.
+
+    Raises:
+        InputError: fewer than `LEAST_SETS` sets.
+    """
+    if len(sets) < LEAST_SETS:
+        raise InputError(f"expected at least {LEAST_SETS} labelled sets to pool, got {len(sets)}")
+    cutoffs = {name: planned.policy.cutoff for name, planned in sets.items()}
+    scored = alike({name: limited(one.fit, cutoffs[name]) for name, one in sets.items()})
+    candidates = [s.candidates for s in scored.items]
+    prior = fit_prior_map(Labelled(candidates, scored.groups, scored.grades))
+    folds = min(config.folds, len(sets))
+    asked = replace(config, calibrator="logistic", segment_by="", folds=folds)
+    maps = fit(scored, ReadPolicy(prior), asked).maps
+    policy = ReadPolicy(prior, float(np.quantile(list(cutoffs.values()), LOW)))
+    nothing = refused(maps.certificate, NO_LABELS)
+    return replace(maps, policy=policy, certificate=nothing, context=None, calibrated=False)
+
+
+def alike(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:
+    """All queries of the sets, as many of each: those of a smaller set come again. A set's queries
+    are one group.
+    """
+    most = max(map(len, sets.values()))
+
+    def repeated(parts: Sequence[Sequence[Any]]) -> list[Any]:
+        return list(chain.from_iterable(islice(cycle(part), most) for part in parts))
+
+    return Labelled(
+        repeated([one.items for one in sets.values()]),
+        np.repeat(np.array(list(sets)), most),
+        repeated([one.grades for one in sets.values()]),
+    )

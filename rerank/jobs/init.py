@@ -1,0 +1,88 @@
+"""A corpus without labels to a model folder that searches it: with maps pooled over other sets.
+
+Its probabilities order passages and queries, and are not calibrated on this corpus.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rerank.assessment.fitted_maps import maps_to_dict
+from rerank.assessment.model_folder import MODEL_KIND, ModelContents, fingerprints, write_model
+from rerank.assessment.policy import LEAST_LABELS
+from rerank.assessment.pooled_maps import pooled_for
+from rerank.config import Config
+from rerank.data.beir import read_corpus
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.fitting.label_checks import refuse_one_passage
+from rerank.inference.model_files import lasting_name, resolve
+from rerank.jobs.pipelines import open_index
+from rerank.report.html import html_page
+from rerank.storage.folder import refuse_to_replace
+from rerank.storage.locks import reserved
+from rerank.tracking.registry import name_of
+from rerank.workspace import Workspace
+
+SAID = (
+    "This model has seen no label of its corpus: it orders, and nothing of it is calibrated. No "
+    f"answer is accepted. Label at least {LEAST_LABELS} queries, some of them unanswerable, and "
+    "run `rerank calibrate`."
+)
+
+
+def init(
+    corpus: str | Path,
+    out: str | Path,
+    config: Config | None = None,
+    *,
+    work: str | Path = "work",
+    overwrite: bool = False,
+) -> Path:
+    """Write a model folder of a corpus, a file of passages or a folder with corpus.jsonl.
+
+    Raises:
+        InputError: bad passages, fewer than two, or no pooled maps of the configuration's models.
+        FolderError: `out` exists, is another model, and `overwrite` is False.
+    """
+    out, path, config = Path(out), Path(corpus), config or Config()
+    file = path / "corpus.jsonl" if path.is_dir() else path
+    config = replace(
+        config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
+    )
+    models = (resolve(config.encoder), resolve(config.reranker))
+    pooled = pooled_for(*models, config)
+    if pooled is None:
+        raise InputError(
+            f"no maps are known for {config.reranker} with {config.encoder} before the first "
+            "label; label queries and run `rerank calibrate`, or take the default models"
+        )
+    name = file.resolve().parent.name if file.name == "corpus.jsonl" else file.stem
+    unlabelled = LabelledSet(read_corpus(file), {}, {}, {}, name)
+    refuse_one_passage(unlabelled)
+    with reserved(out):
+        refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
+        index = open_index(unlabelled, config, Workspace(Path(work)))
+        contents = ModelContents(
+            manifest={
+                "name": name_of("", unlabelled.name),
+                "config": config.to_dict(),
+                "fingerprints": fingerprints(*models, config),
+                "dataset": unlabelled.described(),
+                "corpus_digest": unlabelled.corpus_digest(),
+                "queries": {"fit": 0, "report": 0},
+                "calibrated": False,
+                "fitted_around": pooled.described(),
+            },
+            maps=maps_to_dict(pooled.maps),
+            sketch={},
+            measured={"leave_one_set_out": dict(pooled.measured)},
+            report=f"{SAID}\n",
+            page=html_page("base", title="A model without labels", below=SAID),
+            pictures={},
+            fitted_on=(),
+            index=index.folder,
+        )
+        write_model(out, contents, overwrite=overwrite)
+    return out

@@ -1,0 +1,108 @@
+"""Many labelled sets to the maps that are shipped beside the weights, as one file of numbers.
+
+Rank each set, fit on all of them, and measure on each what the others' maps are worth there. Splits
+called test are not looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from calibration.arrays import plain
+from rerank.assessment.pooled_maps import PooledMaps, scored_by
+from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
+from rerank.fitting.leave_one_set_out import leave_one_set_out, summary
+from rerank.fitting.plan import Plan, plan
+from rerank.fitting.pool import pool
+from rerank.fitting.rankings import PlannedRankings, rerank_rankings, search_rankings
+from rerank.inference.model_files import resolve, trained_on
+from rerank.jobs.pipelines import open_pipeline
+from rerank.progress import progress
+from rerank.storage.folder import write_file
+from rerank.types import MODES, Mode
+from rerank.workspace import Workspace
+
+MOST_QUERIES = 300  # of a set, to fit on, and to report on
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSet:
+    """One labelled set, ranked in both modes."""
+
+    described: Mapping[str, Any]
+    rankings: Mapping[Mode, PlannedRankings]
+
+
+def pool_sets(
+    folders: Sequence[str | Path],
+    out: str | Path,
+    config: Config | None = None,
+    *,
+    work: str | Path = "work",
+    max_queries: int = MOST_QUERIES,
+) -> PooledMaps:
+    """Rank the labelled sets, and write the maps pooled over them to the file `out`.
+
+    Raises:
+        InputError: fewer than five sets, or one that cannot be read or is too small.
+    """
+    config, workspace = config or Config(), Workspace(Path(work))
+    ranked = [_ranked(Path(folder), config, workspace, max_queries) for folder in folders]
+    return write_pooled(ranked, out, config)
+
+
+def write_pooled(ranked: Sequence[RankedSet], out: str | Path, config: Config) -> PooledMaps:
+    """Fit on ranked sets, measure, and write the file `out`."""
+    by_mode = {
+        mode: {one.described["name"]: one.rankings[mode] for one in ranked} for mode in MODES
+    }
+    maps = {mode: pool(sets, config) for mode, sets in by_mode.items()}
+    with progress(len(ranked), "leaving one set out", unit="set") as bar:
+        found = leave_one_set_out(by_mode["search"], config, pool=pool, done=bar.update)
+    made = PooledMaps(
+        maps,
+        scored_by(resolve(config.encoder), resolve(config.reranker), config),
+        [one.described for one in ranked],
+        {"sets": plain(found), "mean": plain(summary(found))},
+    )
+    write_file(Path(out), json.dumps(made.to_dict(), indent=1) + "\n")
+    return made
+
+
+def _ranked(folder: Path, config: Config, work: Workspace, most: int) -> RankedSet:
+    whole = LabelledSet.read(folder)
+    kept = tuple(i for split, ids in whole.splits.items() if split != "test" for i in ids)
+    labelled = replace(whole, splits={"train": kept})
+    planned = plan(
+        labelled,
+        trained_on=trained_on(resolve(config.reranker)),
+        max_queries=most,
+        seed=config.seed,
+    )
+    pipeline = open_pipeline(whole, config, work)
+    search = search_rankings(pipeline, planned)
+    rankings: dict[Mode, PlannedRankings] = {
+        "search": search,
+        "rerank": rerank_rankings(pipeline, search),
+    }
+    return RankedSet(described(labelled.name, planned, licence(folder)), rankings)
+
+
+def described(name: str, planned: Plan, of: str) -> dict[str, Any]:
+    """A set as the file of pooled maps names it."""
+    answered = sum(bool(grades) for grades in planned.fit.grades)
+    return {"name": name, "licence": of, "queries": len(planned.fit), "answered": answered}
+
+
+def licence(folder: Path) -> str:
+    """What the set's README.md says in its line `Licence:`; "" where it says nothing."""
+    readme = folder / "README.md"
+    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    said = re.search(r"^\W*Licence:\s*(.+)$", text, flags=re.MULTILINE)
+    return said[1] if said else ""

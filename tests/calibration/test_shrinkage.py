@@ -1,0 +1,127 @@
+"""Maps fitted around others, against SciPy's minimiser and in worlds whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from calibration.fitting import cross_fit_two_stage, fit_logistic, fit_two_stage
+from calibration.maps import LogisticMap
+from calibration.metrics import log_loss
+from calibration.selection import row_losses
+from calibration.shrinkage import (
+    INTERCEPT_SPREAD,
+    OLD_WORTH,
+    fit_around,
+    fit_bounded_update,
+    fit_update,
+)
+
+OLD = LogisticMap((0.8, -0.5, 0.0), -0.3, (1.0, 0.0, 2.0), (2.0, 1.0, 1.0), (-5, -3, 2), (7, 3, 2))
+
+
+def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Features in the range of `OLD`, and labels of a map with another slope and another step."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.normal(1, 2, n), rng.normal(0, 1, n), np.full(n, 2.0)])
+    z = OLD.logit(x)
+    labels = rng.random(n) < expit(0.7 * z + 0.8 + 0.2 * OLD.standardised(x)[:, 1])
+    return x, labels.astype(int)
+
+
+def test_the_fit_is_the_minimum_that_scipy_finds() -> None:
+    """Likelihood and three Gaussian priors, minimised by another method, give the same map."""
+    x, y = rows(80)
+    spreads, c = (0.4, 0.9), 0.2
+    fitted = fit_around(OLD, x, y, C=c, slope_spread=spreads[0], intercept_spread=spreads[1])
+    z, steps = OLD.logit(x), OLD.standardised(x)
+
+    def cost(w: np.ndarray) -> float:
+        odds = w[0] * z + w[1] + steps @ w[2:]
+        prior = ((w[0] - 1) / spreads[0]) ** 2 + (w[1] / spreads[1]) ** 2 + (w[2:] ** 2).sum() / c
+        return float((np.logaddexp(0, odds) - y * odds).sum() + prior / 2)
+
+    found = minimize(cost, np.array([1.0, 0, 0, 0, 0]), tol=1e-12).x
+    odds = found[0] * z + found[1] + steps @ found[2:]
+    np.testing.assert_allclose(fitted.logit(x), odds, atol=1e-4)
+
+
+def test_an_update_is_the_case_without_steps() -> None:
+    """`fit_update` of a map's logits is `fit_around` that map where no step may be taken."""
+    x, y = rows(60)
+    groups = np.arange(60) // 2
+    update = fit_update(OLD.logit(x), y, groups)
+    around = fit_around(OLD, x, y, groups, C=1e-9, intercept_spread=INTERCEPT_SPREAD)
+    np.testing.assert_allclose(update.logit(OLD.logit(x)), around.logit(x), atol=1e-5)
+
+
+def test_no_label_moves_little_and_many_labels_leave_nothing_of_the_old_map() -> None:
+    x, y = rows(40_000)
+    few = fit_around(OLD, x[:5], y[:5], C=0.01)
+    assert np.abs(few.logit(x[:500]) - OLD.logit(x[:500])).max() < 2
+    many, fresh = fit_around(OLD, x, y, C=0.1), fit_logistic(x, y)
+    assert np.abs(many.predict(x) - fresh.predict(x)).mean() < 0.005
+
+
+def test_with_few_labels_it_is_nearer_the_truth_than_a_fit_from_nothing() -> None:
+    """Over eight worlds of 25 labels each: log loss on 2,000 rows that were not fitted on."""
+    x, y = rows(2000, seed=99)
+    around, fresh = [], []
+    for seed in range(8):
+        few_x, few_y = rows(25, seed=seed)
+        maps = (fit_two_stage(few_x, few_y, around=old)[0] for old in (OLD, None))
+        a, b = (log_loss(y, m.predict(x)) for m in maps)
+        around.append(a)
+        fresh.append(b)
+    assert np.mean(around) < np.mean(fresh) - 0.01
+
+
+def test_at_full_labels_nothing_is_lost_to_a_fit_from_nothing() -> None:
+    """1,000 labels of a world that the old map has all wrong: cross-fitted loss within 0.003."""
+    wrong = LogisticMap((-0.8, 0.5, 0.0), 1.0, OLD.mean, OLD.scale, OLD.low, OLD.high)
+    x, y = rows(1000, seed=3)
+    p = [cross_fit_two_stage(["logistic"], x, y, around=old)["logistic"] for old in (wrong, None)]
+    assert (row_losses(y, p[0]) - row_losses(y, p[1])).mean() < 0.003
+
+
+@pytest.mark.parametrize("hits", [0, 1])
+def test_labels_of_one_class_and_separated_ones_give_finite_maps(hits: int) -> None:
+    """Where plain Newton runs off to infinity the priors and the range hold it."""
+    x, _ = rows(30)
+    fitted, _, _ = fit_two_stage(x, np.full(30, hits), around=OLD)
+    assert ((fitted.predict(x) > 0.5) == hits).mean() > 0.6
+    apart = (x[:, 0] > 1).astype(int)
+    far = np.array([[1e9, -1e9, 1e9], [-1e9, 1e9, -1e9]])
+    found = fit_around(OLD, x, apart, C=10.0)
+    assert np.abs(found.logit(far)).max() < 60
+    assert found.low == OLD.low
+
+
+@pytest.mark.parametrize("n", [20, 40, 300])
+def test_no_probability_is_beyond_what_the_labels_can_support(n: int) -> None:
+    """Laplace's rule, with what the old map is worth: also for scores that no label came near."""
+    s = np.linspace(-1, 8, n)
+    fitted = fit_bounded_update(s, (s > 0).astype(int))
+    most = (n + OLD_WORTH + 1) / (n + OLD_WORTH + 2)
+    p = fitted.predict([-1000.0, -3.0, 0.0, 3.0, 1000.0])
+    assert p[-1] == pytest.approx(most)
+    assert p[0] == pytest.approx(1 - most)
+    assert (np.diff(p) >= 0).all()
+
+
+def test_copies_of_labels_say_no_more_than_the_labels() -> None:
+    """Five copies a question, told apart by their group, move the map as the questions do."""
+    x, y = rows(40)
+    once = fit_around(OLD, x, y, C=0.1)
+    again = fit_around(OLD, np.repeat(x, 5, 0), np.repeat(y, 5), np.repeat(range(40), 5), C=0.1)
+    np.testing.assert_allclose(again.logit(x), once.logit(x), atol=0.05)
+
+
+def test_bad_numbers_are_named() -> None:
+    x, y = rows(10)
+    with pytest.raises(ValueError, match="C"):
+        fit_around(OLD, x, y, C=0.0)
+    with pytest.raises(ValueError, match="labels must be 0 or 1"):
+        fit_around(OLD, x, y + 1, C=0.1)

@@ -1,0 +1,103 @@
+"""Maps pooled over sets: each set weighs alike, and labels are fitted around them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.judge import judge
+from rerank.assessment.policy import decide
+from rerank.assessment.pooled_maps import PooledMaps
+from rerank.config import Config
+from rerank.errors import InputError
+from rerank.fitting.fit import fit
+from rerank.fitting.leave_one_set_out import card, leave_one_set_out, summary
+from rerank.fitting.pool import alike, pool
+from rerank.fitting.rankings import PlannedRankings
+
+
+@pytest.fixture(scope="module")
+def sets(searched: PlannedRankings) -> dict[str, PlannedRankings]:
+    """The queries to fit on as if they were of five sets."""
+    place = np.unique(searched.fit.groups, return_inverse=True)[1] % 5
+    return {f"set {k}": replace(searched, fit=searched.fit.where(place == k)) for k in range(5)}
+
+
+@pytest.fixture(scope="module")
+def pooled(sets: dict[str, PlannedRankings], config: Config) -> FittedMaps:
+    """The maps of four of them."""
+    return pool({name: sets[name] for name in list(sets)[:4]}, config)
+
+
+def test_every_set_gives_as_many_queries(sets: dict[str, PlannedRankings]) -> None:
+    """A smaller set's queries come again; a set is one group, which cross-fitting leaves out."""
+    together = alike({name: planned.fit for name, planned in sets.items()})
+    names, counts = np.unique(together.groups, return_counts=True)
+    assert set(counts) == {max(len(planned.fit) for planned in sets.values())}
+    assert list(names) == list(sets)
+
+
+def test_pooled_maps_promise_nothing_and_decide_nothing(
+    pooled: FittedMaps, searched: PlannedRankings, config: Config
+) -> None:
+    """No level above LOW, nothing accepted or certified, and the reason names the way out."""
+    assert not pooled.calibrated
+    assert pooled.certificate.threshold is None
+    found = decide(judge(searched.report.items, pooled, config), pooled, config)
+    assert {one.level for one in found} <= {"LOW", "VERY_LOW"}
+    assert {one.verdict for one in found} <= {"PARTIAL", "INSUFFICIENT"}
+    assert not any(one.accepted or one.certified or one.calibrated for one in found)
+    assert not any(one.to_dict()["calibrated"] for one in found)
+    assert all("rerank calibrate" in one.reasons[0] for one in found)
+
+
+def test_labels_are_fitted_around_the_pooled_maps(
+    pooled: FittedMaps, sets: dict[str, PlannedRankings], config: Config
+) -> None:
+    """A few labels of another set move the maps, keep their range, and claim no certainty."""
+    own = sets["set 4"]
+    fitted = fit(own.fit, own.policy, config, pooled=pooled)
+    assert fitted.maps.calibrated
+    assert fitted.maps.score.scale == pooled.score.scale
+    assert fitted.maps.confidence.first.low == pooled.confidence.first.low
+    assert "other labelled sets" in fitted.reason
+    judged = judge(own.fit.items, fitted.maps, config)
+    assert judged.sufficiency.max() <= fitted.maps.confidence.most < 0.99
+
+
+def test_pooled_maps_survive_the_file_and_name_what_differs(pooled: FittedMaps) -> None:
+    kept = PooledMaps({"search": pooled, "rerank": pooled}, {"encoder": "a"}, [{"name": "x"}])
+    assert PooledMaps.from_dict(kept.to_dict()).to_dict() == kept.to_dict()
+    other = kept.to_dict()
+    other["search"] = {**other["search"], "ranking_features": ["another"]}
+    with pytest.raises(InputError, match="ranking_features differ"):
+        PooledMaps.from_dict(other)
+
+
+def test_too_few_sets_are_refused(sets: dict[str, PlannedRankings], config: Config) -> None:
+    with pytest.raises(InputError, match="at least 4 labelled sets"):
+        pool({"set 0": sets["set 0"]}, config)
+
+
+def test_leaving_one_set_out_measures_on_labels_that_no_map_saw(
+    sets: dict[str, PlannedRankings], searched: PlannedRankings, config: Config
+) -> None:
+    """The maps are of the other sets; a set too small to be measured on says nothing."""
+    seen: list[list[str]] = []
+
+    def noting(others: dict[str, PlannedRankings], asked: Config) -> FittedMaps:
+        seen.append(sorted(others))
+        return pool(others, asked)
+
+    one = {"whole": searched, **{name: sets[name] for name in list(sets)[:4]}}
+    found = leave_one_set_out(one, config, pool=noting, labels=(0,))
+    assert all(name not in others for name, others in zip(found, seen, strict=True))
+    assert set(found["whole"]) == {"0"}
+    assert not found["set 0"]
+    assert "| 0 | pooled | 1 |" in card(summary(found))
+    told = summary(found)["0"]["pooled"]
+    assert told["sets"] == 1
+    assert 0 <= told["auroc"] <= 1

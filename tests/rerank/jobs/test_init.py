@@ -1,0 +1,82 @@
+"""A model before the first label: it searches and reranks, and says that it is not calibrated."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import rerank
+from rerank.assessment import pooled_maps
+from rerank.assessment.pooled_maps import FILE, PooledMaps, scored_by
+from rerank.config import Config
+from rerank.errors import InputError
+from rerank.fitting.fit import Fitted
+from rerank.inference.model_files import BUNDLED, resolve
+from rerank.jobs.init import init
+
+NEEDS_MAPS = pytest.mark.skipif(
+    not (BUNDLED / Config().reranker / FILE).is_file(), reason="`make prior` has not been run"
+)
+
+
+@pytest.fixture
+def known(
+    fitted: Fitted, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> PooledMaps:
+    """Pooled maps of the session's configuration, where the bundled ones are looked for."""
+    maps = replace(fitted.maps, calibrated=False)
+    here = scored_by(resolve(config.encoder), resolve(config.reranker), config)
+    made = PooledMaps({"search": maps, "rerank": maps}, here, [{"name": "some set"}])
+    (tmp_path / "bundled" / "reranker").mkdir(parents=True)
+    (tmp_path / "bundled" / "reranker" / FILE).write_text(json.dumps(made.to_dict()))
+    monkeypatch.setattr(pooled_maps, "BUNDLED", tmp_path / "bundled")
+    return made
+
+
+def test_a_corpus_becomes_a_model_that_searches(
+    known: PooledMaps, small_folder: Path, config: Config, work: Path, tmp_path: Path
+) -> None:
+    """It answers, decides nothing, and names the way to a calibrated one."""
+    model = rerank.load(init(small_folder, tmp_path / "model", config, work=work))
+    answer = model.search("median along an axis while ignoring NaNs")
+    assert len(answer.passages) > 1
+    assert (answer.calibrated, answer.accepted, answer.certified) == (False, False, False)
+    assert answer.level in {"LOW", "VERY_LOW"}
+    assert "label at least" in answer.reasons[0]
+    assert model.manifest["fitted_around"] == known.described()
+    with pytest.raises(InputError, match="not calibrated"):
+        _ = model.sketch
+
+
+def test_without_pooled_maps_it_says_what_to_do(
+    small_folder: Path, config: Config, tmp_path: Path
+) -> None:
+    """The session's configuration reads fewer tokens than the bundled maps' scores came from."""
+    with pytest.raises(InputError, match="before the first label"):
+        init(small_folder, tmp_path / "model", config, work=tmp_path)
+
+
+@NEEDS_MAPS
+def test_the_default_model_reranks_and_does_not_search() -> None:
+    """In one line, without an index; the maps are the bundled ones."""
+    model = rerank.load("default")
+    answer = model.rerank("fill missing values", ["Fill NA values.", "Draw a circle."])
+    assert answer.top is not None
+    assert answer.top.doc_id == "0"
+    assert not answer.calibrated
+    with pytest.raises(InputError, match="rerank init"):
+        model.search("fill missing values")
+
+
+@NEEDS_MAPS
+def test_the_bundled_maps_are_of_this_version_and_of_the_bundled_weights() -> None:
+    """Where a feature or the weights change they are to be made again: `make prior`."""
+    config = Config()
+    models = (resolve(config.encoder), resolve(config.reranker))
+    found = pooled_maps.pooled_for(*models, config)
+    assert found is not None
+    assert not any(maps.calibrated for maps in found.maps.values())
+    assert "wikiqa_passages" not in {one["name"] for one in found.sets}
