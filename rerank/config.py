@@ -170,7 +170,7 @@ class Config:
         5, "the verdict is of P(one of the first k passages is right)", least=2, most=10
     )
     expected_unanswerable: float = option(
-        0.2,
+        0.0,
         "share of questions that nothing answers; where fewer than 20 labelled queries are such, "
         "copies of others whose answers are taken out make up for them; 0: none",
         least=0,

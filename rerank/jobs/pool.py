@@ -1,7 +1,8 @@
 """Many labelled sets to the maps that are shipped beside the weights, as one file of numbers.
 
 Rank each set, fit on all of them, and measure on each what the others' maps are worth there. Splits
-called test are not looked at.
+called test are not looked at. Copies without an answer make the maps know doubt, whatever the labels
+of those who start from them hold.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from rerank.types import MODES, Mode
 from rerank.workspace import Workspace
 
 MOST_QUERIES = 300  # of a set, to fit on, and to report on
+UNANSWERABLE = 0.2  # share of questions that nothing answers, in sets that hold too few of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ def pool_sets(
     Raises:
         InputError: fewer than five sets, or one that cannot be read or is too small.
     """
-    config, workspace = config or Config(), Workspace(Path(work))
+    config = replace(config or Config(), expected_unanswerable=UNANSWERABLE)
+    workspace = Workspace(Path(work))
     ranked = [_ranked(Path(folder), config, workspace, max_queries) for folder in folders]
     return write_pooled(ranked, out, config)
 
