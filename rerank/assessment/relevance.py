@@ -23,7 +23,8 @@ from rerank.data.labels import Labelled, Labels, passage_labels
 from rerank.types import Floats, Ranking
 
 DEPTH = 10  # the largest k of sufficiency, and how far down a ranking the maps are fitted
-STEP_C = 0.1  # variance of a hazard's steps away from the map that it is fitted around
+STEP_C = 0.1  # variance of a hazard's steps away from the map of other sets
+OWN_C = 1.0  # the same, away from the passage's own score
 INPUTS = ("score_log_odds", "below_top", "confidence_log_odds", "log_rank")
 
 
@@ -47,9 +48,9 @@ def fit_hazards(
     """The maps of h and of g: logistic regressions of the second to the tenth passages.
 
     h is fitted on those above which none is right, g on those above which one is. `confidences`
-    (n,) and the rankings' scores should be of maps that had not seen the query. Where labels have
-    one right passage a query at most, g is a constant near 0, the smoothed base rate. Both may be
-    fitted `around` maps of other sets.
+    (n,) and the rankings' scores should be of maps that had not seen the query. Both are fitted
+    `around` maps of other sets or, without them, around the passage's own score: where the labels
+    hold none that is right below the first, that still tells more than their base rate.
     """
     inputs, right, one_above = [np.zeros((0, len(INPUTS)))], [], []
     rows = zip(labelled.items, confidences.tolist(), passage_labels(labelled), strict=True)
@@ -64,15 +65,22 @@ def fit_hazards(
 
 
 def _fit(X: Floats, y: Labels, around: LogisticMap | None) -> LogisticMap:
-    """The logistic regression of y (n,) on X (n, 4); without rows, a half everywhere."""
-    from calibration.fitting import fit_logistic
+    """The map of y (n,) on X (n, 4), fitted around another; without rows, that map itself."""
     from calibration.shrinkage import fit_around
 
-    if around is not None:
-        return fit_around(around, X, y, C=STEP_C) if len(y) else around
-    if not len(y):
-        return LogisticMap((0.0,) * len(INPUTS), 0.0, (0.0,) * len(INPUTS), (1.0,) * len(INPUTS))
-    return fit_logistic(X, y)
+    old, C = (_own_score(X), OWN_C) if around is None else (around, STEP_C)
+    return fit_around(old, X, y, C=C) if len(y) else old
+
+
+def _own_score(X: Floats) -> LogisticMap:
+    """The map from the inputs (n, 4) to the passage's own score, standardised as they are."""
+    if not len(X):
+        return LogisticMap((1.0, 0.0, 0.0, 0.0), 0.0, (0.0,) * 4, (1.0,) * 4)
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    scale[scale == 0] = 1.0
+    low, high = X.min(axis=0), X.max(axis=0)
+    coef = (float(scale[0]), 0.0, 0.0, 0.0)
+    return LogisticMap(coef, float(mean[0]), tuple(mean), tuple(scale), tuple(low), tuple(high))
 
 
 def relevance_and_sufficiency(

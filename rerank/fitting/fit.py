@@ -129,7 +129,7 @@ def fit(
     k = config.sufficiency_k
     context = certify(
         hits(ordered, depth=k)[:, k - 1],
-        _cross_fit_sufficiency(ordered, unseen, config)[:, k - 1],
+        _cross_fit_sufficiency(ordered, unseen, of_others, config)[:, k - 1],
         groups=groups,
         target=config.thresholds.sufficient,
         about=about,
@@ -158,13 +158,18 @@ def fit(
     )
 
 
-def _cross_fit_sufficiency(ordered: Labelled[Ranking], unseen: Floats, config: Config) -> Floats:
+def _cross_fit_sufficiency(
+    ordered: Labelled[Ranking],
+    unseen: Floats,
+    around: tuple[LogisticMap | None, LogisticMap | None],
+    config: Config,
+) -> Floats:
     """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
     fold = grouped_folds(ordered.groups.tolist(), config.folds, random_state=config.seed)
     found = np.empty((len(ordered), DEPTH))
     for k in range(int(fold.max()) + 1):
         out = fold == k
-        maps = fit_hazards(ordered.where(~out), unseen[~out])
+        maps = fit_hazards(ordered.where(~out), unseen[~out], around)
         for i in np.flatnonzero(out).tolist():
             ranking, confidence = ordered.items[i], float(unseen[i])
             found[i] = relevance_and_sufficiency(ranking.score, confidence, *maps)[1]

@@ -16,7 +16,6 @@ from sklearn.linear_model import LogisticRegression
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
-from calibration.score_fitting import base_rate
 from rerank.assessment.relevance import (
     DEPTH,
     INPUTS,
@@ -134,12 +133,12 @@ def test_without_a_map_of_another_relevance_is_the_score() -> None:
     )
 
 
-def test_the_hazards_are_scikit_learns_logistic_regressions() -> None:
-    """Over the second to the tenth passages, standardised: where none above is right, or one is."""
+def test_the_hazards_approach_scikit_learns_logistic_regressions() -> None:
+    """Over the second to the tenth passages: where none above is right, or one is."""
     rng = np.random.default_rng(0)
-    pairs, confidences = [], rng.uniform(0.1, 0.9, 60)
+    pairs, confidences = [], rng.uniform(0.1, 0.9, 600)
     rows: dict[bool, list[tuple[list[float], bool]]] = {False: [], True: []}
-    for i, n in enumerate(rng.integers(0, 14, 60).tolist()):
+    for i, n in enumerate(rng.integers(0, 14, 600).tolist()):
         score, right = np.sort(rng.random(n))[::-1], rng.random(n) < 0.3
         ranking = make_ranking(texts=["text"] * n, score=score.tolist())
         pairs.append((ranking, [f"d{j}" for j in np.flatnonzero(right)]))
@@ -151,7 +150,7 @@ def test_the_hazards_are_scikit_learns_logistic_regressions() -> None:
         X, y = (np.array(column) for column in zip(*seen, strict=True))
         Z = (X - X.mean(axis=0)) / X.std(axis=0)
         oracle = LogisticRegression(C=1.0, tol=1e-8, max_iter=1000).fit(Z, y)
-        np.testing.assert_allclose(found.predict(X), oracle.predict_proba(Z)[:, 1], atol=1e-5)
+        np.testing.assert_allclose(found.predict(X), oracle.predict_proba(Z)[:, 1], atol=0.05)
 
 
 @pytest.mark.parametrize(
@@ -174,13 +173,13 @@ def test_labels_with_little_to_learn_from_still_fit(
     check_family(0.5, *relevance_and_sufficiency(np.array([0.7, 0.4, 0.1]), 0.5, *maps))
 
 
-def test_where_one_passage_is_right_another_is_almost_never() -> None:
-    """The smoothed base rate of no success in 90 passages, whatever the inputs."""
-    ranking = make_ranking(texts=["t"] * 10, score=np.linspace(0.9, 0.1, 10).tolist())
-    _, another = fit_hazards(labelled(*[(ranking, ["d0"])] * 10), np.full(10, 0.6))
-    expected = base_rate(np.zeros(90, dtype=np.int64))
-    np.testing.assert_allclose(another.predict(np.eye(D)), expected, atol=1e-12)
-    assert expected < 0.012
+def test_labels_without_a_right_passage_below_the_first_leave_the_order_of_the_scores() -> None:
+    """Another is seldom right then, and the sooner the better its score; no constant for all."""
+    ranking = make_ranking(texts=["t"] * 10, score=np.linspace(0.9, 0.01, 10).tolist())
+    _, another = fit_hazards(labelled(*[(ranking, ["d0"])] * 30), np.full(30, 0.6))
+    told = another.predict(hazard_inputs(ranking.score, 0.6))
+    assert (np.diff(told) < 0).all()
+    assert told.max() < 0.15
 
 
 def one_right(rng: np.random.Generator, n: int, m: int) -> tuple[Floats, Floats]:
