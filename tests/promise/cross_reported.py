@@ -1,6 +1,6 @@
 """A report by nested cross-fitting is honest of the model that is kept, which all labels fitted.
 
-As `rerank` makes it without a split to report on: the two stages, the calibrator among three and
+As `rerank` makes it without a split to report on: the two stages, the calibrator among two and
 the certified threshold are chosen again for each of five folds, on the rows outside of it alone.
 What the folds say of the accepted rows, and of those at their thresholds, is held against the truth
 of the last map, fitted on all rows. The folds have a fifth fewer rows, and so say a little less.
