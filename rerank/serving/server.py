@@ -103,6 +103,7 @@ def client_limits(seconds: float, most: int) -> type[H11Protocol]:
             first = next(iter(idle))
             if len(self.connections) >= most and first is not self:
                 del idle[first]
+                self.connections.discard(first)  # at once: uvicorn counts them
                 first.transport.close()
 
         def on_response_complete(self) -> None:

@@ -34,7 +34,7 @@ class Serving:
 @contextmanager
 def serving(folder: Path, **settings: Any) -> Iterator[Serving]:
     """A server of the model folder in a thread of its own, with settings, stopped at the end."""
-    chosen = Settings(**{"port": 0, "poll": 0.0, **settings})
+    chosen = Settings(**{"port": 0, "poll": 0.0, "timeout": 3600.0, **settings})
     with listen(chosen) as listening:
         holder = ModelHolder(lambda: folder, Metrics())
         server = make_server(holder, chosen)

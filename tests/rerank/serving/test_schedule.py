@@ -124,9 +124,7 @@ class Seen:
     short: int = 0  # of the answered, those of a tenth of the usual work
 
 
-def simulate(
-    load: float, *, seconds: float = 300.0, noise: float = 0.5, heavy: float = 0.0
-) -> Seen:
+def simulate(load: float, *, seconds: float = 100.0, heavy: float = 0.0) -> Seen:
     """A machine of one second of work a second, and `load` times as much that comes by chance.
 
     Requests take about 0.2 seconds; a share `heavy` takes 30 times that. The machine's pace, and

@@ -14,7 +14,7 @@ from server import serving
 from calibration.monitoring.drift import alarm
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.ranking_features import ranking_features
-from rerank.serving.telemetry import JsonLines, Metrics, RepeatFilter, log_to_stderr
+from rerank.serving.telemetry import LOGGERS, JsonLines, Metrics, RepeatFilter, log_to_stderr
 
 WINDOW = 10
 
@@ -111,6 +111,10 @@ def test_too_many_connections_do_not_fill_the_log(
 ) -> None:
     """What the HTTP server says of each connection too many stands in the log once."""
     monkeypatch.setattr("rerank.serving.server.CONNECTIONS", 1)
+    for name in LOGGERS:  # put back when the test ends
+        known = logging.getLogger(name)
+        for field in ("handlers", "level", "propagate"):
+            monkeypatch.setattr(known, field, getattr(known, field))
     with serving(run.folder) as started:
         log_to_stderr(started.holder.metrics)
         answers = [httpx.get(f"{started.url}/healthz", timeout=60).status_code for _ in range(5)]

@@ -24,6 +24,7 @@ from rerank.types import Passage, Query
 
 Asked = tuple[Query, str | None]
 WAIT = 60  # seconds that no test needs
+PATIENT = 3600.0  # seconds: no machine is so slow that a request is refused or late
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def assess_waiting(holder: ModelHolder, asked: Sequence[Asked], **settings: Any)
     """What a worker answers that starts when all of these wait in its queue."""
 
     async def main() -> list[Any]:
-        worker = Worker(holder, Settings(**settings))
+        worker = Worker(holder, Settings(timeout=PATIENT, **settings))
         tasks = [asyncio.create_task(worker.assess(*one)) for one in asked]
         await asyncio.sleep(0)  # each is in the queue now
         worker.start()
@@ -81,7 +82,7 @@ def test_a_long_request_lets_others_come_between(
     order: list[int] = []
 
     async def main() -> list[Any]:
-        worker = Worker(holder, Settings())
+        worker = Worker(holder, Settings(timeout=PATIENT))
 
         async def one(i: int) -> Any:
             found = await worker.assess(asked[i])
