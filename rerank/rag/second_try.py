@@ -140,6 +140,7 @@ def with_confidence(
         verdict=verdict(sufficiency, config.thresholds),
         accepted=accepted(confidence, config.thresholds),
         certified=False,
+        context_certified=False,
         reasons=(*assessment.reasons, "found by a second try"),
     )
 

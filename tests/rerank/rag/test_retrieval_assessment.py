@@ -12,10 +12,16 @@ from assessments import make_assessment
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import judge
 from rerank.assessment.policy import decide
-from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
+from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
 from rerank.config import Config
 from rerank.data.labels import Labelled
-from rerank.rag.retrieval_assessment import SIGNALS, assess_retrieval, unlike_fitted
+from rerank.rag.retrieval_assessment import (
+    OF_FEATURE,
+    OF_GROUP,
+    SIGNALS,
+    assess_retrieval,
+    unlike_fitted,
+)
 from rerank.types import Assessment, Scored
 
 TEXTS = [f"text {i}" for i in range(5)]
@@ -89,3 +95,10 @@ def test_a_strange_question_lies_outside_what_was_fitted(
     assert unlike_fitted(np.full(len(RANKING_FEATURES), 1e6), maps.confidence)
     bare = replace(maps.confidence, first=replace(maps.confidence.first, low=(), high=()))
     assert not unlike_fitted(np.full(len(RANKING_FEATURES), 1e6), bare)
+
+
+def test_the_tables_of_signals_name_what_there_is() -> None:
+    """Every group of features has a signal, and every feature named apart exists."""
+    assert set(OF_GROUP) == set(GROUPS)
+    assert set(OF_FEATURE) <= set(RANKING_FEATURES)
+    assert {*OF_GROUP.values(), *OF_FEATURE.values()} <= set(SIGNALS)
