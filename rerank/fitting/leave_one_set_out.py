@@ -104,7 +104,8 @@ def card(told: Mapping[str, Any]) -> str:
     for count, arms in told.items():
         for arm in ("pooled", "alone"):
             if arm in arms:
-                figures = [f"{arms[arm][name]:.3f}" for name in FIGURES]
+                values = [arms[arm][name] for name in FIGURES]
+                figures = ["" if v is None else f"{v:.3f}" for v in values]
                 lines.append([count, arm, str(arms[arm]["sets"]), *figures])
     gaps = [
         f"At {count} labels the log loss differs by {gap['log_loss']:+.3f} "

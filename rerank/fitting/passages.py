@@ -34,6 +34,7 @@ from rerank.types import Candidates, Floats, Ranking, Scored
 CUTOFFS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the best prior score
 CUTOFF_LOSS = 0.005  # share of nDCG@10 that scoring fewer passages may cost
 SCORE_C = 1.0  # inverse penalty of a map, which has thousands of rows
+STEP_C = 0.1  # variance of a map's steps away from the pooled one; more would tilt the features
 
 Item = TypeVar("Item", Candidates, Scored)
 Made = TypeVar("Made")
@@ -140,4 +141,4 @@ def _fit_passages(
     y = np.concatenate([labels[i] for i in filled])
     if around is None:
         return fit_logistic(X, y, C=SCORE_C)
-    return fit_around(around, X, y, C=SCORE_C)
+    return fit_around(around, X, y, C=STEP_C)
