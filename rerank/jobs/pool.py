@@ -1,8 +1,8 @@
 """Many labelled sets to the maps that are shipped beside the weights, as one file of numbers.
 
 Rank each set, fit on all of them, and measure on each what the others' maps are worth there. Splits
-called test are not looked at. Copies without an answer make the maps know doubt, whatever the labels
-of those who start from them hold.
+called test are not looked at. Copies without an answer make the maps know doubt, whatever the
+labels of those who start from them hold.
 """
 
 from __future__ import annotations
