@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.errors import InputError, optional
-from rerank.inference.engine import Tokenizer, Tokens, open_cross_encoder, open_tokenizer
+from rerank.inference.engine import open_cross_encoder
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.score_cache import Score, ScoreCache
+from rerank.inference.tokenizer import Tokenizer, Tokens, open_tokenizer
 from rerank.types import Floats, Precision
 
 Pair = tuple[str, str]

@@ -11,17 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rerank.errors import InputError
-from rerank.inference.engine import (
-    EXPORT_FORMAT,
-    GRAPH,
-    TOKENIZER_JSON,
-    Graphs,
-    Kind,
-    exported_graph,
-    tokenizer_json,
-)
+from rerank.inference.engine import EXPORT_FORMAT, GRAPH, Graphs, Kind, exported_graph
 from rerank.inference.int8_weights import TRAINED_ON
 from rerank.inference.model_files import ModelFiles
+from rerank.inference.tokenizer import TOKENIZER_JSON, tokenizer_json
 from rerank.types import Precision
 
 NETWORKS = "networks"  # the folder's part that holds them

@@ -24,16 +24,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from rerank.errors import InputError
 from rerank.inference import export
-from rerank.inference.engine import (
-    SAMPLE_LENGTH,
-    SAMPLES,
-    TOLERANCE,
-    Tokenizer,
-    Tokens,
-    cores,
-    first_position,
-)
+from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, TOLERANCE, cores
 from rerank.inference.model_files import ModelFiles
+from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
 
 logger = logging.getLogger(__name__)
 

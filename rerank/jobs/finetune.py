@@ -20,10 +20,10 @@ from rerank.config import Config, FinetuneConfig
 from rerank.data.text import query_hash
 from rerank.errors import InputError, MissingExtraError
 from rerank.inference.cross_encoder import CrossEncoder
-from rerank.inference.engine import positions
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
 from rerank.inference.model_files import ModelFiles, resolve, trained_on, training
 from rerank.inference.score_cache import ScoreCache
+from rerank.inference.tokenizer import positions
 from rerank.jobs.pipelines import open_index
 from rerank.progress import progress
 from rerank.retrieval.dense import Encoder

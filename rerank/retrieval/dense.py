@@ -8,8 +8,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.inference.engine import Engine, Tokenizer, open_bi_encoder, open_tokenizer
+from rerank.inference.engine import Engine, open_bi_encoder
 from rerank.inference.model_files import ModelFiles
+from rerank.inference.tokenizer import Tokenizer, open_tokenizer
 from rerank.progress import progress
 from rerank.types import Floats
 

@@ -28,7 +28,7 @@ from ratios import in_turns, ratios, table
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.steps import Piece, run_piece, steps
 from rerank.data.labelled_set import LabelledSet
-from rerank.inference.engine import open_tokenizer
+from rerank.inference.tokenizer import open_tokenizer
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.schemas import SearchRequest, search_response
 from rerank.serving.server import listen, make_server

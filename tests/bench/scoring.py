@@ -32,17 +32,10 @@ from transformers import AutoConfig
 
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.inference.engine import (
-    Engine,
-    Graphs,
-    Tokenizer,
-    Tokens,
-    _torch_runner,
-    cores,
-    open_cross_encoder,
-)
+from rerank.inference.engine import Engine, Graphs, _torch_runner, cores, open_cross_encoder
 from rerank.inference.export import cross_encoder
 from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.inference.varlen import UnpaddedEngine, open_unpadded
 
 PER_QUERY = 16  # pairs in a row that share their query, as a reranker's do

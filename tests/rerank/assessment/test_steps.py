@@ -11,7 +11,7 @@ import pytest
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.steps import BESIDES, Piece, expected_tokens, run_piece, steps, tokens_of
 from rerank.errors import InputError
-from rerank.inference.engine import open_tokenizer
+from rerank.inference.tokenizer import open_tokenizer
 from rerank.types import Assessment, Passage, Query
 
 

@@ -22,9 +22,10 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference import engine, export
 from rerank.inference.cross_encoder import CrossEncoder
-from rerank.inference.engine import Engine, Tokenizer, Tokens, open_bi_encoder, open_cross_encoder
+from rerank.inference.engine import Engine, open_bi_encoder, open_cross_encoder
 from rerank.inference.model_files import cache_folder, resolve
 from rerank.inference.score_cache import ScoreCache
+from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.storage.folder import sealed
 from rerank.types import Precision
 

@@ -16,9 +16,9 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference import varlen as unpadded
 from rerank.inference.cross_encoder import CrossEncoder
-from rerank.inference.engine import Tokens
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
+from rerank.inference.tokenizer import Tokens
 from rerank.inference.varlen import Batch, Spans, Unpadded, mix_by_kernel, mix_in_turn, parts
 
 ROUNDING = 0.15  # of a logit in bf16, where logits differ by ten

@@ -1,0 +1,115 @@
+"""Texts to tokens, by the fast tokenizer of a model folder. It knows nothing of what reads them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rerank.errors import InputError, MissingExtraError, optional
+from rerank.inference.model_files import ModelFiles
+
+TOKENIZER_JSON = "tokenizer.json"  # of a model's folder
+TOGETHER = 2**18  # characters tokenised at once: each takes some hundred bytes until it is cut
+SHIFTED = ("roberta", "mpnet", "camembert")  # families that count positions from behind padding's
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One tokenised text or pair; `cut` says that it was longer than the maximum."""
+
+    ids: tuple[int, ...]
+    types: tuple[int, ...]
+    cut: bool
+
+
+class Tokenizer:
+    """The fast tokenizer of a model folder, cutting at `max_length` tokens.
+
+    `content` is that of its `tokenizer.json`, where the caller has read it already.
+    """
+
+    def __init__(self, folder: Path, *, max_length: int, content: bytes | None = None) -> None:
+        most = positions(folder)
+        if max_length > most:
+            raise InputError(f"{folder.name} reads at most {most} tokens, got {max_length}")
+        try:
+            self._fast = _fast_tokenizer(folder, content)
+        except MissingExtraError:
+            raise
+        except Exception as error:  # the libraries raise bare exceptions
+            raise InputError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
+        self._fast.no_padding()
+        self._fast.enable_truncation(max_length)
+
+    def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
+        """Tokens of texts, or of pairs, whose longer side is cut first."""
+        return [
+            Tokens(tuple(e.ids), tuple(e.type_ids), bool(e.overflowing))
+            for part in _parts(texts)
+            for e in self._fast.encode_batch(part)
+        ]
+
+
+def _parts(texts: Sequence[Any]) -> Iterator[list[Any]]:
+    """Neighbours of together at most `TOGETHER` characters; a longer one goes alone."""
+    part: list[Any] = []
+    held = 0
+    for text in texts:
+        length = len(text) if isinstance(text, str) else sum(map(len, text))
+        if part and held + length > TOGETHER:
+            yield part
+            part, held = [], 0
+        part.append(text)
+        held += length
+    if part:
+        yield part
+
+
+def open_tokenizer(files: ModelFiles, *, max_length: int) -> Tokenizer:
+    """The tokenizer of a model, as it was hashed.
+
+    Raises:
+        InputError: it cannot be loaded, or the model reads fewer tokens.
+    """
+    content = None if files.entries is None else files.read(TOKENIZER_JSON)
+    return Tokenizer(files.folder, max_length=max_length, content=content)
+
+
+def tokenizer_json(files: ModelFiles) -> bytes:
+    """A model's tokenizer as one file, `tokenizer.json`, which gives the same tokens."""
+    if files.entries is not None:
+        return files.read(TOKENIZER_JSON)
+    made: str = _fast_tokenizer(files.folder).to_str()
+    return made.encode()
+
+
+def _fast_tokenizer(folder: Path, content: bytes | None = None) -> Any:
+    from tokenizers import Tokenizer as Fast
+
+    if content is not None:
+        return Fast.from_buffer(content)
+    if (folder / TOKENIZER_JSON).is_file():
+        return Fast.from_file(str(folder / TOKENIZER_JSON))
+    with optional():
+        from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(str(folder), local_files_only=True).backend_tokenizer
+
+
+def positions(folder: Path) -> int:
+    """How many tokens the model has positions for; no bound where its configuration says none."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return int(config["max_position_embeddings"]) - first_position(config)
+    except (OSError, ValueError, KeyError, TypeError):
+        return sys.maxsize
+
+
+def first_position(config: Mapping[str, Any]) -> int:
+    """The position of a sequence's first token, by the model's configuration."""
+    shifted = any(family in config.get("model_type", "") for family in SHIFTED)
+    return int(config["pad_token_id"]) + 1 if shifted else 0
