@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, checked, logit, sigmoid
+from calibration.arrays import Floats, checked
+from calibration.thresholds import lower_bound, upper_bound
 
 Quantity = Literal["accuracy", "map"]  # above the threshold; of every confidence
 
@@ -109,8 +110,8 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> E
     """Return the mean of all rows from drawn labels y (n,) of 0 and 1 with weights (n,).
 
     Hajek's estimate: sum of w y / sum of w. Rows of one weight are a stratum. The variance is the
-    sum of the strata's, each of at least that with half a hit and half a miss more; the interval is
-    Student's of the log odds, as `metrics.mean_interval`.
+    sum of the strata's, each with half a hit and half a miss more; the interval is the exact one of
+    as many single rows as have that variance (Korn and Graubard 1998).
 
     Raises:
         ValueError: as `calibration.arrays.checked`; a weight that is not above 0.
@@ -123,16 +124,14 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> E
     n, hits = np.bincount(stratum), np.bincount(stratum, labels)
     share = np.bincount(stratum, w) / w.sum()
     mean, rate = float((w * labels).sum() / w.sum()), (hits + 0.5) / (n + 1)
-    freedom = len(labels) - len(n)
-    if freedom < 1:
+    if len(labels) == len(n):
         return Estimate(mean, float("nan"), float("nan"))
-    from scipy.special import stdtrit
-
-    error = np.sqrt((share**2 * rate * (1 - rate) / n).sum())
+    variance = float((share**2 * rate * (1 - rate) / n).sum())
     middle = float((share * rate).sum())
-    room = float(stdtrit(freedom, (1 + level) / 2)) * error / (middle * (1 - middle))
-    low, high = sigmoid(float(logit(middle)) + np.array([-room, room])).tolist()
-    return Estimate(mean, min(low, mean), max(high, mean))
+    worth = middle * (1 - middle) / variance
+    side = (1 + level) / 2
+    low, high = (bound(mean * worth, worth, level=side) for bound in (lower_bound, upper_bound))
+    return Estimate(mean, low, high)
 
 
 def _parts(p: Floats, rows: NDArray[np.int64], many: int) -> list[NDArray[np.int64]]:

@@ -18,7 +18,7 @@ from scipy.special import expit
 from calibration.monotone_losses import boldest_setting
 from calibration.thresholds import certify
 
-DOCUMENTS, SIZE = 40, 15
+DOCUMENTS, SIZE = 60, 15
 POPULATION = 100_000
 TARGET, MOST = 0.7, 0.1
 DEPTH = 10
@@ -30,7 +30,7 @@ def ranks(rng: Generator, document: NDArray[np.int64]) -> tuple[Floats, Floats]:
     A question has a hazard, the same at each of the ten passages; 11 is: nowhere among them. The
     sufficiency is right of the question, but for its document's effect on the log odds.
     """
-    told = rng.normal(-1.3, 1.0, len(document))
+    told = rng.normal(0.2, 1.2, len(document))
     hazard = expit(told + rng.normal(size=document.max() + 1)[document])
     first = np.minimum(rng.geometric(hazard), DEPTH + 1)
     return first.astype(float), expit(told)
