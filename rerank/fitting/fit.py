@@ -129,7 +129,7 @@ def fit(
     k = config.sufficiency_k
     context = certify(
         hits(ordered, depth=k)[:, k - 1],
-        _cross_fit_sufficiency(ordered, unseen, of_others, config)[:, k - 1],
+        _cross_fit_sufficiency(ordered, unseen, config, of_others, confidence.most)[:, k - 1],
         groups=groups,
         target=config.thresholds.sufficient,
         about=about,
@@ -161,8 +161,9 @@ def fit(
 def _cross_fit_sufficiency(
     ordered: Labelled[Ranking],
     unseen: Floats,
-    around: tuple[LogisticMap | None, LogisticMap | None],
     config: Config,
+    around: tuple[LogisticMap | None, LogisticMap | None],
+    most: float,
 ) -> Floats:
     """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
     fold = grouped_folds(ordered.groups.tolist(), config.folds, random_state=config.seed)
@@ -172,7 +173,7 @@ def _cross_fit_sufficiency(
         maps = fit_hazards(ordered.where(~out), unseen[~out], around)
         for i in np.flatnonzero(out).tolist():
             ranking, confidence = ordered.items[i], float(unseen[i])
-            found[i] = relevance_and_sufficiency(ranking.score, confidence, *maps)[1]
+            found[i] = relevance_and_sufficiency(ranking.score, confidence, *maps, most)[1]
     return found
 
 

@@ -228,9 +228,9 @@ def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
     asked: list[set[str]] = []
     original = fitting.fit_hazards
 
-    def watched(labelled: Labelled[Ranking], confidences: Floats) -> Any:
+    def watched(labelled: Labelled[Ranking], confidences: Floats, *around: Any) -> Any:
         asked.append(set(labelled.groups.tolist()))
-        return original(labelled, confidences)
+        return original(labelled, confidences, *around)
 
     monkeypatch.setattr(fitting, "fit_hazards", watched)
     found = fit(to_fit, fitted.maps.policy, config)
