@@ -175,6 +175,12 @@ def bm25_log_rank(view: View) -> Floats:
 
 
 @first_stage
+def dense_log_rank(view: View) -> Floats:
+    """Log of the rank by cosine."""
+    return np.log(view.first_stage.dense_rank.astype(np.float64))
+
+
+@first_stage
 def fused_log_rank(view: View) -> Floats:
     """Log of the rank after fusion."""
     order = np.argsort(np.argsort(-view.first_stage.fused, kind="stable"), kind="stable")
@@ -196,18 +202,22 @@ def idf_coverage(view: View) -> Floats:
 
 
 @first_stage
+def sentence_coverage(view: View) -> Floats:
+    """Share of the query's idf that stands in one sentence of the text, the best for it."""
+    return _covered(view, lambda p: p.sentences)
+
+
+@first_stage
 def content_lead(view: View) -> Floats:
     """Share of the idf of content words in the title and one sentence - the best of the others.
 
     The query's words without stop words; the sentence of the text that has most of them.
     """
     idf = {w: view.idf[w] for w in view.content}
-    found = []
-    for p in view.passages:
-        titled = sum(v for w, v in idf.items() if w in p.title)
-        rest = [w for w in idf if w in p.body and w not in p.title]
-        best = max(sum(idf[w] for w in rest if w in s) for s in p.sentences) if rest else 0.0
-        found.append(titled + best)
+    found = [
+        max(sum(v for w, v in idf.items() if w in s or w in p.title) for s in p.sentences)
+        for p in view.passages
+    ]
     return lead(np.array(found, dtype=np.float64)) / max(sum(idf.values()), 1e-6)
 
 

@@ -1,9 +1,8 @@
 """What a whole ranking says about its own top passage: the features of the confidence.
 
 Each is a named function of one ranking, best first, with one line of meaning and its formula.
-Every value is finite: a lead over a second passage that does not exist is what its line says. They
-are few on purpose: with some hundred labels, a feature that says little costs more than it tells.
-Nothing here knows of labels.
+Every value is finite: a lead over a second passage that does not exist is what its line says, a
+correlation of fewer than two or of constant values is 0. Nothing here knows of labels.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ from rerank.data.text import remembered
 from rerank.types import Floats, Ranking
 
 TOP = 5  # passages that "the top" means below
+CLOSE = 1.0  # logits within this of the best agree with it
+PEAK = 20  # passages in the first-stage peak statistics
 
 Feature = Callable[[Ranking], float]
 RANKING_FEATURES: dict[str, Feature] = {}
@@ -58,6 +59,20 @@ def meaning(name: str) -> str:
     return (RANKING_FEATURES[name].__doc__ or name).split(":")[0].strip().rstrip(".")
 
 
+def spearman(a: Floats, b: Floats) -> float:
+    """Rank correlation with mean ranks for ties (Spearman 1904), in [-1, 1]; 0 where undefined."""
+    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    return float(np.corrcoef(mean_ranks(a), mean_ranks(b))[0, 1])
+
+
+def mean_ranks(values: Floats) -> Floats:
+    """Ranks from 1, lowest first; equal values share the mean of their ranks."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2.0)[inverse]
+
+
 def _second(values: Floats, lowest: float) -> float:
     return float(values[1]) if len(values) > 1 else lowest
 
@@ -88,6 +103,12 @@ def score_margin(r: Ranking) -> float:
 
 
 @feature("score")
+def score_none(r: Ranking) -> float:
+    """Doubt that anything is right: mean over the first 10 of log(1 - score)."""
+    return float(np.log1p(-np.minimum(r.score[:10], 1 - 1e-6)).mean())
+
+
+@feature("score")
 def score_share(r: Ranking) -> float:
     """Share of the best passage in all passage scores: max / sum."""
     return float(r.score.max() / max(float(r.score.sum()), 1e-12))
@@ -113,6 +134,44 @@ def logit_margin(r: Ranking) -> float:
     """Lead in cross-encoder score over the second: logit 1 - logit 2; 0 with one passage."""
     logits = _logits(r)
     return float(logits[0]) - _second(logits, float(logits[0]))
+
+
+@feature("margins")
+def logit_margin_k(r: Ranking) -> float:
+    """Lead in cross-encoder score over the rest of the top: logit 1 - mean of logits 2..5."""
+    logits = _logits(r)
+    return float(logits[0] - logits[1:TOP].mean()) if len(logits) > 1 else 0.0
+
+
+@feature("logits")
+def logit_mean(r: Ranking) -> float:
+    """Mean score of the top: mean of the 5 highest logits."""
+    return float(_logits(r)[:TOP].mean())
+
+
+@feature("margins")
+def logit_spread(r: Ranking) -> float:
+    """Spread of the scores: standard deviation of the logits."""
+    return float(_logits(r).std())
+
+
+@feature("margins")
+def logit_consensus(r: Ranking) -> float:
+    """Passages that score close to the best: share of logits within 1 of the maximum."""
+    logits = _logits(r)
+    return float((logits >= logits[0] - CLOSE).mean())
+
+
+@feature("score")
+def passages_scored(r: Ranking) -> float:
+    """Passages likely enough to be read: how many the cross-encoder scored."""
+    return float(r.scored.sum())
+
+
+@feature("agreement")
+def reranker_impact(r: Ranking) -> float:
+    """Agreement of fused and reranked order: Spearman of fused score and logit, of those scored."""
+    return spearman(r.first_stage.fused[r.scored], r.logits[r.scored])
 
 
 # --- the first stage --------------------------------------------------------------------------
@@ -147,6 +206,12 @@ def bm25_margin(r: Ranking) -> float:
 
 
 @feature("agreement")
+def stage_correlation(r: Ranking) -> float:
+    """Agreement of BM25 and dense: Spearman of their scores over the candidates."""
+    return spearman(r.first_stage.bm25, r.first_stage.dense)
+
+
+@feature("agreement")
 def stage_overlap(r: Ranking) -> float:
     """Passages both stages rank high: share of the first 10 of one in the first 10 of the other."""
     both = (r.first_stage.bm25_rank <= 10) & (r.first_stage.dense_rank <= 10)
@@ -154,9 +219,35 @@ def stage_overlap(r: Ranking) -> float:
 
 
 @feature("agreement")
+def winner_bm25_rank(r: Ranking) -> float:
+    """Log rank of the top passage in BM25: log(rank)."""
+    return float(np.log(r.first_stage.bm25_rank[0]))
+
+
+@feature("agreement")
 def winner_dense_rank(r: Ranking) -> float:
     """Log rank of the top passage by similarity: log(rank)."""
     return float(np.log(r.first_stage.dense_rank[0]))
+
+
+@feature("first stage")
+def bm25_nqc(r: Ranking) -> float:
+    """Peakedness of BM25: NQC (Shtok et al. 2012), deviation / mean of the top 20 scores.
+
+    Shtok divides by the score of the corpus as one document, which a bag of passages lacks.
+    """
+    peak = np.sort(np.maximum(r.first_stage.bm25, 0.0))[::-1][:PEAK]
+    return float(peak.std() / peak.mean()) if peak[0] > 0 else 0.0
+
+
+@feature("first stage")
+def bm25_wig(r: Ranking) -> float:
+    """Gain of BM25's top: WIG (Zhou & Croft 2007), (mean of top 5 - mean) / sqrt(words).
+
+    The mean of the candidates stands for the score of the corpus.
+    """
+    scores = np.sort(r.first_stage.bm25)[::-1]
+    return float((scores[:TOP].mean() - scores.mean()) / np.sqrt(_length(r.query.text)))
 
 
 @feature("first stage")
@@ -176,6 +267,24 @@ def dense_wig(r: Ranking) -> float:
 
 
 @feature("coverage")
+def winner_term_coverage(r: Ranking) -> float:
+    """Query words in the top passage: share of them found."""
+    return float(_column(r, "term_coverage")[0])
+
+
+@feature("coverage")
+def winner_idf_coverage(r: Ranking) -> float:
+    """Query words in the top passage, rare ones counting more: share of the idf found."""
+    return float(_column(r, "idf_coverage")[0])
+
+
+@feature("coverage")
+def winner_sentence_coverage(r: Ranking) -> float:
+    """Query words in one sentence of the top passage: share of the idf found in the best one."""
+    return float(_column(r, "sentence_coverage")[0])
+
+
+@feature("coverage")
 def winner_title_coverage(r: Ranking) -> float:
     """Query words in the top passage's title: share of the idf found."""
     return float(_column(r, "title_coverage")[0])
@@ -188,11 +297,33 @@ def winner_bigram_coverage(r: Ranking) -> float:
 
 
 @feature("coverage")
+def top_idf_coverage(r: Ranking) -> float:
+    """Query words anywhere in the top: highest share of the idf in one of the first 5."""
+    return float(_column(r, "idf_coverage")[:TOP].max())
+
+
+@feature("coverage")
+def query_length(r: Ranking) -> float:
+    """Log of the length of the query: log(number of words)."""
+    return float(np.log(_length(r.query.text)))
+
+
+@feature("coverage")
 def diversity(r: Ranking) -> float:
     """Difference among the top passages: mean Jaccard distance of word sets, first 5."""
     sets = [_word_set(p.text) for p in r.passages[:TOP]]
     distances = [1 - len(a & b) / max(1, len(a | b)) for a, b in combinations(sets, 2)]
     return float(np.mean(distances)) if distances else 0.0
+
+
+@feature("coverage")
+def truncation(r: Ranking) -> float:
+    """Pairs that the cross-encoder saw cut: share of those scored."""
+    return float(r.truncated[r.scored].mean()) if r.scored.any() else 0.0
+
+
+def _length(text: str) -> int:
+    return max(1, len(re.findall(r"\w+", text)))
 
 
 @remembered(2**22)

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from calibration.arrays import sigmoid
-from rerank.assessment.rank_correlation import spearman
-from rerank.assessment.ranking_features import diversity
+from rerank.assessment.ranking_features import diversity, stage_correlation
 from rerank.types import Floats, Ranking
 
 RESULTS = 10
@@ -57,11 +56,6 @@ def seven_metric_score(r: Ranking) -> float:
         + 0.05 * _unit(_number(r.passages[0].metadata.get("graph_support")))
         + 0.05 * _unit(1 - diversity(r))
     )
-
-
-def stage_correlation(r: Ranking) -> float:
-    """Agreement of BM25 and dense: Spearman of their scores over the candidates."""
-    return spearman(r.first_stage.bm25, r.first_stage.dense)
 
 
 def coverage_score(r: Ranking) -> float:

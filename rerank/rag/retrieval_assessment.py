@@ -15,9 +15,7 @@ import numpy as np
 from calibration.arrays import log_odds, sigmoid
 from calibration.maps import TwoStageMap
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.rank_correlation import spearman
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
 from rerank.rag.sources import place_of
 from rerank.types import Assessment, Floats, Mode, metadata_name
@@ -36,18 +34,22 @@ LEVEL_WORDS = {
 }
 OF_GROUP = {  # the signal of a feature that is not named below, by its group
     "logits": "top_score",
-    "score": "top_score",
+    "relevance": "top_score",
     "margins": "gap",
     "first stage": "spread",
     "agreement": "stage_agreement",
     "coverage": "query_coverage",
 }
 OF_FEATURE = {
-    "score_margin": "gap",
-    "score_share": "gap",
+    "relevance_margin": "gap",
+    "relevance_share": "gap",
     "cosine_margin": "gap",
     "bm25_margin": "gap",
     "top_cosine": "top_score",
+    "logit_spread": "spread",
+    "logit_consensus": "consensus",
+    "passages_scored": "consensus",
+    "reranker_impact": "reranker_impact",
     "diversity": "document_diversity",
 }
 
@@ -216,18 +218,6 @@ def _graph_support(a: Assessment) -> float:
         return 0.0
 
 
-def _reranker_impact(a: Assessment) -> float:
-    """Spearman of the fused order and the cross-encoder's, of the passages that it scored."""
-    scored = a.ranking.scored
-    return spearman(a.ranking.first_stage.fused[scored], a.ranking.logits[scored])
-
-
-def _query_coverage(a: Assessment) -> float:
-    """The highest share of the question's words, by idf, in one of the first passages."""
-    column = list(PASSAGE_FEATURES).index("idf_coverage")
-    return float(a.ranking.features[:TOP, column].max())
-
-
 def _feature(name: str) -> Measure:
     return lambda assessment: RANKING_FEATURES[name](assessment.ranking)
 
@@ -266,7 +256,7 @@ SIGNALS: Mapping[str, tuple[Measure, Meaning]] = {
         ),
     ),
     "reranker_impact": (
-        _reranker_impact,
+        _feature("reranker_impact"),
         _banded(
             (0.5, "the cross-encoder kept the first order"),
             (-0.2, "the cross-encoder changed the order"),
@@ -282,7 +272,7 @@ SIGNALS: Mapping[str, tuple[Measure, Meaning]] = {
         _banded((0.01, "linked from other passages"), (0.0, "no links are known")),
     ),
     "query_coverage": (
-        _query_coverage,
+        _feature("top_idf_coverage"),
         _banded(
             (0.7, "the words of the question stand in the passages"),
             (0.0, "important words of the question are missing"),

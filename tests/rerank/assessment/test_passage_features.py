@@ -73,9 +73,11 @@ def test_the_table_by_hand() -> None:
         "bm25_of_best": [0.4, 1.0],
         "bm25_a_word": [2 / 3, 5 / 3],
         "bm25_log_rank": [math.log(3), 0.0],
+        "dense_log_rank": [0.0, math.log(101)],
         "fused_log_rank": [math.log(2), 0.0],
         "term_coverage": [1.0, 1.0],  # the title counts
         "idf_coverage": [1.0, 0.5],  # it does not: missing and values are 2 of 4
+        "sentence_coverage": [1.0, 0.25],  # its two sentences have one each
         "content_lead": [0.25, -0.25],  # the second has fill in its title, one more a sentence
         "title_coverage": [0.0, 0.5],  # "fillna" is another word; fill is 2 of 4
         "bigram_coverage": [1.0, 0.0],

@@ -12,13 +12,16 @@ import pytest
 from hand_made import make_ranking
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import rankdata, spearmanr
 
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.ranking_features import (
     GROUPS,
     RANKING_FEATURES,
+    mean_ranks,
     meaning,
     ranking_features,
+    spearman,
 )
 from rerank.types import Ranking
 
@@ -43,6 +46,9 @@ def table() -> Ranking:
         fused=[0.3, 0.2, 0.1],
         score=[0.8, 0.5, 0.2],
         features={
+            "term_coverage": [0.25, 0.5, 0.75],
+            "idf_coverage": [0.3, 0.9, 0.6],
+            "sentence_coverage": [0.2, 0.9, 0.6],
             "title_coverage": [0.1, 0.2, 0.3],
             "bigram_coverage": [0.4, 0.0, 0.0],
         },
@@ -52,22 +58,39 @@ def table() -> Ranking:
 BY_HAND = {  # each worked out from the definition in the docstring, with pencil and paper
     "top_score": log_odds(0.8),
     "score_margin": log_odds(0.8) - log_odds(0.5),
+    "score_none": (math.log(0.2) + math.log(0.5) + math.log(0.8)) / 3,
     "score_share": 0.8 / 1.5,
     "top_logit": 3.0,
     "winner_logit_gap": -1.0,
     "logit_margin": 1.0,  # 3 - 2, of the two that were scored
+    "logit_margin_k": 1.0,
+    "logit_mean": 2.5,
+    "logit_spread": 0.5,
+    "logit_consensus": 1.0,  # 2 >= 3 - 1
+    "passages_scored": 2.0,
+    "reranker_impact": -1.0,  # fused .3 > .2, logits 2 < 3
     "top_cosine": 0.9,
     "cosine_margin": 0.3,
     "winner_cosine_gap": -0.3,
     "bm25_margin": (6 - 4) / 6,
+    "stage_correlation": -1.0,  # BM25 2 < 4 < 6 as cosine .9 > .6 > .3
     "stage_overlap": 0.1,  # one passage in the first ten of both
+    "winner_bm25_rank": math.log(2),
     "winner_dense_rank": math.log(2),
+    "bm25_nqc": math.sqrt(8 / 3) / 4,
+    "bm25_wig": 0.0,  # fewer than five: the top is all
     "log_list_length": math.log(3),
     "dense_wig": 0.0,
+    "winner_term_coverage": 0.25,
+    "winner_idf_coverage": 0.3,
+    "winner_sentence_coverage": 0.2,
     "winner_title_coverage": 0.1,
     "winner_bigram_coverage": 0.4,
+    "top_idf_coverage": 0.9,
+    "query_length": math.log(3),
     # {fill the gaps} and {drop the gaps} share 2 of 4 words; the third shares none with either
     "diversity": (0.5 + 1 + 1) / 3,
+    "truncation": 0.5,
 }
 
 
@@ -78,12 +101,14 @@ def test_each_feature_make_ranking(table: Ranking, name: str) -> None:
 
 
 def test_wig_make_ranking() -> None:
-    """Of six passages the mean similarity of the top five less the mean of all."""
+    """Of six passages the top five's mean less the mean, BM25's over the root of query words."""
     made = make_ranking(
         query="a b c d",
         texts=["x"] * 6,
+        bm25=[10, 8, 6, 4, 2, 0],
         dense=[0.9, 0.7, 0.5, 0.3, 0.1, -0.1],
     )
+    assert RANKING_FEATURES["bm25_wig"](made) == pytest.approx((6 - 5) / 2, abs=1e-12)
     assert RANKING_FEATURES["dense_wig"](made) == pytest.approx(0.5 - 0.4, abs=1e-12)
 
 
@@ -116,8 +141,16 @@ def test_every_feature_is_in_one_group() -> None:
 ALONE = {  # one passage: a missing second counts as the lowest, a correlation of one is 0
     "score_share": 1.0,
     "logit_margin": 0.0,
+    "logit_margin_k": 0.0,
+    "logit_spread": 0.0,
+    "logit_consensus": 1.0,
+    "passages_scored": 1.0,
+    "reranker_impact": 0.0,
     "cosine_margin": 0.0,
     "bm25_margin": 1.0,
+    "stage_correlation": 0.0,
+    "bm25_nqc": 0.0,
+    "bm25_wig": 0.0,
     "diversity": 0.0,
 }
 
@@ -134,7 +167,7 @@ def test_constant_scores_have_defined_values() -> None:
     made = make_ranking(texts=["same"] * 4, logits=[1.0] * 4)
     row = dict(zip(RANKING_FEATURES, ranking_features([made])[0], strict=True))
     assert all(math.isfinite(v) for v in row.values())
-    for name in ("logit_margin", "cosine_margin", "bm25_margin"):
+    for name in ("logit_margin", "logit_spread", "reranker_impact", "stage_correlation"):
         assert row[name] == 0.0
     assert row["diversity"] == 0.0
 
@@ -178,6 +211,7 @@ def test_negative_bm25_scores_stay_in_range() -> None:
     """BM25Okapi's scores fall below 0 in a corpus of two passages; shares of them stay small."""
     made = make_ranking(texts=["fill", "fill"], bm25=[-0.1, -0.2])
     assert abs(RANKING_FEATURES["bm25_margin"](made)) <= 1
+    assert abs(RANKING_FEATURES["bm25_nqc"](made)) <= 10
 
 
 def test_real_rankings_have_finite_features(rankings: Mapping[str, Ranking]) -> None:
@@ -207,3 +241,24 @@ def test_new_ids_change_nothing(rankings: Mapping[str, Ranking]) -> None:
     passages = tuple(replace(p, doc_id=f"x{p.doc_id}") for p in ranking.passages)
     renamed = replace(ranking, candidates=replace(ranking.candidates, passages=passages))
     assert np.array_equal(ranking_features([renamed]), ranking_features([ranking]))
+
+
+# --- rank correlation -------------------------------------------------------------------------
+
+TIED = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=12)
+
+
+@given(pairs=TIED)
+def test_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
+    """With ties, to 1e-12, wherever scipy defines it; else 0."""
+    a, b = (np.array(side, dtype=np.float64) for side in zip(*pairs, strict=True))
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        assert spearman(a, b) == 0.0
+        return
+    assert spearman(a, b) == pytest.approx(spearmanr(a, b).statistic, abs=1e-12)
+
+
+@given(st.lists(st.integers(-3, 3).map(float), max_size=12))
+def test_mean_ranks_are_scipys(values: list[float]) -> None:
+    """Equal values share the mean of their ranks, as scipy.stats.rankdata does."""
+    assert mean_ranks(np.array(values)).tolist() == rankdata(values).tolist()
