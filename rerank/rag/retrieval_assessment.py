@@ -34,15 +34,15 @@ LEVEL_WORDS = {
 }
 OF_GROUP = {  # the signal of a feature that is not named below, by its group
     "logits": "top_score",
-    "relevance": "top_score",
+    "score": "top_score",
     "margins": "gap",
     "first stage": "spread",
     "agreement": "stage_agreement",
     "coverage": "query_coverage",
 }
 OF_FEATURE = {
-    "relevance_margin": "gap",
-    "relevance_share": "gap",
+    "score_margin": "gap",
+    "score_share": "gap",
     "cosine_margin": "gap",
     "bm25_margin": "gap",
     "top_cosine": "top_score",
