@@ -27,19 +27,19 @@ class FittedMaps:
     `policy`: which passages are scored. `score`: a passage's features to the number that
     orders the passages. `confidence`: a ranking's features to P(its top passage is right).
     `hazard` and `another`: P(the k-th passage is right | none above it is), and the same where one
-    is, from which relevance and sufficiency follow (see `rerank.assessment.relevance`); models of
-    version 0.1 have no `another`. `certificate`: the confidence from which selective accuracy is
-    promised. `segments`: what each segment of the queries adds to the confidence. `context`: the
-    sufficiency from which it is promised that the first passages hold an answer; None where nobody
-    has looked. `calibrated`: whether labels of this corpus were among those fitted on; else the
-    probabilities order queries and passages, and mean nothing more.
+    is, from which relevance and sufficiency follow (see `rerank.assessment.relevance`).
+    `certificate`: the confidence from which selective accuracy is promised. `segments`: what each
+    segment of the queries adds to the confidence. `context`: the sufficiency from which it is
+    promised that the first passages hold an answer; None where nobody has looked. `calibrated`:
+    whether labels of this corpus were among those fitted on; else the probabilities order queries
+    and passages, and mean nothing more.
     """
 
     policy: ReadPolicy
     score: LogisticMap
     confidence: TwoStageMap
     hazard: LogisticMap
-    another: LogisticMap | None
+    another: LogisticMap
     certificate: Certificate
     segments: Segments = field(default_factory=Segments)
     context: Certificate | None = None
@@ -55,7 +55,7 @@ class FittedMaps:
             "score": self.score.to_dict(),
             "confidence": self.confidence.to_dict(),
             "hazard": self.hazard.to_dict(),
-            "another": None if self.another is None else self.another.to_dict(),
+            "another": self.another.to_dict(),
             "certificate": self.certificate.to_dict(),
             "segments": self.segments.to_dict(),
             "context": self.context.to_dict() if self.context else None,
@@ -89,9 +89,7 @@ class FittedMaps:
             context = Certificate(**kept["context"]) if kept.get("context") else None
             calibrated = kept.get("calibrated", True) is not False
             confidence = map_from_dict(kept["confidence"])
-            logistic = {n: map_from_dict(kept[n]) for n in ("prior", "score", "hazard")}
-            if kept["another"] is not None:
-                logistic["another"] = map_from_dict(kept["another"])
+            logistic = {n: map_from_dict(kept[n]) for n in ("prior", "score", "hazard", "another")}
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"calibrators.json cannot be read: {error}") from None
         if not isinstance(confidence, TwoStageMap):
@@ -118,7 +116,7 @@ class FittedMaps:
             checked["score"],
             confidence,
             checked["hazard"],
-            checked.get("another"),
+            checked["another"],
             certificate,
             segments,
             context,
@@ -151,7 +149,7 @@ def refuse_overflow(fitted: FittedMaps, path: Path) -> None:
         "score": fitted.score,
         "confidence": fitted.confidence,
         "hazard": fitted.hazard,
-        **({} if fitted.another is None else {"another": fitted.another}),
+        "another": fitted.another,
         **{f"update of {name!r}": one for name, one in fitted.segments.updates.items()},
     }
     for name, one in maps.items():

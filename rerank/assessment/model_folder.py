@@ -9,11 +9,10 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rerank.assessment import upgrade
 from rerank.config import Config
 from rerank.errors import FolderError, InputError, MissingExtraError
 from rerank.inference.model_files import ModelFiles, resolve
@@ -34,6 +33,7 @@ FITTED_ON = "fitted_on.txt"  # a `query_hash` a line: the queries that the maps 
 REPORT, PAGE = "report.txt", "report.html"
 INDEX = "index"
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
+LEAST_FORMAT = 3  # of the manifest: version 0.1 wrote less
 OF_THE_STORE = ("format_version", "files", "digest", "kind")  # of the manifest, written anew
 FIELDS = ("config", "fingerprints", "dataset", "queries")  # of the manifest, each an object
 REQUIRED = ("encoder", "encoder_max_length", "reranker", "max_length")
@@ -89,7 +89,6 @@ class ModelFolder:
 
     path: Path
     manifest: dict[str, Any]
-    upgrades: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # JSON files, as read now
 
     def text(self, name: str) -> str:
         """One of its files, as it was when it was hashed.
@@ -109,8 +108,6 @@ class ModelFolder:
 
     def json(self, name: str) -> dict[str, Any]:
         """One of its JSON files, which holds an object. Raises as `text`."""
-        if name in self.upgrades:
-            return self.upgrades[name]
         content = self.text(name).encode()
         try:
             found = parse_json(content, name)
@@ -135,8 +132,6 @@ def write_self_contained(old: ModelFolder, path: Path, *, overwrite: bool, carry
             raise FolderError(f"{old.path} was changed since it was opened; export it again")
         (folder / MANIFEST).unlink()
         shutil.rmtree(folder / NETWORKS, ignore_errors=True)
-        for name, content in old.upgrades.items():
-            write_json(folder / name, content)
         kept = {key: value for key, value in old.manifest.items() if key not in OF_THE_STORE}
         return {**kept, **carry(folder)}
 
@@ -155,6 +150,11 @@ def open_folder(path: Path) -> ModelFolder:
         raise InputError(f"{path} is not a usable model folder: {error}") from None
     if manifest.get("kind") != MODEL_KIND:
         raise InputError(f"{path} is not a model folder; expected one that `calibrate` wrote")
+    if manifest["format_version"] < LEAST_FORMAT:
+        raise InputError(
+            f"{path} was written by version 0.1, whose features are others; make it anew: rerank "
+            f"calibrate DATASET --out {path} --overwrite"
+        )
     strange = [name for name in manifest["files"] if not _is_data(name, NETWORKS in manifest)]
     if strange:
         raise InputError(f"{path} holds {strange[0]}, and no model folder holds such a file")
@@ -169,7 +169,7 @@ def open_folder(path: Path) -> ModelFolder:
             f"{path}: its calibrators were fitted with another configuration or other models than "
             "its manifest says; calibrate again"
         )
-    return folder if manifest["format_version"] >= upgrade.FORMAT else _upgraded(folder)
+    return folder
 
 
 def _is_data(name: str, carries_networks: bool) -> bool:
@@ -177,20 +177,6 @@ def _is_data(name: str, carries_networks: bool) -> bool:
     if PurePosixPath(name).parts[0] == NETWORKS:
         return carries_networks and is_network_file(name)
     return PurePosixPath(name).suffix in DATA
-
-
-def _upgraded(old: ModelFolder) -> ModelFolder:
-    """A folder that version 0.1 wrote, under the names of this version."""
-    config = upgrade.upgraded_config(old.manifest["config"])
-    bound = bound_to(config, old.manifest["fingerprints"])
-    upgrades = {CALIBRATORS: upgrade.upgraded_calibrators(old.json(CALIBRATORS), bound)}
-    for name, upgraded in (
-        (SKETCH, upgrade.upgraded_sketch),
-        (MEASURED, upgrade.upgraded_measurements),
-    ):
-        if name in old.manifest["files"]:
-            upgrades[name] = upgraded(old.json(name))
-    return ModelFolder(old.path, {**old.manifest, "config": config}, upgrades)
 
 
 def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def relevance_and_sufficiency(
     scores: Floats,
     confidence: float,
     hazard: LogisticMap,
-    another: LogisticMap | None,
+    another: LogisticMap,
     most: float = 1.0,
 ) -> tuple[Floats, Floats]:
     """P(each passage is right), (n,), and P(one of the first k is) for k = 1 to `DEPTH`, (DEPTH,).
@@ -96,25 +96,14 @@ def relevance_and_sufficiency(
     never rises, sufficiency never falls; both begin with `confidence`. A ranking of fewer passages
     keeps its last sufficiency; without any, sufficiency is 0. None is above `most`, which is what
     the labels can support, but for the confidence itself.
-
-    Where `another` is None, g is such that a passage's relevance is its own score, as far as the
-    others allow.
     """
     n = len(scores)
     if not n:
         return np.zeros(0), np.zeros(DEPTH)
     inputs = hazard_inputs(scores, confidence)
-    h = hazard.predict(inputs)
-    g = _from_scores(scores[1:], confidence, h) if another is None else another.predict(inputs)
-    relevance, found = chain(confidence, h, g)
+    relevance, found = chain(confidence, hazard.predict(inputs), another.predict(inputs))
     found = np.minimum(found, max(most, confidence))
     return relevance, np.append(found, np.full(max(0, DEPTH - n), found[-1]))[:DEPTH]
-
-
-def _from_scores(scores: Floats, confidence: float, h: Floats) -> Floats:
-    """The g (m,) in [0, 1] that makes the relevance of passages nearest to their scores (m,)."""
-    missed = (1 - confidence) * np.cumprod(np.append(1.0, 1 - h))[:-1]
-    return np.clip((scores - missed * h) / np.maximum(1 - missed, 1e-12), 0.0, 1.0)
 
 
 def chain(confidence: float, hazard: Floats, another: Floats) -> tuple[Floats, Floats]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -221,6 +222,18 @@ def test_arrays_that_do_not_fit_are_refused(
     _save(copied, name, change)
     rewrite(copied, lambda _: None)
     assert "its index cannot be used" in refusal(copied)
+
+
+def test_a_folder_of_version_0_1_is_refused(copied: Path) -> None:
+    """The sentence has the command that makes it anew."""
+
+    def older(manifest: dict[str, Any]) -> None:
+        manifest["format_version"] = 2
+
+    rewrite(copied, older)
+    assert re.search(
+        r"version 0\.1 .* rerank calibrate DATASET --out .* --overwrite", refusal(copied)
+    )
 
 
 @pytest.mark.parametrize("name", ["fitted_on.txt", "sketch.json"])

@@ -121,18 +121,6 @@ def test_inputs_by_hand() -> None:
 # --- the fit ----------------------------------------------------------------------------------
 
 
-def test_without_a_map_of_another_relevance_is_the_score() -> None:
-    """Where that agrees with the confidence and the hazard; else it is as near as may be."""
-    scores = np.array([0.8, 0.6, 0.3, 0.001, 0.0])
-    seldom = made((0.0,) * D, -4.0)
-    relevance, _ = relevance_and_sufficiency(scores, 0.7, seldom, None)
-    np.testing.assert_allclose(relevance[:3], [0.7, 0.6, 0.3], atol=1e-12)
-    h, missed = seldom.predict(np.zeros((1, D)))[0], 0.3
-    np.testing.assert_allclose(
-        relevance[3:], [missed * (1 - h) ** 2 * h, missed * (1 - h) ** 3 * h], atol=1e-12
-    )
-
-
 def test_the_hazards_approach_scikit_learns_logistic_regressions() -> None:
     """Over the second to the tenth passages: where none above is right, or one is."""
     rng = np.random.default_rng(0)
