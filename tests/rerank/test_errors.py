@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from rerank import errors
-from rerank.errors import InputError, MissingExtraError, RerankError, TrackingError, missing_extra
+from rerank.errors import (
+    EndpointError,
+    InputError,
+    MissingExtraError,
+    RerankError,
+    TrackingError,
+    missing_extra,
+)
 
 KINDS = [
     kind
@@ -17,9 +24,9 @@ KINDS = [
 
 
 def test_every_exception_has_the_one_root() -> None:
-    """Whoever catches `RerankError` catches all; only MLflow's failure has a code of its own."""
+    """Whoever catches `RerankError` catches all; only another server's failure has its own code."""
     assert all(issubclass(kind, RerankError) for kind in KINDS)
-    assert [kind for kind in KINDS if kind.exit_code != 2] == [TrackingError]
+    assert [kind for kind in KINDS if kind.exit_code != 2] == [TrackingError, EndpointError]
     assert not issubclass(TrackingError, ValueError)
     assert issubclass(InputError, ValueError)
 

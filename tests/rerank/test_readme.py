@@ -24,7 +24,7 @@ PAGES = {
 }
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 RUN = ("console", "python")
-SHOWN = ("sh", "text", "dockerfile", "py")  # `sh` and `py` need a server or a cluster
+SHOWN = ("sh", "text", "dockerfile", "py")  # `sh` and `py` need a server, a cluster or more data
 MAY_SAY_NO = ("drift", "promote")  # their exit code 1 is an answer
 
 
@@ -47,6 +47,8 @@ def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     cut = replace(small, corpus=corpus, queries=queries, qrels=qrels, splits=splits)
     cut.write(folder / "datasets" / "pydata")
     (folder / "queries.jsonl").write_text('{"_id": "1", "query": "sort an array"}\n')
+    asked = [{"_id": str(i), "query": f"how to sort {i} arrays"} for i in range(60)]
+    (folder / "asked.jsonl").write_text("\n".join(map(json.dumps, asked)))
     labels = [{"query": f"sort array number {i}", "right": i % 2 == 0} for i in range(12)]
     (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
     before = Path.cwd()
@@ -81,9 +83,10 @@ def _there(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 )
 def test_what_a_page_shows_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every `rerank` command and every block of Python, in the page's order."""
+    names: dict[str, object] = {"__name__": "__main__"}
     for language, code in BLOCK.findall(PAGES[page]):
         if language == "python":
-            exec(compile(code, page, "exec"), {"__name__": "__main__"})
+            exec(compile(code, page, "exec"), names)
         for command in commands(code) if language == "console" else ():
             program, *arguments = shlex.split(command)
             if program != "rerank":

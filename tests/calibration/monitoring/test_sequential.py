@@ -319,8 +319,8 @@ def test_labels_that_cannot_be_counted(y: list, p: list, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"kind": "map"}, "expected kind 'calibration-watch', got 'map'"),
-        ({"more": 1}, r"the state of a monitor \(calibration-watch\) has the keys"),
+        ({"kind": "map"}, "expected kind 'calibration-monitor', got 'map'"),
+        ({"more": 1}, r"the state of a monitor \(calibration-monitor\) has the keys"),
         ({"level": 1.0}, "level must lie between 0 and 1, got 1.0"),
         ({"level": "0.05"}, "level must be a number, got '0.05'"),
         ({"hits": 1}, "hits must lie between 0 and n, got 1 of 0"),
@@ -332,7 +332,7 @@ def test_labels_that_cannot_be_counted(y: list, p: list, sentence: str) -> None:
         ({"wealth": {"stakes": [-1.0], "n": -1, "peak": 0.0}}, "a whole n"),
     ],
 )
-def test_json_that_is_no_watch(change: dict, sentence: str) -> None:
+def test_json_that_is_no_monitor(change: dict, sentence: str) -> None:
     """A damaged state is refused with the part that is wrong."""
     with pytest.raises(ValueError, match=sentence):
         CalibrationMonitor.from_dict({**CalibrationMonitor.start().to_dict(), **change})
@@ -342,5 +342,7 @@ def test_an_accuracy_needs_a_target_that_can_be_missed() -> None:
     """0 cannot be missed, and 1 is missed at the first mistake."""
     with pytest.raises(ValueError, match=r"target must lie between 0 and 1, got 1.0"):
         AccuracyMonitor.start(1.0)
-    with pytest.raises(ValueError, match=r"the state of a monitor \(accuracy-watch\) has the keys"):
+    with pytest.raises(
+        ValueError, match=r"the state of a monitor \(accuracy-monitor\) has the keys"
+    ):
         AccuracyMonitor.from_dict(CalibrationMonitor.start().to_dict())

@@ -232,7 +232,7 @@ def test_a_folder_of_version_0_1_is_refused(copied: Path) -> None:
 
     rewrite(copied, older)
     assert re.search(
-        r"version 0\.1 .* rerank calibrate DATASET --out .* --overwrite", refusal(copied)
+        r"version 0\.1.*rerank calibrate DATASET --out .* --overwrite", refusal(copied)
     )
 
 

@@ -381,6 +381,7 @@ def test_a_written_parquet_reads_back(tmp_path: Path) -> None:
             "verdict": "PARTIAL",
             "accepted": True,
             "certified": False,
+            "context_certified": False,
             "calibrated": True,
             "reasons": ["for: ö"],
             "ranking": [

@@ -32,6 +32,7 @@ FIELDS = {  # "Prediction" in the design: the fields of a line, with their types
     "verdict": str,
     "accepted": bool,
     "certified": bool,
+    "context_certified": bool,
     "calibrated": bool,
     "reasons": list,
     "ranking": list,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -108,10 +109,19 @@ def test_a_group_of_most_queries_is_none() -> None:
     assert names(labelled, kept) == ["passage", "question"]
 
 
+def with_a_test_split(labelled: LabelledSet, *, documents: int) -> LabelledSet:
+    """The set with the queries of the first documents as `test`, the others as `train`."""
+    tested = {f"q{k}-" for k in range(documents)}
+    splits: dict[str, list[str]] = {"train": [], "test": []}
+    for i in labelled.queries:
+        splits["test" if i[: i.index("-") + 1] in tested else "train"].append(i)
+    return replace(labelled, splits={name: tuple(ids) for name, ids in splits.items()})
+
+
 @pytest.mark.parametrize(("most", "name"), [(None, "document"), (40, "document")])
 def test_the_plan_holds_whole_documents_out(most: int | None, name: str) -> None:
     """Reported documents are not fitted on, and a bound on the queries leaves as many documents."""
-    labelled = library(20, 5, asked=2)
+    labelled = with_a_test_split(library(20, 5, asked=2), documents=6)
     planned = plan(labelled, trained_on=frozenset(), max_queries=most, seed=0)
     assert planned.grouping.name == name
     fit, report = (set(part.groups.tolist()) for part in (planned.fit, planned.report))
@@ -122,8 +132,9 @@ def test_the_plan_holds_whole_documents_out(most: int | None, name: str) -> None
 
 
 def test_a_plan_that_leaves_too_few_documents_takes_passages() -> None:
-    """Of twelve documents 70 % are fitted on, which is eight."""
-    planned = plan(library(12, 6), trained_on=frozenset(), max_queries=None, seed=0)
+    """Of twelve documents eight are fitted on."""
+    labelled = with_a_test_split(library(12, 6), documents=4)
+    planned = plan(labelled, trained_on=frozenset(), max_queries=None, seed=0)
     assert planned.grouping.name == "passage"
     assert planned.same_group == 0
 

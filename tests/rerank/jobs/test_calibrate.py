@@ -125,7 +125,8 @@ def test_the_configuration_is_kept_whole(run: Run, config: Config) -> None:
 def test_the_folder_holds_the_maps_that_fitting_gives(maps: FittedMaps, fitted: Fitted) -> None:
     """`calibrators.json` is what fitting the same rankings again gives, to the last bit."""
     assert maps.policy == fitted.maps.policy
-    assert replace(maps, certificate=fitted.maps.certificate) == fitted.maps
+    theirs = fitted.maps
+    assert replace(maps, certificate=theirs.certificate, context=theirs.context) == theirs
 
 
 def test_the_report_tells_what_was_measured(run: Run, small: LabelledSet) -> None:
