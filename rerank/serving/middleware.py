@@ -152,7 +152,7 @@ class RequestGuard:
         self._retry_after = retry_after
         self._in_progress = 0
         self._whole = 0  # of those, whose bodies are read
-        self._reading = 0  # bytes of the other bodies
+        self._reading = 0  # bytes held of the other bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or raise its Refusal."""
@@ -222,7 +222,7 @@ class RequestGuard:
             Refusal: 413 too large, 429 too much at once, 408 too slow, 422 too deep, too many
                 values, or no UTF-8.
         """
-        most, parts, size = self._settings.max_body, [], 0
+        most, parts, size, held = self._settings.max_body, [], 0, 0
         refused = Refusal(413, f"the body has more than {most} bytes", reason="size")
         stated = headers.get(b"content-length", b"0")
         if not stated.isdigit() or len(stated) > 18 or int(stated) > most * DRAINED:
@@ -236,12 +236,14 @@ class RequestGuard:
                         raise Refusal(408, "the client went away", reason="gone")
                     part = message.get("body", b"")
                     size += len(part)
-                    self._reading += len(part)
-                    self._refuse_when_full()
                     if size <= most:
                         parts.append(part)
                     else:
                         parts.clear()
+                    self._reading -= held
+                    held = size if size <= most else 0
+                    self._reading += held
+                    self._refuse_when_full()
                     more = message.get("more_body", False)
         except TimeoutError:
             if size <= most:
@@ -252,7 +254,7 @@ class RequestGuard:
                     headers={"Connection": "close"},
                 ) from None
         finally:
-            self._reading -= size
+            self._reading -= held
         if size > most:
             raise refused
         content = b"".join(parts)
