@@ -31,7 +31,7 @@ demo: .venv/installed ## the bundled labelled set to a calibrated model, and thr
 	  "train a convolutional neural network on a GPU"
 
 test: .venv/tested lint types ## lint, types and tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/tested
 	$(BIN)/ruff check .

@@ -42,7 +42,6 @@ CONFIG = Config(
     max_length=128,
     encoder_max_length=64,
     folds=2,
-    expected_unanswerable=0.0,
 )
 
 

@@ -99,14 +99,14 @@ ROOM = 768 * 2**20  # bytes; of docs/rescoring.md 512 MiB, and what allocators t
 
 
 def _long_passages(path: Path) -> tuple[int, int]:
-    """Four rows of four passages of 300,000 characters, no two words in a row alike."""
+    """Two rows of four passages of 300,000 characters, no two words in a row alike."""
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefghij", k=draw.randint(2, 9))) for _ in range(20_000)]
     with path.open("w") as file:
-        for i in range(4):
+        for i in range(2):
             passages = [" ".join(draw.choices(words, k=50_000))[:300_000] for _ in range(4)]
             file.write(json.dumps({"_id": str(i), "text": "median", "passages": passages}) + "\n")
-    return 4, 0
+    return 2, 0
 
 
 def _repeated(path: Path) -> tuple[int, int]:

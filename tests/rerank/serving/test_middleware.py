@@ -22,7 +22,7 @@ MOST = 20_000  # bytes of a body
 def started(run: Any) -> Iterator[Any]:
     """A server with narrow bounds."""
     bounds = {"max_body": MOST, "max_documents": 3, "max_document": 500, "max_query": 100}
-    with serving(run.folder, read_timeout=1.0, max_depth=6, max_values=1000, **bounds) as made:
+    with serving(run.folder, read_timeout=3.0, max_depth=6, max_values=1000, **bounds) as made:
         yield made
 
 

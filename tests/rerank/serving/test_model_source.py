@@ -54,7 +54,7 @@ def replace(place: Path, by: Path) -> None:
 
 def metrics(started: Any) -> str:
     """The text of `/metrics`."""
-    return httpx.get(f"{started.url}/metrics").text
+    return httpx.get(f"{started.url}/metrics", timeout=60).text
 
 
 def test_swap_under_load(run: Any, other: Path, place: Path) -> None:

@@ -47,7 +47,7 @@ def test_answers_do_not_wait_for_acknowledgements(run: Any) -> None:
 def test_slow_clients(run: Any) -> None:
     """Who never sends its headers is cut off; who never sends its body hears 408; others go on."""
     with (
-        serving(run.folder, read_timeout=1.0) as started,
+        serving(run.folder, read_timeout=3.0) as started,
         connect(started.url) as silent,
         connect(started.url, b"POST /v1/rerank HT") as halting,
         connect(started.url, HEAD, b'{"query"') as late,
@@ -64,7 +64,10 @@ def test_slow_bodies_take_nobodys_place(run: Any) -> None:
     with serving(run.folder, read_timeout=60.0, queue=1, max_body=1024) as started:
         url = f"{started.url}/v1/rerank"
         head = HEAD.replace(b"Length: 50", b"Length: 1024")
-        with contextlib.ExitStack() as stack, httpx.Client(base_url=started.url) as client:
+        with (
+            contextlib.ExitStack() as stack,
+            httpx.Client(base_url=started.url, timeout=60) as client,
+        ):
             for _ in range(17):
                 stack.enter_context(connect(started.url, head, b" " * 1000))
             while 'refused_total{reason="full"} 1.0' not in client.get("/metrics").text:
@@ -193,11 +196,11 @@ def test_signals(place: Path) -> None:
 
 def _signalled(started: subprocess.Popen[str], url: str, place: Path) -> str:
     """What the server logs while it is told to swap, and to end with six requests open."""
-    before = httpx.get(f"{url}/v1/model").json()["model"]
+    before = httpx.get(f"{url}/v1/model", timeout=60).json()["model"]
     manifest = json.loads((place / "manifest.json").read_text())
     (place / "manifest.json").write_text(json.dumps(sealed({**manifest, "note": "second"})))
     started.send_signal(signal.SIGHUP)
-    while httpx.get(f"{url}/v1/model").json()["model"] == before:
+    while httpx.get(f"{url}/v1/model", timeout=60).json()["model"] == before:
         pass
     told = threading.Event()
 
@@ -208,7 +211,7 @@ def _signalled(started: subprocess.Popen[str], url: str, place: Path) -> str:
         assert told.wait(60)
         yield body[1:]
 
-    with ThreadPoolExecutor(6) as pool, httpx.Client(base_url=url) as client:
+    with ThreadPoolExecutor(6) as pool, httpx.Client(base_url=url, timeout=60) as client:
         sent = [
             pool.submit(httpx.post, f"{url}/v1/search", content=held(i), headers=JSON, timeout=60)
             for i in range(6)
