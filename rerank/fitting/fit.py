@@ -17,19 +17,19 @@ from calibration.effective import effective_n
 from calibration.maps import LogisticMap
 from calibration.monitoring.drift import Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
-from calibration.selection import choose, enough_rows, grouped_folds
+from calibration.selection import choose, enough_rows
 from calibration.thresholds import ABOUT, certify
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
-from rerank.assessment.relevance import DEPTH, fit_hazards, relevance_and_sufficiency
+from rerank.assessment.relevance import fit_hazards, relevance_and_sufficiency
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit
 from rerank.fitting.label_checks import refuse_one_sided
-from rerank.fitting.passages import cross_ordered, fit_score, limited
+from rerank.fitting.passages import cross_fit, cross_ordered, fit_score, limited
 from rerank.fitting.unanswerable import is_copy
 from rerank.types import Floats, Ranking, Scored
 
@@ -166,15 +166,19 @@ def _cross_fit_sufficiency(
     most: float,
 ) -> Floats:
     """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
-    fold = grouped_folds(ordered.groups.tolist(), config.folds, random_state=config.seed)
-    found = np.empty((len(ordered), DEPTH))
-    for k in range(int(fold.max()) + 1):
-        out = fold == k
-        maps = fit_hazards(ordered.where(~out), unseen[~out], around)
-        for i in np.flatnonzero(out).tolist():
-            ranking, confidence = ordered.items[i], float(unseen[i])
-            found[i] = relevance_and_sufficiency(ranking.score, confidence, *maps, most)[1]
-    return found
+
+    def sufficiency(i: int, hazards: tuple[LogisticMap, LogisticMap]) -> Floats:
+        score, confidence = ordered.items[i].score, float(unseen[i])
+        return relevance_and_sufficiency(score, confidence, *hazards, most)[1]
+
+    return np.array(
+        cross_fit(
+            ordered.groups,
+            config,
+            lambda seen: fit_hazards(ordered.where(seen), unseen[seen], around),
+            sufficiency,
+        )
+    )
 
 
 def _best_logit(scored: Scored) -> float:

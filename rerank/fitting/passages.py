@@ -8,10 +8,10 @@ a query's own map has not seen its group. Only the cutoff, one number, is chosen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibration.maps import LogisticMap
 from calibration.metrics import LEAST_GROUPS
@@ -29,14 +29,14 @@ from rerank.data.labels import Labelled, passage_labels
 from rerank.errors import InputError, optional
 from rerank.evaluation.ranking_metrics import order_quality
 from rerank.progress import progress
-from rerank.types import Candidates, Floats, Ranking, Scored
+from rerank.types import Bools, Candidates, Floats, Ranking, Scored
 
 CUTOFFS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the best prior score
 CUTOFF_LOSS = 0.005  # share of nDCG@10 that scoring fewer passages may cost
 SCORE_C = 1.0  # inverse penalty of a map, which has thousands of rows
 STEP_C = 0.1  # variance of a map's steps away from the pooled one; more would tilt the features
 
-Item = TypeVar("Item", Candidates, Scored)
+Fitted = TypeVar("Fitted")
 Made = TypeVar("Made")
 
 
@@ -47,8 +47,13 @@ def fit_prior(
 
     That is of a map that has not seen the query's group.
     """
-    fit_map = partial(fit_prior_map, around=around)
-    return fit_map(candidates), _cross_fit(candidates, config, fit_map, prior_score)
+    scores = cross_fit(
+        candidates.groups,
+        config,
+        lambda seen: fit_prior_map(candidates.where(seen), around),
+        lambda i, prior: prior_score(candidates.items[i], prior),
+    )
+    return fit_prior_map(candidates, around), scores
 
 
 def fit_prior_map(
@@ -67,25 +72,25 @@ def cross_ordered(
     scored: Labelled[Scored], config: Config, around: LogisticMap | None = None
 ) -> Labelled[Ranking]:
     """Rankings in the order of a score map that has not seen their query's group."""
-
-    def ordered(one: Scored, score: LogisticMap) -> Ranking:
-        return rank(one, score, rank_by=config.rank_by)
-
-    rankings = _cross_fit(scored, config, partial(fit_score, around=around), ordered)
+    rankings = cross_fit(
+        scored.groups,
+        config,
+        lambda seen: fit_score(scored.where(seen), around),
+        lambda i, score: rank(scored.items[i], score, rank_by=config.rank_by),
+    )
     return Labelled(rankings, scored.groups, scored.grades)
 
 
-def _cross_fit(
-    labelled: Labelled[Item],
+def cross_fit(
+    groups: NDArray[Any],
     config: Config,
-    fit_map: Callable[[Labelled[Item]], LogisticMap],
-    apply: Callable[[Item, LogisticMap], Made],
+    fit_on: Callable[[Bools], Fitted],
+    apply: Callable[[int, Fitted], Made],
 ) -> list[Made]:
-    """`apply` to each item, with a map fitted on the queries of the other folds."""
-    folds = grouped_folds(labelled.groups, config.folds, random_state=config.seed)
-    maps = {fold: fit_map(labelled.where(folds != fold)) for fold in set(folds.tolist())}
-    pairs = zip(labelled.items, folds.tolist(), strict=True)
-    return [apply(item, maps[fold]) for item, fold in pairs]
+    """`apply(i, fitted)` of each row i, with what `fit_on(rows)` gave for the other folds' rows."""
+    folds = grouped_folds(groups, config.folds, random_state=config.seed)
+    fitted = {fold: fit_on(folds != fold) for fold in set(folds.tolist())}
+    return [apply(i, fitted[fold]) for i, fold in enumerate(folds.tolist())]
 
 
 def choose_cutoff(
