@@ -35,12 +35,15 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
         )
         return f"Certified: nothing yet; it takes {what}."
     kept = evaluation.right[evaluation.reaching(certificate)]
-    fared = f" ({kept.mean():.1%})" if len(kept) else ""
-    return (
-        f"Certified: from {certificate.threshold:.3f} up {certificate.target:.0%} or more are "
-        f"right, at {certificate.level:.0%} confidence; of the measured queries {kept.sum()} of "
-        f"{len(kept)} are{fared}."
+    measured = f"{kept.sum()} of {len(kept)}" + (f", {kept.mean():.1%}" if len(kept) else "")
+    promise = (
+        f"Certified: of the answers with a confidence of {certificate.threshold:.3f} or more at "
+        f"least {certificate.target:.0%} are right, at {certificate.level:.0%} confidence "
+        f"(measured: {measured})."
     )
+    if certificate.threshold < certificate.target:
+        return f"{promise} Only those that are accepted too are marked as certified."
+    return promise
 
 
 def after_calibration(certificate: Certificate, *, promotable: bool) -> str:

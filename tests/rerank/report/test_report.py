@@ -192,10 +192,11 @@ def test_what_is_certified(report: Report) -> None:
 
     right = report.evaluation.right
     assert said(threshold=0.0, labels_needed=None) == (
-        "Certified: from 0.000 up 70% or more are right, at 95% confidence; of the measured "
-        f"queries {right.sum()} of {len(right)} are ({right.mean():.1%})."
+        "Certified: of the answers with a confidence of 0.000 or more at least 70% are right, at "
+        f"95% confidence (measured: {right.sum()} of {len(right)}, {right.mean():.1%}). Only those "
+        "that are accepted too are marked as certified."
     )
-    assert said(threshold=1.0, labels_needed=None).endswith("of the measured queries 0 of 0 are.")
+    assert said(threshold=1.0, labels_needed=None).endswith("confidence (measured: 0 of 0).")
     few = said(queries=64, accepted=0, right=0, labels_needed=300)
     assert few == "Certified: nothing yet; it takes about 236 more labelled queries."
     assert said(labels_needed=None) == "Certified: nothing yet; it takes better scores."
