@@ -59,19 +59,13 @@ def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
-def read_json(path: str | Path) -> Any:
-    """Return the value of a JSON file as RFC 8259 has it.
+def parse_json(data: bytes, name: str) -> Any:
+    """Return the value of JSON bytes as RFC 8259 has it; `name` stands in the error.
 
     Raises:
         FolderError: not JSON, no UTF-8, a key that stands twice in one object, NaN or an infinity,
-            nested too deep, or more than `LARGEST_JSON` bytes.
-        OSError: it cannot be read, or is a pipe or a device.
+            or nested too deep.
     """
-    return parse_json(read_bytes(Path(path), LARGEST_JSON), str(path))
-
-
-def parse_json(data: bytes, name: str) -> Any:
-    """Return the value of JSON bytes; as `read_json`, `name` standing in its sentences."""
     try:
         return json.loads(data, object_pairs_hook=_object, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
