@@ -17,11 +17,9 @@ from numpy.typing import ArrayLike
 
 from calibration import metrics
 from calibration.arrays import Floats, checked, plain
-from calibration.effective import effective_n
+from calibration.curves import at_thresholds
 from calibration.metrics.null_labels import Groups
-from calibration.selection import codes
 from calibration.tables import aligned
-from calibration.thresholds import lower_bound
 
 Interval = tuple[float, float]
 Metric = Callable[[Floats, Floats], float]  # of labels (n,) and confidences (n,)
@@ -181,11 +179,8 @@ def measure(
         ValueError: as `calibration.arrays.checked`.
     """
     labels, values = checked(y, p)
-    accepted = values >= threshold
-    right, n = int(labels[accepted].sum()), int(accepted.sum())
-    number, worth = codes(groups, len(labels)), 0.0
-    if n:
-        worth = effective_n(labels[accepted] - right / n, number[accepted])
+    (accepted,) = at_thresholds(labels, values, [threshold], groups=groups)
+    n, right = accepted.rows, accepted.right
     base = np.full(len(labels), labels.mean())
     floor, floor95 = metrics.smece_floor(values, groups=groups, y=labels, random_state=random_state)
 
@@ -218,8 +213,8 @@ def measure(
         accepted=n,
         right_accepted=right,
         accuracy_accepted=right / n if n else None,
-        accuracy_accepted_lower95=lower_bound(right / n * worth, worth) if n else None,
-        effective_accepted=worth,
+        accuracy_accepted_lower95=accepted.lower95 if n else None,
+        effective_accepted=accepted.effective,
         coverage=n / len(labels),
         band_rows=near,
         band_confidence=promised,

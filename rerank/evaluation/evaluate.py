@@ -11,6 +11,7 @@ import numpy as np
 
 from calibration import metrics
 from calibration.arrays import plain
+from calibration.curves import at_thresholds, reliability_bins
 from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
 from calibration.thresholds import Certificate
@@ -84,6 +85,16 @@ class Evaluation:
             "events": plain(self.events),
             "orders": plain(self.orders),
             "passages_scored": self.passages_scored,
+        }
+
+    def curves(self) -> dict[str, Any]:
+        """What a page draws: the dots of the reliability diagram; what each threshold accepts."""
+        ours, groups = self.confidences[OURS], self.labelled.groups
+        bins = reliability_bins(self.right, ours, groups=groups)
+        accepted = at_thresholds(self.right, ours, np.linspace(0, 1, 101), groups=groups)
+        return {
+            "bins": [one._asdict() for one in bins],
+            "thresholds": [one._asdict() for one in accepted],
         }
 
     def events_cells(self) -> list[tuple[str, ...]]:

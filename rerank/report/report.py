@@ -82,6 +82,7 @@ class Report:
             "groups": len(set(self.fitted.groups)),
             "effective_queries": self.fitted.effective,
             **self.evaluation.to_dict(),
+            "curves": self.evaluation.curves(),
         }
         return {**measured, "rerank": self.rerank.to_dict(), **plain(tables)}
 

@@ -8,7 +8,7 @@ import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import FastAPI, Request, Response, Security
+from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.security import HTTPBearer
@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from rerank.errors import InputError
 from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
 from rerank.serving.model_source import ModelHolder, ModelPoller
+from rerank.serving.pages import page_routes
 from rerank.serving.rag_routes import rag_routes
 from rerank.serving.schemas import (
     AssessRequest,
@@ -126,30 +127,43 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         return rerank_response(found, asked, **names)
 
     app.include_router(rag_routes(assessed))
+    app.include_router(page_routes())
+    app.include_router(_about(holder, worker))
+    return app
 
-    @app.get("/v1/model", tags=["about"])
+
+def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
+    """What the server tells of itself and of its model."""
+    router = APIRouter(tags=["about"])
+
+    @router.get("/v1/model")
     async def model() -> dict[str, Any]:
         """Which model answers: its fingerprints, and how reliable it was measured to be."""
         return holder.current.described()
 
-    @app.get("/healthz", tags=["about"], response_class=PlainTextResponse)
+    @router.get("/v1/reliability")
+    async def reliability() -> dict[str, Any]:
+        """Say how true the confidence was measured to be, and what each threshold would accept."""
+        return holder.current.signed_off()
+
+    @router.get("/healthz", response_class=PlainTextResponse)
     async def healthz() -> str:
         """Whether the process lives."""
         return "ok\n"
 
-    @app.get("/readyz", tags=["about"], response_class=PlainTextResponse)
+    @router.get("/readyz", response_class=PlainTextResponse)
     async def readyz() -> str:
         """Whether it answers queries."""
         if not worker.alive:
             raise Refusal(503, "the ranking thread does not run", reason="dead")
         return "ready\n"
 
-    @app.get("/metrics", tags=["about"], response_class=PlainTextResponse)
+    @router.get("/metrics", response_class=PlainTextResponse)
     async def prometheus() -> Response:
         """The metrics, for Prometheus."""
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(holder.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    return app
+    return router
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rerank.serving.pages import PAGES
 from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 
-OPEN = ("/healthz", "/readyz", "/openapi.json")  # read without a key: they tell of no request
+OPEN = ("/healthz", "/readyz", "/openapi.json", *PAGES)  # without a key: they hold no data
 LOCAL = ("localhost", "127.0.0.1", "::1")
 READ = 16  # times the largest body: what bodies that are being read may hold together
 DRAINED = 16  # times the largest body: what is read and dropped so that a client hears the refusal

@@ -26,7 +26,9 @@ from typing import Any
 from weakref import finalize
 
 from calibration.monitoring.drift import Sketch
+from calibration.reliability import Comparison, Reliability
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model_folder import MEASURED, REPORT
 from rerank.assessment.pipeline import Observe
 from rerank.errors import FolderError, InputError, RerankError
 from rerank.serving.telemetry import Metrics, event
@@ -86,6 +88,7 @@ class ServedModel:
     version: str  # 12 digits of the sha256 of its manifest
     sketch: Sketch
     reliability: Mapping[str, Any]
+    headline: list[str]  # the first lines of its report
     loaded: float  # Unix time
 
     @property
@@ -109,7 +112,31 @@ class ServedModel:
             "segments": sorted(self.model.maps["search"].segments.updates),
             "passages": len(self.model.pipeline.index),
             "queries": manifest["queries"],
-            "reliability": self.reliability,
+            "reliability": {k: v for k, v in self.reliability.items() if k != "curves"},
+        }
+
+    def signed_off(self) -> dict[str, Any]:
+        """What `/v1/reliability` answers: whether the confidence is true, for who signs it off.
+
+        `curves` and `comparison` are empty where nothing was measured on other queries.
+        """
+        manifest, measured = self.model.manifest, self.reliability
+        table = measured.get("confidence", {}) if "curves" in measured else {}
+        rows = tuple((name, Reliability.from_dict(row)) for name, row in table.items())
+        return {
+            "model": self.version,
+            "name": manifest["name"],
+            "headline": self.headline,
+            "curves": measured.get("curves", {"bins": [], "thresholds": []}),
+            "threshold": self.model.pipeline.config.thresholds.medium,
+            "certificate": self.model.maps["search"].certificate.sentence,
+            "comparison": Comparison(rows).cells() if rows else [],
+            "made_from": {
+                "data set": manifest["dataset"]["name"],
+                "measured": measured.get("reported", ""),
+                "calibrator": manifest["calibrator"]["name"],
+                **{k.replace("_", " "): v for k, v in manifest["fingerprints"].items()},
+            },
         }
 
 
@@ -147,14 +174,16 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
             ) from None
         try:
             model = CalibratedReranker.load(copy)
-            reliability = json.loads((copy / "reliability.json").read_text(encoding="utf-8"))
+            reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
+            report = (copy / REPORT).read_text(encoding="utf-8")
             sketch = model.sketch
         except (OSError, ValueError) as error:
             raise InputError(str(error).replace(str(copy), str(folder))) from None
         _try(model)
         model.pipeline.observe = observe  # from here on: the first call has loaded the networks
         version = hashlib.sha256(manifest).hexdigest()[:12]
-        return ServedModel(model, version, sketch, reliability, time.time())
+        headline = report.partition("\n\n")[0].splitlines()
+        return ServedModel(model, version, sketch, reliability, headline, time.time())
 
 
 def _try(model: CalibratedReranker) -> None:

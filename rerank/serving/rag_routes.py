@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from fastapi import APIRouter, Request
@@ -13,10 +14,12 @@ from rerank.rag.answer.bounded import bounded_answer
 from rerank.rag.answer.model_answers import extractive, lexicon_of
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
+from rerank.rag.sources import place_of
 from rerank.serving.schemas import QueryRequest
-from rerank.types import Assessment
+from rerank.types import Assessment, RankedPassage
 
 Assessed = Callable[[Request, QueryRequest], Awaitable[tuple[Assessment, dict[str, str]]]]
+SHOWN = 10  # passages that a page lists
 EXAMPLE: dict[str, Any] = {"examples": [{"query": "median along an axis while ignoring NaNs"}]}
 
 
@@ -64,7 +67,37 @@ def rag_routes(assessed: Assessed) -> APIRouter:
         made = bounded_answer(found, extractive(model), lexicon_of(model), AnswerConfig())
         return {**_named(names), **made.to_dict(), "query_id": names["request_id"]}
 
+    @router.post("/v1/ask")
+    async def ask(request: Request, asked: PlainRequest) -> dict[str, Any]:
+        """Tell all that a person needs: the answer, its confidence and why, and its sources."""
+        found, names = await assessed(request, asked)
+        model = request.state.served.model
+        config = AnswerConfig()
+        taken = take(found, config.strategy)
+        made = bounded_answer(found, extractive(model), lexicon_of(model), config)
+        retrieval = assess_with(model, found).to_dict()
+        return {
+            **_named(names),
+            "answer": {**made.to_dict(), "query_id": names["request_id"]},
+            "assessment": found.to_dict(top=0),
+            "k": taken.k,
+            "stop_reason": taken.stop_reason,
+            "passages": [shown(p) for p in found.first(SHOWN)],
+            "signals": retrieval["signals"],
+            "recommendations": retrieval["recommendations"],
+        }
+
     return router
+
+
+def shown(passage: RankedPassage) -> dict[str, Any]:
+    """A passage with its text and its place, as a page shows it."""
+    return {
+        **passage.to_dict(),
+        "title": passage.title,
+        "text": passage.text,
+        **asdict(place_of(passage)),
+    }
 
 
 def _named(names: dict[str, str]) -> dict[str, str]:

@@ -1,0 +1,78 @@
+"""What a picture of a confidence shows, as numbers: its bins, and what each threshold would accept.
+
+Arrays in, plain rows out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibration.arrays import Floats, checked
+from calibration.effective import effective_n
+from calibration.metrics.binned import bins, consistency_band
+from calibration.metrics.null_labels import Groups
+from calibration.selection import codes
+from calibration.thresholds import lower_bound
+
+
+class Bin(NamedTuple):
+    """Rows of about the same confidence."""
+
+    confidence: float  # the mean
+    accuracy: float  # the share that is right
+    rows: int
+    low: float  # where the share lies in 95 % of samples, were the confidence exact
+    high: float
+
+
+class Accepted(NamedTuple):
+    """The rows that reach a threshold."""
+
+    threshold: float
+    rows: int
+    right: int
+    effective: float  # independent rows that they are worth
+    lower95: float  # of the share that is right; 0.0 where there is none
+
+
+def reliability_bins(y: ArrayLike, p: ArrayLike, *, groups: Groups = None) -> list[Bin]:
+    """The dots of a reliability diagram: labels y (n,) of 0 and 1, confidences p (n,) in [0, 1].
+
+    Bins hold about as many rows each; `groups` (n,) widen their bands as `consistency_band` says.
+
+    Raises:
+        ValueError: as `calibration.arrays.checked`.
+    """
+    labels, values = checked(y, p)
+    number = bins(values)
+    rows = np.bincount(number)
+    means = (np.bincount(number, x) / rows for x in (values, labels))
+    table = np.column_stack([*means, rows, *consistency_band(labels, values, groups=groups)])
+    return [Bin(p, share, int(n), low, high) for p, share, n, low, high in table.tolist()]
+
+
+def at_thresholds(
+    y: ArrayLike, p: ArrayLike, thresholds: Iterable[float], *, groups: Groups = None
+) -> list[Accepted]:
+    """What each threshold accepts of the same rows; the bound is Clopper and Pearson's (1934).
+
+    It is that of as many independent rows as the accepted ones, in their groups (n,), are worth.
+
+    Raises:
+        ValueError: as `calibration.arrays.checked`.
+    """
+    labels, values = checked(y, p)
+    number = codes(groups, len(labels))
+    return [_accepted(labels[kept], number[kept], t) for t in thresholds for kept in [values >= t]]
+
+
+def _accepted(labels: Floats, groups: Groups, threshold: float) -> Accepted:
+    n, right = len(labels), int(labels.sum())
+    if not n:
+        return Accepted(float(threshold), 0, 0, 0.0, 0.0)
+    worth = effective_n(labels - right / n, groups)
+    return Accepted(float(threshold), n, right, worth, lower_bound(right / n * worth, worth))

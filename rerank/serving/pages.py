@@ -1,0 +1,43 @@
+"""The pages that people read: files that load nothing from elsewhere, and hold no data themselves.
+
+What they show comes from the API's own routes, with the key that the reader enters.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from fastapi import APIRouter, Response
+
+KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+PAGES = {
+    "/": "ask.html",
+    "/reliability": "reliability.html",
+    **{f"/static/{name}": name for name in ("page.css", "page.js", "ask.js", "reliability.js")},
+}
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def page_routes() -> APIRouter:
+    """A route a file; all are read when the server starts."""
+    router = APIRouter(include_in_schema=False)
+    for path, name in PAGES.items():
+        content = files("rerank.serving").joinpath("static", name).read_bytes()
+        kind = f"{KINDS[name.rpartition('.')[2]]}; charset=utf-8"
+        router.get(path)(_serve(content, kind))
+    return router
+
+
+def _serve(content: bytes, kind: str):  # type: ignore[no-untyped-def]  # FastAPI reads what is said
+    async def page() -> Response:
+        return Response(content, media_type=kind, headers=HEADERS)
+
+    return page

@@ -1,0 +1,163 @@
+// The Ask page: a question, its answer or refusal, how sure it is and why, and its sources.
+"use strict";
+
+const found = document.getElementById("found");
+const question = document.getElementById("question");
+const ADVISORY = 0.7;
+const STOPPED = {
+  threshold: "enough was found",
+  max_k: "more are not handed on",
+  no_results: "nothing was found",
+};
+
+document.getElementById("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  ask(question.value.trim());
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "/" && !["INPUT", "TEXTAREA"].includes(document.activeElement.tagName)) {
+    event.preventDefault();
+    question.focus();
+    question.select();
+  }
+});
+const asked = JSON.parse(sessionStorage.getItem("asked") || "[]");
+showHistory();
+ask(new URLSearchParams(location.search).get("q") || ""); // a link may hold a question
+
+async function ask(text) {
+  if (!text) return;
+  question.value = text;
+  found.replaceChildren(make("p", { class: "quiet" }, "Searching…"));
+  found.setAttribute("aria-busy", "true");
+  try {
+    show(await call("/v1/ask", { query: text }));
+    asked.splice(0, asked.length, text, ...asked.filter((one) => one !== text).slice(0, 9));
+    sessionStorage.setItem("asked", JSON.stringify(asked));
+    showHistory();
+  } catch (error) {
+    found.replaceChildren(make("p", { class: "banner", role: "alert" }, `No answer: ${error.message}`));
+  }
+  found.removeAttribute("aria-busy");
+}
+
+function showHistory() {
+  document.getElementById("history").replaceChildren(...asked.map((text) =>
+    make("li", {}, make("button", { type: "button", onclick: () => ask(text), title: text }, text))));
+}
+
+function show(told) {
+  const { answer, assessment, signals } = told;
+  const sources = told.passages.map((passage, i) => source(passage, i, answer.sources));
+  const first = Math.max(told.k, 3);
+  found.replaceChildren(...[
+    make("h2", {}, "Answer"),
+    badge(assessment),
+    banner(assessment),
+    make("div", { class: "answer", id: "answer" }, answer.answer),
+    make("p", { class: "quiet" },
+      `${told.k} of ${told.passages.length} passages were taken: ${STOPPED[told.stop_reason]}. ` +
+      `The probability that one of the first five is right is ${percent(assessment.sufficiency)}.`),
+    told.feedback ? feedback(told.id) : null,
+    make("h2", {}, "Sources"),
+    ...sources.slice(0, first),
+    sources.length > first
+      ? make("details", {}, make("summary", {}, "Less likely passages"), ...sources.slice(first))
+      : null,
+    make("h2", {}, "Why this confidence?"),
+    ...why(signals, told.recommendations),
+  ].filter(Boolean));
+}
+
+function badge(assessment) {
+  const p = assessment.confidence;
+  if (!assessment.calibrated) {
+    return make("span", { class: "badge", id: "badge" }, "NOT CALIBRATED: no label of these documents is known");
+  }
+  const kind = p >= ADVISORY ? "high" : p >= 0.5 ? "medium" : "low";
+  const words = assessment.level.replace("_", " ");
+  return make("span", { class: `badge ${kind}`, id: "badge" }, `${words}, ${percent(p)}`);
+}
+
+function banner(assessment) {
+  if (!assessment.calibrated || assessment.confidence >= ADVISORY) return null;
+  return make("p", { class: "banner", id: "banner", role: "note" },
+    `Advisory only - confidence ${percent(assessment.confidence)}. Verify with primary sources.`);
+}
+
+function source(passage, i, cited) {
+  const own = cited.filter((one) => one.doc_id === passage.doc_id);
+  const quotes = own.map((one) => one.quote);
+  const place = [passage.document, passage.heading, passage.page && `p. ${passage.page}`];
+  const stages = `cross-encoder ${passage.logit === null ? "not read" : passage.logit.toFixed(2)}, ` +
+    `BM25 ${passage.bm25.toFixed(2)}, cosine ${passage.dense.toFixed(2)}`;
+  return make("details", { class: "source" },
+    make("summary", {},
+      make("strong", {}, own.length ? own[0].id : `${i + 1}.`),
+      make("span", { class: "place" }, place.filter(Boolean).join(", ")),
+      make("meter", { min: 0, max: 1, value: passage.relevance, title: "relevance" }),
+      make("span", {}, percent(passage.relevance)),
+      quotes.length ? make("span", { class: "quiet" }, "quoted") : null),
+    make("p", {}, ...marked(passage.text, quotes)),
+    make("p", { class: "quiet" }, `${passage.doc_id}: ${stages}`));
+}
+
+/** The text with each quote marked, where it stands in it word by word. */
+function marked(text, quotes) {
+  const parts = [];
+  const places = quotes.map((quote) => [text.indexOf(quote), quote]).filter(([at]) => at >= 0);
+  let from = 0;
+  for (const [at, quote] of places.sort((a, b) => a[0] - b[0])) {
+    if (at < from) continue;
+    parts.push(text.slice(from, at), make("mark", {}, quote));
+    from = at + quote.length;
+  }
+  return [...parts, text.slice(from)];
+}
+
+function why(signals, recommendations) {
+  if (!signals.length) return [make("p", {}, "Nothing was found.")];
+  const most = Math.max(1, ...signals.map((signal) => Math.abs(signal.log_odds)));
+  const rows = signals.map((signal) => {
+    const way = signal.log_odds > 0.05 ? "for" : signal.log_odds < -0.05 ? "against" : "neutral";
+    return make("li", {},
+      make("span", {}, signal.name.replaceAll("_", " ")),
+      bar(signal.log_odds / most, way),
+      make("span", { class: "meaning" }, `${way}: ${signal.meaning}`));
+  });
+  return [
+    make("p", { class: "quiet" },
+      "What speaks for the first passage and what against it, beside a usual question; the longer " +
+      "the bar, the more it moved the confidence."),
+    make("ul", { class: "bars" }, ...rows),
+    ...recommendations.map((sentence) => make("p", {}, sentence)),
+  ];
+}
+
+/** A bar to the right of its middle for what speaks for, to the left for what speaks against. */
+function bar(share, way) {
+  const width = Math.max(1, 48 * Math.abs(share));
+  return draw("svg", { viewBox: "0 0 100 12", class: "bar", "aria-hidden": "true" },
+    draw("line", { class: "axis", x1: 50, x2: 50, y1: 0, y2: 12 }),
+    draw("rect", { class: way, x: share < 0 ? 50 - width : 50, y: 2, width, height: 8 }));
+}
+
+function feedback(id) {
+  const said = make("span", { class: "quiet", role: "status" });
+  const button = (right, text) => make("button", {
+    type: "button", "aria-pressed": "false",
+    onclick: async (event) => {
+      try {
+        await call("/v1/feedback", { id, right });
+        for (const other of event.target.parentNode.querySelectorAll("button")) {
+          other.setAttribute("aria-pressed", String(other === event.target));
+        }
+        said.textContent = "Thank you, it is recorded.";
+      } catch (error) {
+        said.textContent = `Not recorded: ${error.message}`;
+      }
+    },
+  }, text);
+  return make("div", { class: "feedback" }, make("span", {}, "Is the first source right?"),
+    button(true, "Right"), button(false, "Wrong"), said);
+}

@@ -1,0 +1,60 @@
+// What the pages share: elements made of text alone, and requests with the reader's key.
+"use strict";
+
+/** An element with attributes and children; a string becomes text, never HTML. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** The same for a picture. */
+function draw(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+const percent = (p, digits = 0) => `${(100 * p).toFixed(digits)} %`;
+
+/** The JSON of a route; asks for the key once where the server wants one. */
+async function call(path, body) {
+  const headers = {};
+  const key = sessionStorage.getItem("key");
+  if (key) headers["Authorization"] = `Bearer ${key}`;
+  if (body) headers["Content-Type"] = "application/json";
+  const answer = await fetch(path, {
+    method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body),
+  });
+  if (answer.status === 401) {
+    await keyEntered();
+    return call(path, body);
+  }
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(found.message || `the server answered ${answer.status}`);
+  return found;
+}
+
+/** Resolves when the reader has entered a key, which is kept for this tab alone. */
+function keyEntered() {
+  return new Promise((resolve) => {
+    const field = make("input", { type: "password", id: "key", autocomplete: "off" });
+    const form = make("form", {
+      onsubmit: (event) => {
+        event.preventDefault();
+        sessionStorage.setItem("key", field.value.trim());
+        place.remove();
+        resolve();
+      },
+    }, field, make("button", { class: "main" }, "Use this key"));
+    const place = make("div", { class: "banner", role: "alert" },
+      make("label", { for: "key" }, "This server asks for a key"), form);
+    document.querySelector("main").prepend(place);
+    field.focus();
+  });
+}

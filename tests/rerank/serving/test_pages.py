@@ -1,0 +1,74 @@
+"""The pages hold no data and load nothing from elsewhere; their routes tell what they show."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+from server import serving
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.serving.pages import PAGES
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_loads_nothing_from_elsewhere(client: httpx.Client, path: str) -> None:
+    """Its policy lets in only what this server sends; what it names is there."""
+    answer = client.get(path)
+    assert answer.status_code == 200
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    elsewhere = set(re.findall(r"https?://[^\s\"')]+", answer.text))
+    assert elsewhere <= {"http://www.w3.org/2000/svg"}
+    assert "innerHTML" not in answer.text
+    if answer.headers["content-type"].startswith("text/html"):
+        for named in re.findall(r'(?:src|href)="([^"]+)"', answer.text):
+            assert named in PAGES
+
+
+def test_pages_need_no_key_and_what_they_show_does(run: Any, monkeypatch: Any) -> None:
+    """A key is asked for by the routes with data."""
+    monkeypatch.setenv("RERANK_API_KEYS", "a-key-of-this-server")
+    with (
+        serving(run.folder) as started,
+        httpx.Client(base_url=started.url, timeout=60) as client,
+    ):
+        assert client.get("/").status_code == 200
+        assert client.get("/v1/reliability").status_code == 401
+        assert client.post("/v1/ask", json={"query": "median"}).status_code == 401
+
+
+def test_ask_tells_all_that_the_page_shows(
+    client: httpx.Client, model: CalibratedReranker, queries: list[str]
+) -> None:
+    """Answer, confidence, signs and sources are those of one assessment."""
+    expected = model.search(queries[0])
+    told = client.post("/v1/ask", json={"query": queries[0]}).json()
+    assert told["assessment"]["confidence"] == expected.confidence
+    assert told["assessment"]["level"] == expected.level
+    assert [p["doc_id"] for p in told["passages"]] == [p.doc_id for p in expected.first(10)]
+    assert told["passages"][0]["text"] == expected.first(1)[0].text
+    assert told["passages"][0]["relevance"] == expected.confidence
+    assert {"document", "heading", "page"} <= set(told["passages"][0])
+    assert told["answer"]["query_id"] == told["id"]
+    assert 0 <= told["k"] <= len(told["passages"])
+    assert {"name", "moved", "meaning"} <= set(told["signals"][0])
+    assert client.post("/v1/ask", json={"query": ""}).status_code == 422
+
+
+def test_reliability_tells_what_was_measured(client: httpx.Client, run: Any) -> None:
+    """The slider's counts are those of the report; what is drawn holds every measured query."""
+    told = client.get("/v1/reliability").json()
+    kept = client.get("/v1/model").json()["reliability"]
+    measured = kept["confidence"]["calibrated"]
+    at = {round(row["threshold"], 2): row for row in told["curves"]["thresholds"]}
+    assert at[0.7]["rows"] == measured["accepted"]
+    assert at[0.7]["right"] == measured["right_accepted"]
+    assert sum(bin_["rows"] for bin_ in told["curves"]["bins"]) == measured["n"]
+    assert told["headline"] == run.outcome.report.splitlines()[:2]
+    assert "curves" not in kept
+    assert told["comparison"][-1][0] == "calibrated"
