@@ -21,13 +21,15 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Precision = Literal["fp32", "bf16", "int8"]  # in which a model computes
-Mode = Literal["search", "rerank"]  # our index makes the candidates, or the caller brings them
-MODES: tuple[Mode, ...] = ("search", "rerank")
+Mode = Literal["search", "rerank", "lists"]
+"""Our index makes the candidates; the caller brings them; or brings them with their scores."""
+MODES: tuple[Mode, ...] = ("search", "rerank")  # of a model that scores passages itself
+LISTS: Mode = "lists"  # the one mode of a model that takes the scores of any other system
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One retrievable text. `title` may be empty, `text` may not."""
+    """One retrievable text. `title` may be empty; `text` only where scores come with it."""
 
     doc_id: str
     title: str
@@ -41,14 +43,29 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class ListKind:
+    """What lists that come with their scores have in common.
+
+    `stages` are the names of those that scored them. The last one is that by which the caller
+    orders: the reranker, where there is one. `texts`: whether every passage has a text.
+    """
+
+    stages: tuple[str, ...]
+    texts: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """What is asked: of the index, or of the passages that come with it, in any order.
 
     `passages` is None where the index is to be searched. `logits` (n,), where there are some, are
     what the model's own cross-encoder gave the passages: then it does not score them again.
+    `scores`, where there are some, are what the stages of any other system gave them: for each
+    stage a number (n,) a passage, NaN where the stage did not bring the passage.
 
     Raises:
-        InputError: logits without passages, or not one finite logit a passage.
+        InputError: logits or scores without passages, both of them, not one finite logit a passage,
+            or not one score a passage that is finite or NaN.
     """
 
     text: str
@@ -56,22 +73,47 @@ class Query:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     passages: tuple[Passage, ...] | None = None
     logits: Floats | None = field(default=None, compare=False)
+    scores: Mapping[str, Floats] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse logits that are not those of the passages."""
+        """Refuse logits and scores that are not those of the passages."""
+        n = len(self.passages or ())
+        if self.scores is not None:
+            self._check_scores(self.scores, n)
         if self.logits is None:
             return
-        n = len(self.passages or ())
         if self.logits.shape != (n,) or not np.isfinite(self.logits).all():
             raise InputError(
                 f"expected one finite logit a passage, {n} in all, got "
                 f"{np.array2string(self.logits, threshold=5)}"
             )
 
+    def _check_scores(self, scores: Mapping[str, Floats], n: int) -> None:
+        if self.passages is None or self.logits is not None or not scores:
+            raise InputError(
+                "expected scores of passages that come with them, and no logits besides"
+            )
+        for stage, values in scores.items():
+            if values.shape != (n,) or np.isinf(values).any():
+                raise InputError(
+                    f"expected one score of {stage!r} a passage, {n} in all, finite or NaN, got "
+                    f"{np.array2string(values, threshold=5)}"
+                )
+
     @property
     def mode(self) -> Mode:
-        """`search` where the index makes the candidates, `rerank` where the caller brings them."""
-        return "search" if self.passages is None else "rerank"
+        """`search` where the index makes the candidates, `rerank` where the caller brings them.
+
+        `lists` where the caller brings them with the scores of other stages.
+        """
+        if self.passages is None:
+            return "search"
+        return "rerank" if self.scores is None else "lists"
+
+    def scores_of(self, row: int) -> dict[str, float | None]:
+        """The scores of the passage at `row` by stage; None where one did not bring it."""
+        found = {stage: float(values[row]) for stage, values in (self.scores or {}).items()}
+        return {stage: None if np.isnan(value) else value for stage, value in found.items()}
 
     def named(self, key: str) -> str:
         """What the metadata says under `key`, as a name: see `metadata_name`."""
@@ -95,7 +137,8 @@ class FirstStage:
     """What BM25 and the bi-encoder say of one query's candidates; arrays of shape (n,).
 
     Both score every passage exactly, so a passage that only one of them found keeps its true score
-    in the other; its *rank* there is one worse than the last found.
+    in the other; its *rank* there is one worse than the last found. Where neither has read the
+    passages, because their scores came with them, both scores are NaN and both ranks 0.
     """
 
     rows: Ints  # positions in the index, or among the passages that came with the query
@@ -121,7 +164,7 @@ class Candidates:
     query: Query
     passages: tuple[Passage, ...]
     first_stage: FirstStage
-    features: Floats  # (n, d): see `rerank.assessment.passage_features.FIRST_STAGE`
+    features: Floats  # (n, d): of `rerank.assessment.features`, less those of the cross-encoder
 
     def __len__(self) -> int:
         """Count of candidates."""
@@ -163,7 +206,7 @@ class Ranking:
     logits: Floats
     scored: Bools
     truncated: Bools
-    features: Floats  # (n, d): see `rerank.assessment.passage_features.PASSAGE_FEATURES`
+    features: Floats  # (n, d): see `rerank.assessment.features`
     score: Floats  # of the passage alone, in [0, 1]; the probability shown is the answer's
 
     def __len__(self) -> int:
@@ -215,9 +258,13 @@ class RankedPassage:
     bm25: float
     dense: float
     row: int  # position in the index, or among the passages that came with the query
+    scores: Mapping[str, float | None] = field(default_factory=dict)  # that came with it, by stage
 
     def to_dict(self) -> dict[str, Any]:
         """The passage as a prediction holds it: id and numbers, no text."""
+        if self.scores:
+            scores = dict(self.scores)
+            return {"doc_id": self.doc_id, "relevance": self.relevance, "scores": scores}
         return {
             "doc_id": self.doc_id,
             "logit": self.logit,
@@ -273,6 +320,7 @@ class Assessment:
                 bm25=float(stage.bm25[i]),
                 dense=float(stage.dense[i]),
                 row=int(stage.rows[i]),
+                scores=ranking.query.scores_of(int(stage.rows[i])),
             )
             for i, passage in enumerate(ranking.passages[:count])
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,12 +12,11 @@ import numpy as np
 from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
 from calibration.segments import Segments
 from calibration.thresholds import Certificate
-from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.features import Features, features_of
 from rerank.assessment.pipeline import ReadPolicy
-from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.relevance import INPUTS
 from rerank.errors import InputError
-from rerank.types import MODES, Mode
+from rerank.types import LISTS, MODES, ListKind, Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,8 @@ class FittedMaps:
     segment of the queries adds to the confidence. `context`: the sufficiency from which it is
     promised that the first passages hold an answer; None where nobody has looked. `calibrated`:
     whether labels of this corpus were among those fitted on; else the probabilities order queries
-    and passages, and mean nothing more.
+    and passages, and mean nothing more. `lists`: what the lists are like that came with their
+    scores; None where our own stages give them.
     """
 
     policy: ReadPolicy
@@ -44,12 +44,19 @@ class FittedMaps:
     segments: Segments = field(default_factory=Segments)
     context: Certificate | None = None
     calibrated: bool = True
+    lists: ListKind | None = None
+
+    @property
+    def features(self) -> Features:
+        """The features that the maps were fitted on."""
+        return features_of(self.lists)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` gives equal maps back, to the bit."""
         return {
-            "passage_features": list(PASSAGE_FEATURES),
-            "ranking_features": list(RANKING_FEATURES),
+            **({"lists": asdict(self.lists)} if self.lists else {}),
+            "passage_features": list(self.features.passage),
+            "ranking_features": list(self.features.ranking),
             "prior": self.policy.prior.to_dict(),
             "cutoff": self.policy.cutoff,
             "score": self.score.to_dict(),
@@ -73,9 +80,11 @@ class FittedMaps:
             raise InputError(
                 f"calibrators.json should hold maps for each of {MODES}; calibrate again"
             )
+        lists = _kind(kept.get("lists"))
+        features = features_of(lists)
         for name, ours in (
-            ("passage_features", PASSAGE_FEATURES),
-            ("ranking_features", RANKING_FEATURES),
+            ("passage_features", features.passage),
+            ("ranking_features", features.ranking),
         ):
             if kept.get(name) != list(ours):
                 raise InputError(
@@ -95,15 +104,15 @@ class FittedMaps:
         if not isinstance(confidence, TwoStageMap):
             raise InputError("the confidence map should have two stages")
         columns = {
-            "prior": PASSAGE_FEATURES,
-            "score": PASSAGE_FEATURES,
+            "prior": features.passage,
+            "score": features.passage,
             "hazard": INPUTS,
             "another": INPUTS,
         }
         for name, fitted in {**logistic, "confidence": confidence.first}.items():
             if not isinstance(fitted, LogisticMap):
                 raise InputError(f"the {name} map should be logistic")
-            expected = len(columns.get(name, RANKING_FEATURES))
+            expected = len(columns.get(name, tuple(features.ranking)))
             if len(fitted.coef) != expected:
                 raise InputError(
                     f"the {name} map has {len(fitted.coef)} weights, expected {expected}"
@@ -121,21 +130,59 @@ class FittedMaps:
             segments,
             context,
             calibrated,
+            lists,
         )
 
 
-def maps_from_dict(kept: Mapping[str, Any]) -> dict[Mode, FittedMaps]:
+def _kind(kept: Any) -> ListKind | None:
+    if kept is None:
+        return None
+    try:
+        return ListKind(tuple(map(str, kept["stages"])), bool(kept["texts"]))
+    except (KeyError, TypeError) as error:
+        raise InputError(f"calibrators.json cannot be read: {error}") from None
+
+
+class MapsByMode(dict[Mode, FittedMaps]):
+    """The maps of each mode that a model has: `search` and `rerank`, or `lists` alone."""
+
+    def __missing__(self, mode: Mode) -> FittedMaps:
+        """Refuse a mode that the model does not have.
+
+        Raises:
+            InputError: always.
+        """
+        if mode == LISTS:
+            raise InputError(
+                "this model scores passages itself: give it passages without the scores of other "
+                "stages, or calibrate such lists (`rerank calibrate LISTS.jsonl`)"
+            )
+        lists = self[LISTS].lists
+        stages = ", ".join(lists.stages) if lists else ""
+        raise InputError(
+            "this model has no index and scores nothing: it was calibrated on lists, and assesses "
+            f"passages that come with the scores of {stages}"
+        )
+
+    @property
+    def main(self) -> Mode:
+        """The mode that the report, the sketch and the certificate of a model are about."""
+        return LISTS if LISTS in self else "search"
+
+
+def maps_from_dict(kept: Mapping[str, Any]) -> MapsByMode:
     """The maps of each mode, as `calibrators.json` holds them.
 
     Raises:
         InputError: they are not maps that this version can use.
     """
-    return {mode: FittedMaps.from_dict(kept.get(mode)) for mode in MODES}
+    modes = (LISTS,) if LISTS in kept else MODES
+    return MapsByMode({mode: FittedMaps.from_dict(kept.get(mode)) for mode in modes})
 
 
 def maps_to_dict(maps: Mapping[Mode, FittedMaps]) -> dict[str, Any]:
     """The maps of each mode as plain JSON values; `maps_from_dict` gives equal ones back."""
-    return {mode: maps[mode].to_dict() for mode in MODES}
+    return {mode: fitted.to_dict() for mode, fitted in maps.items()}
 
 
 def refuse_overflow(fitted: FittedMaps, path: Path) -> None:

@@ -24,7 +24,7 @@ class Judged:
     """The rankings of n queries, and what the maps say of them. Probabilities lie in [0, 1]."""
 
     rankings: list[Ranking]
-    features: Floats  # (n, len(RANKING_FEATURES))
+    features: Floats  # (n, len(maps.features.ranking))
     confidence: Floats  # (n,) P(the top passage is right)
     relevance: list[Floats]  # of each ranking: P(each passage is right); never rises
     sufficiency: Floats  # (n, 10) P(one of the first k is right), for k = 1 to 10; never falls in k
@@ -36,7 +36,7 @@ def judge(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Judged:
     Of a query without candidates every probability is 0.
     """
     rankings = [rank(s, maps.score, rank_by=config.rank_by) for s in scored]
-    features = ranking_features(rankings)
+    features = ranking_features(rankings, maps.features.ranking)
     if not rankings:
         return Judged([], features, np.zeros(0), [], np.zeros((0, DEPTH)))
     confidence = maps.confidence.predict(features)

@@ -12,9 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from calibration.monitoring.drift import Sketch
-from rerank.assessment.fitted_maps import FittedMaps, maps_from_dict, refuse_overflow
+from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_from_dict, refuse_overflow
 from rerank.assessment.judge import judge
+from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model_folder import (
     CALIBRATORS,
     FITTED_ON,
@@ -36,7 +39,7 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.retrieval.no_index import NoIndex
 from rerank.tracking.registry import fetch, is_uri
-from rerank.types import Assessment, Mode, Passage, Query, Scored
+from rerank.types import LISTS, Assessment, Mode, Passage, Query, Scored
 
 DEFAULT = "default"  # the model that needs no folder
 
@@ -56,7 +59,7 @@ class CalibratedReranker:
         self, files: ModelFolder, maps: Mapping[Mode, FittedMaps], pipeline: Pipeline
     ) -> None:
         self.files = files
-        self.maps = maps
+        self.maps = MapsByMode(maps)
         self.pipeline = pipeline
 
     @property
@@ -133,10 +136,12 @@ class CalibratedReranker:
     ) -> CalibratedReranker:
         files = open_folder(path)
         config = Config.from_dict(files.manifest["config"])
-        models = models_of(files, config, download=allow_download)
         maps = maps_from_dict(files.json(CALIBRATORS))
         for fitted in maps.values():
             refuse_overflow(fitted, path)
+        if kind := maps[maps.main].lists:
+            return cls(files, maps, ListPipeline(kind, config))
+        models = models_of(files, config, download=allow_download)
         try:
             index = Index(path / INDEX)
             index.check()
@@ -146,6 +151,11 @@ class CalibratedReranker:
         except Exception as error:  # a broken array shows in as many ways as there are formats
             raise InputError(f"{path}: its index cannot be used: {error}") from None
         return cls(files, maps, pipeline)
+
+    @property
+    def index_folder(self) -> Path | None:
+        """The index that the model searches; None where it has none."""
+        return None if LISTS in self.maps else self.pipeline.index.folder
 
     @property
     def segment_by(self) -> str:
@@ -214,18 +224,34 @@ class CalibratedReranker:
         `label` names a progress bar.
 
         Raises:
-            InputError: a query or a passage is empty, or no text.
+            InputError: a query or a passage is empty, or no text; or the model does not answer in
+                the mode of a query.
         """
         for query in queries:
             refuse_empty(query)
+        modes = [self.mode_of(query) for query in queries]
         found: dict[int, Assessment] = {}
-        for mode, maps in self.maps.items():
-            rows = [i for i, query in enumerate(queries) if query.mode == mode]
-            if not rows:
-                continue
-            scored = self.pipeline.run([queries[i] for i in rows], maps.policy, label=label)
+        for mode in dict.fromkeys(modes):
+            rows = [i for i, one in enumerate(modes) if one == mode]
+            policy = self.maps[mode].policy
+            scored = self.pipeline.run([queries[i] for i in rows], policy, label=label)
             found |= zip(rows, self.conclude(scored, mode), strict=True)
         return [found[i] for i in range(len(queries))]
+
+    def mode_of(self, query: Query) -> Mode:
+        """The mode in which the model answers a query: a list of no passage has any scores."""
+        return LISTS if LISTS in self.maps and query.passages == () else query.mode
+
+    def probes(self) -> list[Query]:
+        """A plain query of each mode, which a model that works can answer."""
+        text, passages = (
+            "does the model work",
+            (Passage("0", "", "It works."), Passage("1", "", "No.")),
+        )
+        if kind := self.maps[self.maps.main].lists:
+            scores = {stage: np.array([1.0, 0.0]) for stage in kind.stages}
+            return [Query(text, passages=passages, scores=scores)]
+        return [Query(text), Query(text, passages=passages)]
 
     def conclude(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
         """What the maps of a mode make of scored candidates, one assessment each."""
@@ -249,8 +275,10 @@ def refuse_empty(query: Query) -> None:
         InputError: saying which.
     """
     texts = [("the query", query.text)]
-    texts += [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]
-    for name, text in texts:
+    brought = [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]
+    if query.scores is not None:  # a passage may come by its scores alone
+        brought = [(name, text) for name, text in brought if text]
+    for name, text in texts + brought:
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"{name} is empty; expected some words")
         if not can_be_written(text):

@@ -51,7 +51,7 @@ class ModelContents:
     page: str  # HTML that stands alone
     pictures: Mapping[str, bytes]  # PNG by name, without ending
     fitted_on: Iterable[str]  # `query_hash` of each query that the maps were fitted on
-    index: Path  # folder to copy
+    index: Path | None  # folder to copy, where there is something to search
 
 
 Carry = Callable[[Path], Mapping[str, Any]]  # writes networks, returns what the manifest says
@@ -68,7 +68,8 @@ def write_model(
 
     def fill(folder: Path) -> Mapping[str, Any]:
         c = contents
-        copy_folder(c.index, folder / INDEX)
+        if c.index is not None:
+            copy_folder(c.index, folder / INDEX)
         bound = bound_to(c.manifest["config"], c.manifest["fingerprints"])
         write_json(folder / CALIBRATORS, {"bound_to": bound, **c.maps})
         write_json(folder / SKETCH, c.sketch)

@@ -63,8 +63,9 @@ class Chosen:
 
     @property
     def pairs_to_score(self) -> list[Pair]:
-        """The same; none where logits came with the query."""
-        return self.pairs if self.candidates.query.logits is None else []
+        """The same; none where logits or other scores came with the query."""
+        query = self.candidates.query
+        return self.pairs if query.logits is None and query.scores is None else []
 
 
 class Pipeline:
@@ -247,7 +248,12 @@ class Pipeline:
 
 
 def texts_of(query: Query) -> list[str]:
-    """What the bi-encoder reads of a query: itself, then the passages that it brings."""
+    """What the bi-encoder reads of a query: itself, then the passages that it brings.
+
+    Nothing, where scores come with them.
+    """
+    if query.scores is not None:
+        return []
     return [query.text, *(p.full_text for p in query.passages or ())]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import Judged
-from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
+from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
 from rerank.config import Config, Thresholds
 from rerank.types import Assessment, Floats
 
@@ -39,16 +39,20 @@ def accepted(confidence: float, t: Thresholds) -> bool:
 
 
 def reasons(
-    names: Sequence[str], values: Floats, usual: Sequence[float], contributions: Floats
+    names: Sequence[str],
+    values: Floats,
+    usual: Sequence[float],
+    contributions: Floats,
+    table: Mapping[str, Feature] = RANKING_FEATURES,
 ) -> tuple[str, ...]:
-    """The features that moved the log-odds most, strongest first, as sentences.
+    """The features of `table` that moved the log-odds most, strongest first, as sentences.
 
     `contributions[i]` is what feature `names[i]`, of value `values[i]`, adds to the log-odds of a
     query whose features are all `usual`; exact for a logistic map.
     """
     order = sorted(range(len(names)), key=lambda i: -abs(contributions[i]))[:REASONS]
     return tuple(
-        f"{'for' if contributions[i] > 0 else 'against'}: {meaning(names[i]).lower()} "
+        f"{'for' if contributions[i] > 0 else 'against'}: {meaning(names[i], table).lower()} "
         f"{values[i]:.2f}, usually {usual[i]:.2f} ({contributions[i]:+.2f} log-odds)"
         for i in order
         if abs(contributions[i]) >= SLIGHT
@@ -61,12 +65,13 @@ def decide(judged: Judged, maps: FittedMaps, config: Config) -> list[Assessment]
         return []
     t, k = config.thresholds, config.sufficiency_k
     moves = maps.confidence.contributions(judged.features)
-    names, usual = list(RANKING_FEATURES), maps.confidence.first.mean
+    table, usual = maps.features.ranking, maps.confidence.first.mean
+    names = list(table)
     found = []
     for i, ranking in enumerate(judged.rankings):
         confidence = float(judged.confidence[i])
         sufficiency = float(judged.sufficiency[i, k - 1])
-        why = reasons(names, judged.features[i], usual, moves[i])
+        why = reasons(names, judged.features[i], usual, moves[i], table)
         found.append(
             Assessment(
                 ranking=ranking,

@@ -8,7 +8,7 @@ correlation of fewer than two or of constant values is 0. Nothing here knows of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -40,23 +40,23 @@ def feature(group: str) -> Callable[[Feature], Feature]:
     return enter
 
 
-def ranking_features(rankings: Sequence[Ranking]) -> Floats:
-    """All features, shape (n, len(RANKING_FEATURES)), columns in the table's order; finite.
+def ranking_features(
+    rankings: Sequence[Ranking], table: Mapping[str, Feature] = RANKING_FEATURES
+) -> Floats:
+    """All features, shape (n, len(table)), columns in the table's order; finite.
 
     A ranking without passages gives a row of zeros; its confidence is 0 by definition, not by map.
     """
     rows = [
-        [function(r) for function in RANKING_FEATURES.values()]
-        if len(r)
-        else [0.0] * len(RANKING_FEATURES)
+        [function(r) for function in table.values()] if len(r) else [0.0] * len(table)
         for r in rankings
     ]
-    return np.array(rows, dtype=np.float64).reshape(len(rankings), len(RANKING_FEATURES))
+    return np.array(rows, dtype=np.float64).reshape(len(rankings), len(table))
 
 
-def meaning(name: str) -> str:
+def meaning(name: str, table: Mapping[str, Feature] = RANKING_FEATURES) -> str:
     """The words before the formula in a feature's docstring."""
-    return (RANKING_FEATURES[name].__doc__ or name).split(":")[0].strip().rstrip(".")
+    return (table[name].__doc__ or name).split(":")[0].strip().rstrip(".")
 
 
 def spearman(a: Floats, b: Floats) -> float:

@@ -51,7 +51,8 @@ def steps(model: CalibratedReranker, query: Query, *, most: int, scoring: int) -
         InputError: the query or a passage is empty, or no text.
     """
     refuse_empty(query)
-    pipeline, maps = model.pipeline, model.maps[query.mode]
+    mode = model.mode_of(query)
+    pipeline, maps = model.pipeline, model.maps[mode]
     texts = list(dict.fromkeys(texts_of(query)))
     sizes = [tokens_of(text, most=pipeline.config.encoder_max_length) for text in texts]
     vectors: dict[str, Any] = {}
@@ -68,7 +69,7 @@ def steps(model: CalibratedReranker, query: Query, *, most: int, scoring: int) -
     logits = np.array([found[pair][0] for pair in pairs], dtype=np.float64)
     truncated = np.array([found[pair][1] for pair in pairs], dtype=np.bool_)
     scored = pipeline.scored(chosen, logits, truncated)
-    return model.conclude([scored], query.mode)[0]
+    return model.conclude([scored], mode)[0]
 
 
 def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:
@@ -90,6 +91,8 @@ def expected_tokens(query: Query, config: Config, *, searched: int) -> tuple[int
     A search scores `searched` tokens; of passages that come with the query, those of average size.
     """
     texts = texts_of(query)
+    if query.scores is not None:
+        return BESIDES, 0
     encoding = BESIDES + sum(tokens_of(text, most=config.encoder_max_length) for text in texts)
     if query.passages is None:
         return encoding, searched

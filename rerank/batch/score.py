@@ -9,14 +9,10 @@ from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.rows import QueryRow, RejectedRow, Row
-from rerank.types import Assessment, Mode, Passage, Query
+from rerank.types import Assessment, Query
 
 PART_LENGTH = 2**21  # characters that are scored together, at most, but for a single longer row
 LEAST_LENGTH = 2**9  # what a text counts, however short: its vector takes memory too
-PROBES: dict[Mode, Query] = {
-    "search": Query("does the model work"),
-    "rerank": Query("does the model work", passages=(Passage("0", "", "The model works."),)),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +86,7 @@ def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> Rej
     """The row as a rejected one, if it is the row that fails and not the machine or the model."""
     if isinstance(error, (OSError, MemoryError)):
         raise error
-    model.assess([PROBES[row.query.mode]])
+    model.assess([probe for probe in model.probes() if probe.mode == row.query.mode])
     reason = f"cannot be scored ({type(error).__name__}: {str(error)[:200]})"
     return RejectedRow(row.line, reason, row.query.query_id)
 

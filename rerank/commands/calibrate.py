@@ -24,7 +24,11 @@ from rerank.errors import TrackingError
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
-    p.add_argument("dataset", type=Path, help="BEIR folder")
+    p.add_argument(
+        "dataset",
+        type=Path,
+        help="BEIR folder, or a JSONL file of labelled lists with the scores of any other system",
+    )
     add_out(p, "model")
     p.add_argument(
         "--index",
@@ -77,9 +81,10 @@ def _print_model(o: argparse.Namespace, *, tracked: bool) -> None:
 
     report, kept = ((o.out / name).read_text(encoding="utf-8") for name in (REPORT, CALIBRATORS))
     head, _, rest = report.partition("\n\n")
-    certificate = maps_from_dict(json.loads(kept))["search"].certificate
+    maps = maps_from_dict(json.loads(kept))
+    certificate = maps[maps.main].certificate
     has_test = (o.dataset / "qrels" / "test.tsv").exists()
-    command = after_calibration(certificate, promotable=tracked and has_test)
+    command = after_calibration(certificate, promotable=tracked and has_test, mode=maps.main)
     model, dataset = (shlex.quote(str(path)) for path in (o.out, o.dataset))
     print_headline(head.splitlines(), command.format(model=model, dataset=dataset))
     if o.verbose:

@@ -1,13 +1,16 @@
-"""`rerank dataset build` and `rerank dataset check`."""
+"""`rerank dataset build`, `rerank dataset check` and `rerank dataset import-trec`."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import read_set
-from rerank.commands.options import add_unjudged
+from rerank.commands.options import add_unjudged, positive
+from rerank.errors import InputError
 
 MATCHES = {
     "new": "its manifest.json holds the package versions and the digest",
@@ -40,7 +43,7 @@ def _build(o: argparse.Namespace) -> None:
 
 
 def _check_arguments(p: argparse.ArgumentParser) -> None:
-    p.add_argument("dataset", type=Path, help="BEIR folder")
+    p.add_argument("dataset", type=Path, help="BEIR folder, or labelled lists")
     add_unjudged(p)
 
 
@@ -56,6 +59,52 @@ def _check(o: argparse.Namespace) -> None:
     print(f"digest {labelled.digest()}")
 
 
+def _import_arguments(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "runs",
+        nargs="+",
+        metavar="[NAME=]RUN",
+        help="TREC run of each stage, in their order, the reranker last (NAME: that of the file)",
+    )
+    p.add_argument("--qrels", type=Path, required=True, help="TREC qrels, or those of BEIR")
+    p.add_argument("--queries", type=Path, help="JSONL, or lines of id, tab and text")
+    p.add_argument("--corpus", type=Path, help="JSONL of the passages, for features of their words")
+    p.add_argument("--depth", type=positive, default=100, help="passages of a run (default: 100)")
+    p.add_argument("--out", type=Path, required=True, help="JSONL file to write")
+    add_unjudged(p)
+
+
+def _import(o: argparse.Namespace) -> None:
+    from rerank.data.trec import import_trec
+    from rerank.storage.files import write_file
+
+    runs: dict[str, Path] = {}
+    for given in o.runs:
+        name, _, path = given.rpartition("=")
+        name = name or Path(path).stem
+        if name in runs:
+            raise InputError(f"two runs are named {name!r}; name them: NAME=RUN")
+        runs[name] = Path(path)
+    rows = import_trec(
+        runs,
+        o.qrels,
+        queries=o.queries,
+        corpus=o.corpus,
+        depth=o.depth,
+        unjudged=o.unjudged,
+    )
+    answered = []
+
+    def written() -> Iterator[str]:
+        for row in rows:
+            answered.append(bool(row["relevant"]))
+            yield json.dumps(row, ensure_ascii=False) + "\n"
+
+    write_file(o.out, written())
+    print(f"{o.out}: lists of {len(answered)} queries, {sum(answered)} of them answerable")
+    print(f"stages: {', '.join(runs)}; the last one is taken as the one that orders")
+
+
 BUILD = Command(
     "dataset build",
     "build a labelled set from the installed libraries' documentation",
@@ -69,4 +118,11 @@ CHECK = Command(
     "dataset check datasets/pydata",
     _check_arguments,
     _check,
+)
+IMPORT_TREC = Command(
+    "dataset import-trec",
+    "TREC runs and qrels to labelled lists, which `rerank calibrate` takes",
+    "dataset import-trec bm25=bm25.run reranker=reranker.run --qrels qrels.txt --out lists.jsonl",
+    _import_arguments,
+    _import,
 )

@@ -26,6 +26,7 @@ def _run(o: argparse.Namespace) -> bool:
     from rerank.data.beir import read_queries
     from rerank.jobs.drift import detect_drift
     from rerank.jobs.pipelines import pipeline_over
+    from rerank.types import LISTS
     from rerank.workspace import Workspace
 
     model = load_model(o)
@@ -38,7 +39,8 @@ def _run(o: argparse.Namespace) -> bool:
             level=o.level,
         )
     else:
-        found = detect_drift(model, read_queries(o.queries), level=o.level)
+        brought = model.maps.main == LISTS
+        found = detect_drift(model, read_queries(o.queries, passages=brought), level=o.level)
     if o.json:
         print(json.dumps(found.to_dict()))
     else:

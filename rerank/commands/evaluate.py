@@ -22,7 +22,7 @@ from rerank.commands.printing import print_headline
 
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
-    p.add_argument("dataset", type=Path, help="BEIR folder")
+    p.add_argument("dataset", type=Path, help="BEIR folder, or labelled lists")
     add_split(p, "test", "split to measure on")
     add_json(p)
     add_verbose(p)
@@ -42,7 +42,7 @@ def _run(o: argparse.Namespace) -> None:
         print(json.dumps(evaluation.to_dict()))
         return
     command = after_evaluation(evaluation).format(model=shlex.quote(str(o.model)))
-    print_headline(headline(evaluation, model.maps["search"].certificate), command)
+    print_headline(headline(evaluation, model.maps[labelled.mode].certificate), command)
     if o.verbose:
         print()
         print(*evaluation.tables(), sep="\n\n")

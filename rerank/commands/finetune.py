@@ -56,6 +56,9 @@ def _run(o: argparse.Namespace) -> None:
         refuse_to_pack_into(o.pack)
     folders, limits = zip(*o.datasets, strict=True)
     labelled = read_sets(folders, o)
+    for one in labelled:
+        if one.lists:
+            raise InputError(f"{one.name} holds lists with their scores; expected a BEIR folder")
     unknown = set(o.within_group) - {s.name for s in labelled}
     if unknown:
         raise InputError(

@@ -38,8 +38,8 @@ def parser() -> Parser:
     made = Parser(prog="rerank", description="Retrieval that knows when it is right.")
     made.add_argument("--version", action="version", version=f"rerank {_version()}")
     commands = made.add_subparsers(required=True, metavar="COMMAND")
-    dataset = commands.add_parser("dataset", help="build a labelled set, or check one")
-    kinds = dataset.add_subparsers(required=True, metavar="build|check")
+    dataset = commands.add_parser("dataset", help="build, check or import a labelled set")
+    kinds = dataset.add_subparsers(required=True, metavar="build|check|import-trec")
     for command in COMMANDS:
         words = command.name.split()
         p = (commands if len(words) == 1 else kinds).add_parser(

@@ -29,6 +29,7 @@ from rerank.commands import (
 COMMANDS = (
     dataset.BUILD,
     dataset.CHECK,
+    dataset.IMPORT_TREC,
     index.COMMAND,
     init.COMMAND,
     finetune.COMMAND,

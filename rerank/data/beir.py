@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,15 +40,16 @@ def _query(row: Mapping[str, Any]) -> Query:
     return read_query(row, passages=False)
 
 
-def read_queries(path: Path) -> list[Query]:
+def read_queries(path: Path, *, passages: bool = False) -> list[Query]:
     """Queries in file order, from a JSONL file of `_id`, `query` (or `text`) and maybe `metadata`.
 
-    An id may stand twice, as in a file of what was asked in a night.
+    With `passages` they bring theirs, where they have some. An id may stand twice, as in a file of
+    what was asked in a night.
 
     Raises:
         InputError: listing every bad line with file and line number.
     """
-    return read_records(path, _query, "query")
+    return read_records(path, partial(read_query, passages=passages), "query")
 
 
 def _read_qrels(

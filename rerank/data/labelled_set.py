@@ -15,10 +15,11 @@ import numpy as np
 
 from rerank.data.beir import LabelledFiles, read_files, write_files
 from rerank.data.labels import Labelled
+from rerank.data.lists import read_lists
 from rerank.data.records import passage_row, query_row
 from rerank.data.text import query_hash, to_json
 from rerank.errors import InputError, nearest
-from rerank.types import Passage, Query
+from rerank.types import LISTS, ListKind, Mode, Passage, Query
 
 ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
 JUDGED_WRONG = "judged_wrong"  # metadata of a query: ids of passages that a person calls wrong
@@ -53,16 +54,27 @@ class LabelledSet:
     grouping: Grouping | None = (
         None  # larger groups than `question_group`; see `rerank.data.grouping`
     )
+    lists: ListKind | None = None  # where the queries bring their passages, with their scores
 
     @classmethod
     def read(cls, folder: str | Path, *, unjudged: str = "refuse") -> LabelledSet:
         """The labelled set in a BEIR folder: see `rerank.data.beir`, `unjudged` too.
 
+        Or that of a file of lists with their scores and labels: see `rerank.data.lists`.
+
         Raises:
             InputError: a file that is missing, or bad lines, which are listed.
         """
         folder = Path(folder)
+        if folder.is_file():
+            files, kind = read_lists(folder)
+            return cls(*files, name=folder.stem, lists=kind)
         return cls(*read_files(folder, unjudged=unjudged), name=folder.resolve().name)
+
+    @property
+    def mode(self) -> Mode:
+        """How its queries are asked: of an index of its corpus, or of the lists that they bring."""
+        return LISTS if self.lists else "search"
 
     def write(self, folder: str | Path) -> None:
         """Write the set as a BEIR folder; `read` gives an equal one back."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from rerank.data.text import as_text, can_be_written, kind, to_json
 from rerank.errors import InputError
-from rerank.types import Passage, Query, metadata_name
+from rerank.types import Floats, Passage, Query, metadata_name
 
 LONGEST_ID = 512  # characters, of a segment's name too
 LONGEST_QUERY = 10_000  # characters; a cross-encoder reads some hundreds
@@ -22,6 +22,7 @@ LONGEST_PASSAGE = 2**19  # characters, title and text
 LONGEST_PASSAGES = 2**22  # characters of all passages of a query
 LONGEST_RECORD = 2**23  # bytes of a line
 MOST_PASSAGES = 1_000  # of one query
+MOST_STAGES = 16  # whose scores a passage comes with
 SHOWN = 200  # characters of what came, in a message
 
 QUERY = ("query", "text", "question")  # the field of a query's text: the first, or an older one
@@ -38,9 +39,11 @@ def read_query(
 
     `passages`, or `documents`, is a list of texts or of `{"_id" or "doc_id", "title", "text",
     "logit" or "score"}`, of which `text` must be there: the query's own candidates. A passage
-    without an id gets its position, from 0; all of them have a logit, or none. `metadata` is an
-    object; with `segment_by`, only that key of it is kept, and with "" none. Without `passages`
-    those of the record are not looked at.
+    without an id gets its position, from 0; all of them have a logit, or none. `scores` of a
+    passage is an object: what each stage of another system gave it, null where one did not bring
+    it; all passages have those of the same stages, or none has. A passage that has them needs no
+    text. `metadata` is an object; with `segment_by`, only that key of it is kept, and with "" none.
+    Without `passages` those of the record are not looked at.
 
     Raises:
         InputError: naming the field, what came and what was expected.
@@ -58,19 +61,26 @@ def read_query(
     if len(brought) > MOST_PASSAGES:
         raise InputError(f"{name!r} holds {len(brought)}, at most {MOST_PASSAGES} are taken")
     read = [_brought(i, value, f"{name}[{i}]") for i, value in enumerate(brought)]
-    found = tuple(passage for passage, _ in read)
+    found = tuple(passage for passage, _, _ in read)
     length = sum(len(p.title) + len(p.text) for p in found)
     if length > LONGEST_PASSAGES:
         raise InputError(f"{name!r} holds {length} characters, at most {LONGEST_PASSAGES}")
-    logits = [logit for _, logit in read if logit is not None]
+    logits = [logit for _, logit, _ in read if logit is not None]
     if logits and len(logits) < len(found):
         raise InputError(f"{len(logits)} of {len(found)} passages have a logit; all, or none")
-    scores = np.array(logits, dtype=np.float64) if logits else None
-    return Query(text, query_id, metadata, found, scores)
+    known = np.array(logits, dtype=np.float64) if logits else None
+    scores = _by_stage([one for _, _, one in read], name)
+    if scores is not None:
+        _refuse_twice(found, name)
+    return Query(text, query_id, metadata, found, known, scores)
 
 
-def read_passage(row: Mapping[str, Any], *, default_id: str | None = None) -> Passage:
+def read_passage(
+    row: Mapping[str, Any], *, default_id: str | None = None, empty: bool = False
+) -> Passage:
     """The passage of a record: `_id`, `title` (may be missing), `text`, `metadata` (likewise).
+
+    With `empty`, the text may be so.
 
     Raises:
         InputError: as `read_query`; no id, where there is no `default_id`.
@@ -81,7 +91,7 @@ def read_passage(row: Mapping[str, Any], *, default_id: str | None = None) -> Pa
     else:
         doc_id = read_id(row, key or DOC_ID[0])
     title = "" if row.get("title") is None else read_text(row, "title", empty=True)
-    text = read_text(row, "text", most=LONGEST_PASSAGE - len(title))
+    text = read_text(row, "text", most=LONGEST_PASSAGE - len(title), empty=empty)
     return Passage(doc_id, title, text, _metadata(row, None))
 
 
@@ -120,6 +130,11 @@ def passage_row(passage: Passage) -> dict[str, Any]:
 def query_row(query: Query) -> dict[str, Any]:
     """The query as a line of `queries.jsonl` holds it."""
     row: dict[str, Any] = {"_id": query.query_id, "text": query.text}
+    if query.scores is not None:
+        row["passages"] = [
+            {**passage_row(p), "scores": query.scores_of(i)}
+            for i, p in enumerate(query.passages or ())
+        ]
     return row | ({"metadata": dict(query.metadata)} if query.metadata else {})
 
 
@@ -136,23 +151,34 @@ def _only(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
     return present[0] if present else None
 
 
-def _brought(position: int, value: object, where: str) -> tuple[Passage, float | None]:
+Scores = Mapping[str, float]  # of a passage, by stage; NaN where one did not bring it
+
+
+def _brought(
+    position: int, value: object, where: str
+) -> tuple[Passage, float | None, Scores | None]:
     if isinstance(value, (str, bytes)):
         text = read_text({where: value}, where)
-        return Passage(str(position), "", text), None
+        return Passage(str(position), "", text), None, None
     if not isinstance(value, Mapping):
         raise InputError(f"{where} should be text or an object, got {kind(value)}")
     try:
-        return read_passage(value, default_id=str(position)), _logit(value)
+        scores = _scores(value)
+        row = value if scores is None or value.get("text") is not None else {**value, "text": ""}
+        passage = read_passage(row, default_id=str(position), empty=scores is not None)
+        return passage, _logit(value), scores
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 
 
 def _logit(value: Mapping[str, Any]) -> float | None:
     key = _only(value, LOGIT)
-    if key is None:
-        return None
-    number = value[key]
+    return None if key is None else read_number(value, key)
+
+
+def read_number(row: Mapping[str, Any], key: str) -> float:
+    """A field that holds a finite number."""
+    number = row[key]
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise InputError(f"{key!r} should be a number, got {kind(number)}")
     try:
@@ -162,6 +188,48 @@ def _logit(value: Mapping[str, Any]) -> float | None:
     if not finite:
         raise InputError(f"{key!r} is no finite number")
     return float(number)
+
+
+def _scores(value: Mapping[str, Any]) -> Scores | None:
+    """The scores of a passage by stage; None where it has none."""
+    given = value.get("scores")
+    if isinstance(given, list) and all(isinstance(p, tuple) and len(p) == 2 for p in given):
+        given = dict(given)  # as Arrow's maps come
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not given:
+        raise InputError(f"'scores' should be an object, a number by stage, got {kind(given)}")
+    if value.get("logit") is not None or value.get("score") is not None:
+        raise InputError("has both 'scores' and a logit; expected one of them")
+    if len(given) > MOST_STAGES:
+        raise InputError(f"'scores' names {len(given)} stages, at most {MOST_STAGES} are taken")
+    for stage in given:
+        read_id({"the name of a stage": stage}, "the name of a stage")
+    if all(number is None for number in given.values()):
+        raise InputError("'scores' are all null; expected a number of one stage at least")
+    return {s: math.nan if n is None else read_number(given, s) for s, n in given.items()}
+
+
+def _by_stage(read: Sequence[Scores | None], where: str) -> dict[str, Floats] | None:
+    """The scores of all passages, (n,) a stage; None where no passage has any."""
+    if all(one is None for one in read):
+        return None
+    stages = list(read[0] or ())
+    for i, one in enumerate(read):
+        if set(one or ()) != set(stages):
+            raise InputError(
+                f"{where}[{i}] has the scores of {list(one or ())}, {where}[0] those of {stages}; "
+                "expected the same stages, null where one did not bring the passage"
+            )
+    return {s: np.array([one[s] for one in read if one], dtype=np.float64) for s in stages}
+
+
+def _refuse_twice(passages: Sequence[Passage], where: str) -> None:
+    seen: set[str] = set()
+    for passage in passages:
+        if passage.doc_id in seen:
+            raise InputError(f"{where!r} holds {shown(passage.doc_id)} twice")
+        seen.add(passage.doc_id)
 
 
 def _metadata(row: Mapping[str, Any], only: str | None) -> Mapping[str, Any]:

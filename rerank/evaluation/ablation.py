@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from calibration import metrics
 from calibration.effective import design_effect
 from calibration.selection import codes, enough_rows, row_losses
-from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
+from rerank.assessment.features import Features
 from rerank.data.labels import Labels
 from rerank.evaluation.ranking_metrics import paired_bootstrap
 from rerank.types import Floats
@@ -86,12 +86,12 @@ class Budgets:
     accepted_right: Floats
 
 
-def steps() -> dict[str, list[int]]:
+def steps(features: Features) -> dict[str, list[int]]:
     """The columns of each step: those of a group of features, and of all groups before it."""
-    place = {name: i for i, name in enumerate(RANKING_FEATURES)}
+    place = {name: i for i, name in enumerate(features.ranking)}
     found: dict[str, list[int]] = {}
     taken: list[int] = []
-    for group, names in GROUPS.items():
+    for group, names in features.groups.items():
         taken = sorted([*taken, *(place[name] for name in names)])
         found[f"+ {group}" if found else group] = taken
     return found

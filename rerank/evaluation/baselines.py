@@ -107,6 +107,7 @@ HEURISTICS: dict[str, Heuristic] = {
     "MTEB std": mteb_std,
     "MTEB diff1": mteb_diff1,
 }
+OF_LOGITS = {"sigmoid of top logit": top_logit_sigmoid}  # which asks for nothing but scores
 
 
 def sources() -> dict[str, str]:

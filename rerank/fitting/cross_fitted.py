@@ -41,6 +41,8 @@ def fold_policies(
     ranked: PlannedRankings, held: Sequence[Bools], config: Config
 ) -> list[ReadPolicy]:
     """What each fold scores: the policy with the cutoff that the queries outside of it choose."""
+    if ranked.lists:  # every list came with all its scores
+        return [ranked.policy] * len(held)
     others = [ranked.fit.where(~measured) for measured in held]
     cutoffs = [choose_cutoff(scored, config, ranked.pooled) for scored in others]
     return [replace(ranked.policy, cutoff=cutoff) for cutoff in cutoffs]
@@ -55,7 +57,7 @@ def fold_fits(
     about: str = ABOUT,
 ) -> list[tuple[Labelled[Scored], Fitted]]:
     """The queries that each fold measures, and the fit on all others."""
-    fit_on = partial(fit, config=config, about=about, pooled=ranked.pooled)
+    fit_on = partial(fit, config=config, about=about, pooled=ranked.pooled, lists=ranked.lists)
     scored = ranked.fit
     return [
         (scored.where(measured), fit_on(scored.where(~measured), policy))

@@ -19,10 +19,11 @@ from calibration.monitoring.drift import Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
 from calibration.selection import choose, enough_rows
 from calibration.thresholds import ABOUT, certify
+from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
 from rerank.assessment.pipeline import ReadPolicy
-from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
+from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards, relevance_and_sufficiency
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
@@ -31,7 +32,7 @@ from rerank.evaluation.baselines import best_logit
 from rerank.fitting.label_checks import refuse_one_sided
 from rerank.fitting.passages import cross_fit, cross_ordered, fit_score, limited
 from rerank.fitting.unanswerable import is_copy
-from rerank.types import Floats, Ranking, Scored
+from rerank.types import Floats, ListKind, Ranking, Scored
 
 HOLDS = "hold an answer among the first {} passages"
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
@@ -68,6 +69,7 @@ def fit(
     *,
     about: str = ABOUT,
     pooled: FittedMaps | None = None,
+    lists: ListKind | None = None,
 ) -> Fitted:
     """Fit score, confidence and hazards on labelled candidates, cross-fitted by query group.
 
@@ -76,7 +78,8 @@ def fit(
     maps that are kept are refitted on everything. `scored` had no cutoff, as the baseline takes
     it; `policy` says how much of it the model will score. `about` names the questions that the
     certificate is about. All maps are fitted around the `pooled` ones, where there are some: few
-    labels leave them nearly as they are, many leave nothing of them.
+    labels leave them nearly as they are, many leave nothing of them. `lists` says of what kind the
+    candidates are, where they came with their scores.
     """
     with optional():
         from calibration.fitting import cross_fit_two_stage, fit_two_stage
@@ -87,7 +90,8 @@ def fit(
     of_rankings = pooled.confidence.as_logistic() if pooled else None
     of_others = (pooled.hazard, pooled.another) if pooled else (None, None)
     ordered = cross_ordered(seen, config, of_passages)
-    features, right = ranking_features(ordered.items), hits(ordered)[:, 0]
+    table = features_of(lists).ranking
+    features, right = ranking_features(ordered.items, table), hits(ordered)[:, 0]
     asked = AUTO if config.calibrator == "auto" else (config.calibrator,)
     worth = effective_n(right - right.mean(), groups)
     names = [name for name in asked if asked is not AUTO or enough_rows(name, worth)]
@@ -146,11 +150,12 @@ def fit(
             certificate,
             segments,
             context,
+            lists=lists,
         ),
         choice.name,
         f"{choice.reason if asked is AUTO else 'As asked for.'} {AROUND[pooled is not None]}",
         fit_temperature(np.array([_best_logit(s) for s in scored.items]), right),
-        sketch(features[real], list(RANKING_FEATURES), groups[real]),
+        sketch(features[real], list(table), groups[real]),
         effective_n(right - unseen, groups),
         features,
         right,

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.list_pipeline import ListPipeline, unused_policy
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_score
 from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
 from rerank.fitting.unanswerable import with_copies
-from rerank.types import Candidates, Floats, Query, Scored
+from rerank.types import Candidates, Floats, ListKind, Query, Scored
 
 LENGTHS = (5, 10, 20, 50)  # passages that callers bring, as the hash of a query says
 
@@ -29,6 +30,7 @@ class PlannedRankings:
     report: Labelled[Scored]
     policy: ReadPolicy
     pooled: FittedMaps | None = None  # the maps that those fitted on them are shrunk towards
+    lists: ListKind | None = None  # of what kind they are, where they came with their scores
 
 
 def search_rankings(
@@ -43,6 +45,18 @@ def search_rankings(
         return _score(pipeline, fit, fit, pooled)
     report = _found(pipeline, planned.report, "finding candidates to report on")
     return _score(pipeline, fit, report, pooled)
+
+
+def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
+    """The plan's queries with the lists that came with them, all of which are scored already."""
+    policy = unused_policy(pipeline.kind)
+
+    def read(part: Labelled[Query]) -> Labelled[Scored]:
+        return Labelled(pipeline.run(part.items, policy), part.groups, part.grades)
+
+    fit = read(planned.fit)
+    report = fit if planned.cross_fitted else read(planned.report)
+    return PlannedRankings(fit, report, policy, lists=pipeline.kind)
 
 
 def _found(pipeline: Pipeline, part: Labelled[Query], label: str) -> Labelled[Candidates]:

@@ -7,30 +7,30 @@ themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
+from rerank.assessment.features import Features, features_of
+from rerank.assessment.fitted_maps import maps_to_dict
+from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model_folder import (
     MODEL_KIND,
     REPORT,
+    Carry,
     ModelContents,
     fingerprints,
     write_model,
 )
-from rerank.assessment.passage_features import PASSAGE_FEATURES
-from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.pooled_maps import PooledMaps, pooled_for
-from rerank.assessment.ranking_features import RANKING_FEATURES
+from rerank.assessment.pooled_maps import pooled_for
 from rerank.assessment.relevance import INPUTS
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError, nearest
-from rerank.evaluation.baselines import HEURISTICS
+from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS, Heuristic
 from rerank.evaluation.evaluate import Part, measure_parts
 from rerank.fitting.cross_fitted import fold_fits, fold_policies, held_out
 from rerank.fitting.fit import fit
@@ -42,7 +42,12 @@ from rerank.fitting.label_checks import (
     without_promises,
 )
 from rerank.fitting.plan import Plan, plan
-from rerank.fitting.rankings import rerank_rankings, search_rankings
+from rerank.fitting.rankings import (
+    PlannedRankings,
+    list_rankings,
+    rerank_rankings,
+    search_rankings,
+)
 from rerank.fitting.unanswerable import mixture
 from rerank.inference.model_files import lasting_name, resolve, trained_on
 from rerank.inference.networks import NETWORKS, ROLES, described, exported, write_networks
@@ -55,7 +60,7 @@ from rerank.retrieval.index import LAYOUT
 from rerank.storage.folder import is_made_from
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
-from rerank.types import Mode
+from rerank.types import LISTS, ListKind, Mode
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -93,14 +98,17 @@ def calibrate(
     that `rerank index` wrote of this very corpus. With `self_contained` the folder carries its
     networks, exported: it then runs without the weights.
 
+    Of lists that come with their scores (`labelled.lists`) no index is made, and no model is run.
+    What is calibrated on them assesses such lists alone.
+
     `name` is that of MLflow's experiment, and of the registered model, of which this is a new
     version; by default it is made from the name of the set. Without MLflow the model is not
     tracked, and `notes` of the result say so.
 
     Raises:
         InputError: an unknown calibrator, too few queries, one passage, labels that are all right
-            or all wrong, a model that does not exist, an index of something else, or a name that
-            MLflow cannot hold.
+            or all wrong, a model that does not exist, an index of something else, an option that
+            means nothing for lists, or a name that MLflow cannot hold.
         TrackingError: the model is written, and MLflow did not take its record; `track_model`
             sends it later.
         FolderError: `out` exists, is another model, and `overwrite` is False; or another job
@@ -108,38 +116,29 @@ def calibrate(
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
     _refuse_unknown_calibrator(config.calibrator)
-    config = replace(
-        config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
-    )
-    encoder, reranker = resolve(config.encoder), resolve(config.reranker)
-    pooled = pooled_for(encoder, reranker, config)
+    if labelled.lists:
+        if index is not None:
+            raise InputError("lists come with their scores: they need no index (`index`, --index)")
+        source = _given_lists(labelled.lists, config)
+    else:
+        config = replace(
+            config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
+        )
+        source = _own_stages(labelled, config, workspace, index, self_contained=self_contained)
     made_from: dict[str, Any] = {
         "name": name_of(name, labelled.name),
         "config": config.to_dict(),
-        "fingerprints": fingerprints(encoder, reranker, config),
         "dataset": labelled.described(),
         "max_queries": max_queries,
-        "fitted_around": pooled.described() if pooled else None,
-        "inputs": {
-            "passage_features": list(PASSAGE_FEATURES),
-            "ranking_features": list(RANKING_FEATURES),
-            "hazard": list(INPUTS),
-            "index": LAYOUT,
-        },
+        **source.made_from,
     }
-    networks, carry = {}, None
-    if self_contained:
-        for role, files in zip(ROLES, (encoder, reranker), strict=True):
-            exported(files, role, config.precision)  # if it cannot be, better known now
-        networks = {NETWORKS: described(config.precision)}
-        carry = partial(write_networks, models=(encoder, reranker), precision=config.precision)
-    if not overwrite and is_made_from(out, {**made_from, **networks}):
+    if not overwrite and is_made_from(out, {**made_from, **source.networks}):
         text = (out / REPORT).read_text(encoding="utf-8")
         run, notes = track_if_installed(out, work=workspace)
         return Outcome(out, text, run, made=False, notes=notes)
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         planned = plan(
-            labelled, trained_on=trained_on(reranker), max_queries=max_queries, seed=config.seed
+            labelled, trained_on=source.trained_on, max_queries=max_queries, seed=config.seed
         )
         if config.segment_by and not any(q.named(config.segment_by) for q in planned.fit.items):
             raise InputError(
@@ -147,12 +146,85 @@ def calibrate(
                 "(--segment-by)"
             )
         refuse_one_passage(labelled)
-        pipeline = open_pipeline(labelled, config, workspace, index=index)
+        ranked, folder = source.rank(planned)
         made_from["corpus_digest"] = labelled.corpus_digest()
-        contents = _fitted_and_measured(planned, pipeline, config, made_from, pooled)
-        write_model(out, contents, overwrite=overwrite, carry=carry)
+        contents = _fitted_and_measured(planned, ranked, source.baselines, config, made_from)
+        contents = replace(contents, index=folder)
+        write_model(out, contents, overwrite=overwrite, carry=source.carry)
         run, notes = track_if_installed(out, work=workspace)
     return Outcome(out, contents.report, run, made=True, notes=notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the scores of a set come from: what a job needs of it besides the labels.
+
+    `rank` gives what each mode of the model is fitted on, the main one first, and its index.
+    """
+
+    made_from: Mapping[str, Any]
+    rank: Callable[[Plan], tuple[Mapping[Mode, PlannedRankings], Path | None]]
+    baselines: Mapping[str, Heuristic]
+    trained_on: frozenset[str] = frozenset()
+    networks: Mapping[str, Any] = field(default_factory=dict)
+    carry: Carry | None = None
+
+
+def _own_stages(
+    labelled: LabelledSet,
+    config: Config,
+    workspace: Workspace,
+    index: Path | None,
+    *,
+    self_contained: bool,
+) -> _Source:
+    """Our own index and models, over the corpus of the set."""
+    encoder, reranker = resolve(config.encoder), resolve(config.reranker)
+    pooled = pooled_for(encoder, reranker, config)
+    networks, carry = {}, None
+    if self_contained:
+        for role, files in zip(ROLES, (encoder, reranker), strict=True):
+            exported(files, role, config.precision)  # if it cannot be, better known now
+        networks = {NETWORKS: described(config.precision)}
+        carry = partial(write_networks, models=(encoder, reranker), precision=config.precision)
+
+    def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
+        pipeline = open_pipeline(labelled, config, workspace, index=index)
+        search = search_rankings(pipeline, planned, pooled.maps["search"] if pooled else None)
+        rerank = rerank_rankings(pipeline, search, pooled.maps["rerank"] if pooled else None)
+        return {"search": search, "rerank": rerank}, pipeline.index.folder
+
+    made_from = {
+        "fingerprints": fingerprints(encoder, reranker, config),
+        "fitted_around": pooled.described() if pooled else None,
+        "inputs": {**_inputs(features_of(None)), "index": LAYOUT},
+    }
+    known = trained_on(reranker)
+    return _Source(made_from, rank, HEURISTICS, known, networks, carry)
+
+
+def _given_lists(kind: ListKind, config: Config) -> _Source:
+    """The stages of any other system: their scores came with the lists."""
+    if config.expected_unanswerable:
+        raise InputError(
+            "of lists no copies without their answers can be made (`expected_unanswerable`): what "
+            "the stages would bring instead is not known. Add lists of questions that nothing "
+            "answers"
+        )
+
+    def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
+        return {LISTS: list_rankings(ListPipeline(kind, config), planned)}, None
+
+    inputs = {"stages": list(kind.stages), "texts": kind.texts, **_inputs(features_of(kind))}
+    return _Source({"fingerprints": {}, "inputs": inputs}, rank, OF_LOGITS)
+
+
+def _inputs(features: Features) -> dict[str, Any]:
+    return {
+        "passage_features": list(features.passage),
+        "ranking_features": list(features.ranking),
+        "hazard": list(INPUTS),
+    }
 
 
 def _refuse_unknown_calibrator(name: str) -> None:
@@ -168,58 +240,62 @@ def _refuse_unknown_calibrator(name: str) -> None:
 
 def _fitted_and_measured(
     planned: Plan,
-    pipeline: Pipeline,
+    ranked: Mapping[Mode, PlannedRankings],
+    baselines: Mapping[str, Heuristic],
     config: Config,
     made_from: Mapping[str, Any],
-    pooled: PooledMaps | None,
 ) -> ModelContents:
-    search = search_rankings(pipeline, planned, pooled.maps["search"] if pooled else None)
-    rerank = rerank_rankings(pipeline, search, pooled.maps["rerank"] if pooled else None)
-    about = mixture(planned.grouping.about, search.fit)
+    """Fit and measure each mode; the first one is the main one, which is compared with others."""
+    main, *others = ranked
+    first = ranked[main]
+    about = mixture(planned.grouping.about, first.fit)
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
-        fitted, fitted_rerank = (
-            fit(r.fit, r.policy, config, about=about, pooled=r.pooled) for r in (search, rerank)
-        )
+        fits = {
+            mode: fit(r.fit, r.policy, config, about=about, pooled=r.pooled, lists=r.lists)
+            for mode, r in ranked.items()
+        }
+        fitted = fits[main]
         if planned.beside_training:
             fitted = replace(fitted, maps=without_promises(fitted.maps, BESIDE_TRAINING))
         own = fitted.right[: len(planned.fit)]  # copies are the last
         refuse_one_outcome(own, made_from["dataset"]["name"])
         bar.update()
         if planned.cross_fitted:
-            held = held_out(search.fit, config)
-            policies = fold_policies(search, held, config)
-            parts, parts_rerank = (
-                fold_fits(r, held, policies, config, about=about) for r in (search, rerank)
-            )
+            held = held_out(first.fit, config)
+            policies = fold_policies(first, held, config)
+            parts = {
+                mode: fold_fits(r, held, policies, config, about=about)
+                for mode, r in ranked.items()
+            }
         else:
-            parts = [(search.report, fitted)]
-            parts_rerank = [(rerank.report, fitted_rerank)]
+            parts = {mode: [(r.report, fits[mode])] for mode, r in ranked.items()}
         bar.update()
         evaluation = measure_parts(
             [
-                Part(scored, one.maps, {**HEURISTICS, "temperature": one.scaled_logit})
-                for scored, one in parts
+                Part(scored, one.maps, {**baselines, "temperature": one.scaled_logit})
+                for scored, one in parts[main]
             ],
             config,
         )
-        of_rerank = measure_parts([Part(s, one.maps, {}) for s, one in parts_rerank], config)
+        measured = {
+            mode: measure_parts([Part(s, one.maps, {}) for s, one in parts[mode]], config)
+            for mode in others
+        }
         bar.update()
         report = make_report(
             planned,
             fitted,
             evaluation,
             config,
-            fits=[one for _, one in parts],
-            copies=len(search.fit) - len(planned.fit),
-            rerank=of_rerank,
+            fits=[one for _, one in parts[main]],
+            copies=len(first.fit) - len(planned.fit),
+            rerank=measured.get("rerank"),
             made_from=made_from,
         )
         pictures = report_pictures(report_figures(report))
         bar.update()
-    maps: dict[Mode, FittedMaps] = {
-        "search": fitted.maps,
-        "rerank": without_promises(fitted_rerank.maps, NO_LISTS),
-    }
+    maps = {main: fitted.maps}
+    maps |= {mode: without_promises(fits[mode].maps, NO_LISTS) for mode in others}
     return ModelContents(
         manifest={
             **made_from,
@@ -233,5 +309,5 @@ def _fitted_and_measured(
         page=report_page(report, pictures),
         pictures={name: picture.whole for name, picture in pictures.items()},
         fitted_on=(query_hash(query.text) for query in planned.fit.items),
-        index=pipeline.index.folder,
+        index=None,
     )

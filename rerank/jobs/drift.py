@@ -8,7 +8,6 @@ from calibration.monitoring.drift import Drift, alarm
 from rerank.assessment.judge import judge
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.types import Query
@@ -29,19 +28,21 @@ def detect_drift(
     nothing back have no features and are left out.
 
     Raises:
-        InputError: no query that brings back a passage, features of another version, or a level
-            out of (0, 1).
+        InputError: no query that brings back a passage, features of another version, a level out of
+            (0, 1), or queries that the model does not answer.
     """
     if not 0 < level < 1:
         raise InputError(f"the level is a chance between 0 and 1, got {level:g}; 0.01 is usual")
-    if model.sketch.names != tuple(RANKING_FEATURES):
+    maps, used = model.maps[model.maps.main], pipeline or model.pipeline
+    if model.sketch.names != tuple(maps.features.ranking):
         raise InputError(f"{model.folder}: its sketch is of other features; calibrate it again")
     if isinstance(queries, Labelled):
         asked, groups = list(queries.items), queries.groups.tolist()
     else:
         asked = [Query(q) if isinstance(q, str) else q for q in queries]
         groups = [q.named("group") or f"query {i}" for i, q in enumerate(asked)]
-    maps, used = model.maps["search"], pipeline or model.pipeline
+    for mode in {model.mode_of(query) for query in asked}:
+        model.maps[mode]  # refuses queries that the model does not answer
     scored = used.run(asked, maps.policy, label="scoring candidates")
     kept = [i for i, s in enumerate(scored) if len(s)]
     if not kept:

@@ -17,6 +17,7 @@ from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.data.weights import weights_of
 from rerank.errors import InputError
+from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
 from rerank.evaluation.evaluate import OURS, Evaluation, measure
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
@@ -42,7 +43,8 @@ def evaluate(
     """
     in_split = labelled.split(split)
     pipeline = pipeline_over(labelled, model, Workspace(Path(work)))
-    ids = unseen(labelled, in_split, trained_on(pipeline.reranker.files))
+    read = frozenset[str]() if labelled.lists else trained_on(pipeline.reranker.files)
+    ids = unseen(labelled, in_split, read)
     if not ids:
         raise InputError(f"{labelled.name}: the cross-encoder was trained on all of {split!r}")
     notes = []
@@ -54,12 +56,13 @@ def evaluate(
     known = sum(query_hash(query.text) in fitted_on for query in queries.items)
     if known:
         notes.append(f"warning: the model was fitted on {known} of these; it will look better.")
-    maps = model.maps["search"]
+    maps = model.maps[labelled.mode]
     everything = ReadPolicy(maps.policy.prior, cutoff=0.0)
     scored = pipeline.run(queries.items, everything, label="scoring candidates")
     labelled_scores = Labelled(scored, queries.groups, queries.grades)
     weights = weights_of(queries.items)
-    found = measure(labelled_scores, maps, pipeline.config, notes=notes)
+    baselines = OF_LOGITS if labelled.lists else HEURISTICS
+    found = measure(labelled_scores, maps, pipeline.config, baselines=baselines, notes=notes)
     if not weights:
         return found
     return replace(found, notes=(*found.notes, weighted_note(found, weights)))

@@ -165,7 +165,7 @@ def own_checks(
             + undecided(len(measured.right), smece, low, high, limit=gate.most_smece),
             bool(high <= gate.most_smece),
         ),
-        certified_check(model.maps["search"].certificate, measured, gate),
+        certified_check(model.maps[labelled.mode].certificate, measured, gate),
     ]
 
 

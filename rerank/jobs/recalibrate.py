@@ -26,7 +26,6 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline, prior_score
 from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
-from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.feedback import (
     Feedback,
@@ -54,7 +53,7 @@ from rerank.report.recalibration import (
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
-from rerank.types import MODES, Mode, Query, Scored
+from rerank.types import Mode, Query, Scored
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -64,6 +63,7 @@ LEAST_LABELS = 10
 NOTHING_SAID: dict[Mode, str] = {
     "search": "the labels say nothing of searches: that mode stays as it was.",
     "rerank": "the labels say nothing of passages that callers bring: that mode stays as it was.",
+    "lists": "the labels say nothing of lists: the model stays as it was.",
 }
 OTHER_CORPUS = "Nothing is known of these passages: label answers about them and recalibrate."
 OF_THE_PARENT = ("format_version", "files", "digest", "kind", "inputs")  # not handed down
@@ -144,7 +144,7 @@ def _contents(
     feedback = subsample(usable, max_labels)
     moved = {
         mode: told
-        for mode in MODES
+        for mode in model.maps
         if (told := _moved_mode(model.maps, mode, feedback, pipeline)) is not None
     }
     if not moved:
@@ -157,15 +157,17 @@ def _contents(
         mode: moved[mode].maps
         if mode in moved
         else _unmoved(model.maps[mode], another_corpus=not same)
-        for mode in MODES
+        for mode in model.maps
     }
-    notes += [NOTHING_SAID[mode] for mode in MODES if mode not in moved]
+    notes += [NOTHING_SAID[mode] for mode in model.maps if mode not in moved]
     mode, told = next(iter(moved.items()))
     found = told.found
 
     # the queries of another corpus are another distribution; those few of the same are not
     features, known = told.judged.features, same and model.maps[mode].calibrated
-    seen = model.sketch if known else sketch(features, list(RANKING_FEATURES), found.groups)
+    seen = (
+        model.sketch if known else sketch(features, list(told.maps.features.ranking), found.groups)
+    )
     pictures = recalibration_pictures(found)
     contents = ModelContents(
         manifest={
@@ -186,7 +188,7 @@ def _contents(
         page=recalibration_page(found, pictures),
         pictures={name: picture.whole for name, picture in pictures.items()},
         fitted_on={query_hash(f.query.text) for f in feedback} | model.fitted_on,
-        index=pipeline.index.folder,
+        index=pipeline.index.folder if model.index_folder else None,
     )
     return contents, found, notes
 
@@ -215,7 +217,9 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
     A group of which one query is known is known whole: on such queries the confidence flatters
     itself.
     """
-    known = model.fitted_on | trained_on(model.pipeline.reranker.files)
+    known = model.fitted_on
+    if model.index_folder:
+        known |= trained_on(model.pipeline.reranker.files)
     groups = {f.group for f in feedback if query_hash(f.query.text) in known}
     return [f for f in feedback if f.group not in groups]
 

@@ -19,8 +19,6 @@ from rerank.assessment.model_folder import (
     ModelFolder,
     open_folder,
 )
-from rerank.assessment.passage_features import PASSAGE_FEATURES
-from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.relevance import INPUTS
 from rerank.config import Config
 from rerank.errors import MissingExtraError
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OURS = ("calibrated", "after")  # the row of this model's confidence: fitted anew, or moved
-MEASURED_AS: dict[Mode, str] = {"search": "", "rerank": "rerank"}  # its part of `MEASURED`
+MEASURED_AS: dict[Mode, str] = {"search": "", "lists": "", "rerank": "rerank"}  # in `MEASURED`
 SUFFICIENCY_AT = 5
 NEEDED = ("calibrated-rerank", "mlflow", "numpy", "onnxruntime", "pandas", "tokenizers")
 
@@ -87,16 +85,27 @@ def record_of(folder: ModelFolder) -> RunRecord:
     measured = folder.json(MEASURED)
     dataset, queries = folder.manifest["dataset"], folder.manifest["queries"]
     params = {k: v for k, v in folder.manifest.items() if k not in ("files", "digest", "kind")}
-    certificate = maps["search"].certificate
-    parts = {mode: measured.get(key, {}) if key else measured for mode, key in MEASURED_AS.items()}
+    certificate = maps[maps.main].certificate
+    parts = {
+        mode: measured.get(MEASURED_AS[mode], {}) if MEASURED_AS[mode] else measured
+        for mode in maps
+    }
     few = {mode: metrics_of(parts[mode], fitted.certificate) for mode, fitted in maps.items()}
     return RunRecord(
         params={
             **flat(params),
             "certificate": certificate.sentence,
-            "rerank.certificate": maps["rerank"].certificate.sentence,
+            **{
+                f"{mode}.certificate": fitted.certificate.sentence
+                for mode, fitted in maps.items()
+                if mode != maps.main
+            },
         },
-        metrics={**few["search"], **{f"rerank_{k}": v for k, v in few["rerank"].items()}},
+        metrics={
+            key if mode == maps.main else f"{mode}_{key}": value
+            for mode, part in few.items()
+            for key, value in part.items()
+        },
         tags={
             "dataset": str(dataset.get("name")),
             "calibrator": _calibrator(folder),
@@ -190,9 +199,9 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
     rows = []
     for mode, fitted in maps.items():
         parts = (
-            ("prior", PASSAGE_FEATURES, fitted.policy.prior),
-            ("score", PASSAGE_FEATURES, fitted.score),
-            ("confidence", RANKING_FEATURES, fitted.confidence.first),
+            ("prior", fitted.features.passage, fitted.policy.prior),
+            ("score", fitted.features.passage, fitted.score),
+            ("confidence", list(fitted.features.ranking), fitted.confidence.first),
             ("hazard", INPUTS, fitted.hazard),
             ("another", INPUTS, fitted.another),
         )

@@ -149,8 +149,11 @@ def assess_retrieval(
 class Fitted(Protocol):
     """A loaded model, as far as it is needed here."""
 
-    maps: Mapping[Mode, FittedMaps]
     pipeline: Pipeline
+
+    @property
+    def maps(self) -> Mapping[Mode, FittedMaps]:
+        """The maps of each mode."""
 
 
 def assess_with(model: Fitted, assessment: Assessment) -> RetrievalAssessment:

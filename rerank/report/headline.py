@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from calibration.thresholds import Certificate
 from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.types import Mode
+
+NEXT: dict[Mode, str] = {  # how to try a model
+    "search": 'rerank search {model} "a query of yours"',
+    "lists": "rerank rescore {model} lists.jsonl --out predictions.jsonl",
+}
 
 
 def headline(evaluation: Evaluation, certificate: Certificate) -> list[str]:
@@ -46,13 +52,14 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
     return promise
 
 
-def after_calibration(certificate: Certificate, *, promotable: bool) -> str:
+def after_calibration(certificate: Certificate, *, promotable: bool, mode: Mode = "search") -> str:
     """What to do next, as a command with `{model}` and `{dataset}` in it.
 
-    promotable: the model is tracked, and there are queries that it was not fitted on.
+    promotable: the model is tracked, and there are queries that it was not fitted on. mode: the
+    main one of the model.
     """
     if certificate.threshold is None:
-        search, missing = 'rerank search {model} "a query of yours"', certificate.labels_needed
+        search, missing = NEXT[mode], certificate.labels_needed
         if certificate.refused or missing:
             many = f"about {missing - certificate.queries} " if missing else ""
             return f"label {many}more queries and calibrate again; to try the model: {search}"

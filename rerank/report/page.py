@@ -106,7 +106,7 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
         comparison=evaluation.table.cells(),
         comparison_note=table_note(report),
         ours=OURS,
-        sources=sources_of_ways().items(),
+        sources=sources_of_ways(report).items(),
         explained=report.explained,
         orders=evaluation.orders_cells(),
         events=evaluation.events_cells(),

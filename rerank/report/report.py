@@ -17,7 +17,7 @@ from calibration.arrays import log_odds, logit, plain
 from calibration.maps import LogisticMap, TwoStageMap
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
-from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
+from rerank.assessment.ranking_features import meaning
 from rerank.config import Config
 from rerank.data.labels import Grades
 from rerank.evaluation.ablation import (
@@ -65,7 +65,7 @@ class Report:
     planned: Plan
     fitted: Fitted
     evaluation: Evaluation
-    rerank: Evaluation  # of the same queries, with passages as their callers might bring them
+    rerank: Evaluation | None  # of the same queries, with passages as their callers might bring
     steps: tuple[Step, ...]
     budgets: Budgets
     explained: tuple[Explained, ...]
@@ -84,7 +84,8 @@ class Report:
             **self.evaluation.to_dict(),
             "curves": self.evaluation.curves(),
         }
-        return {**measured, "rerank": self.rerank.to_dict(), **plain(tables)}
+        also = {"rerank": self.rerank.to_dict()} if self.rerank else {}
+        return {**measured, **also, **plain(tables)}
 
 
 def make_report(
@@ -93,7 +94,7 @@ def make_report(
     evaluation: Evaluation,
     config: Config,
     *,
-    rerank: Evaluation,
+    rerank: Evaluation | None,
     made_from: Mapping[str, Any],
     fits: Sequence[Fitted] = (),
     copies: int = 0,
@@ -106,7 +107,7 @@ def make_report(
     trials = list(_trials(fits or [fitted], evaluation))
     made = by_features(
         trials,
-        columns=steps(),
+        columns=steps(fitted.maps.features),
         folds=config.folds,
         random_state=config.seed,
     )
@@ -173,9 +174,10 @@ def _explained(
 ) -> Explained:
     ranking, grades = evaluation.labelled.items[row], evaluation.labelled.grades[row]
     values, usual = evaluation.features[row], maps.confidence.first.mean
+    table = maps.features.ranking
     names = [
-        f"{meaning(name)}\n{value:.2f}, usually {mean:.2f}"
-        for name, value, mean in zip(RANKING_FEATURES, values.tolist(), usual, strict=True)
+        f"{meaning(name, table)}\n{value:.2f}, usually {mean:.2f}"
+        for name, value, mean in zip(table, values.tolist(), usual, strict=True)
     ]
     moves = maps.confidence.contributions(values[None, :])[0]
     confidence = float(evaluation.confidences[OURS][row])
@@ -308,7 +310,12 @@ def groups_sentence(report: Report) -> str:
 
 
 def scored_sentence(report: Report) -> str:
-    """How many passages the cross-encoder scores."""
+    """How many passages the cross-encoder scores; or by which stages the lists came scored."""
+    if kind := report.fitted.maps.lists:
+        *first, last = kind.stages
+        others = f" and fused the fused ranks of {', '.join(first)}" if first else ""
+        said = f"The lists came with their scores: below, logit is the score of {last}{others}."
+        return said if kind.texts else f"{said} Not all passages have a text: none was read."
     cutoff = report.fitted.maps.policy.cutoff
     how = f", those at least {cutoff:g} times as likely as the likeliest" if cutoff else ""
     return f"Passages scored per query: {report.evaluation.passages_scored:.1f}{how}."
@@ -340,7 +347,9 @@ def certificate_sentences(report: Report) -> list[str]:
 
 
 def rerank_sentence(report: Report) -> str:
-    """How the confidence fares where askers bring their own passages."""
+    """How the confidence fares where askers bring their own passages; "" where that is all."""
+    if report.rerank is None:
+        return ""
     ours = report.rerank.table[OURS]
     accepted = f"{ours.accepted} of {ours.n} are at >= {ours.threshold:g}"
     if ours.accuracy_accepted is not None:
@@ -365,13 +374,14 @@ def table_note(report: Report) -> str:
     )
 
 
-def sources_of_ways() -> dict[str, str]:
+def sources_of_ways(report: Report) -> dict[str, str]:
     """What each way of being confident is, and where it comes from."""
     fitted = {
         "temperature": "The best logit divided by one number, which was fitted.",
         OURS: "This model.",
     }
-    return {**sources(), **fitted}
+    every = {**sources(), **fitted}
+    return {way: text for way, text in every.items() if way in report.evaluation.confidences}
 
 
 def report_text(report: Report) -> str:
@@ -391,8 +401,10 @@ def report_text(report: Report) -> str:
         evaluation.orders_table(),
         evaluation.table.table(),
         textwrap.fill(table_note(report), WIDTH),
-        "\n".join(textwrap.fill(f"{n}: {text}", WIDTH) for n, text in sources_of_ways().items()),
+        "\n".join(
+            textwrap.fill(f"{n}: {text}", WIDTH) for n, text in sources_of_ways(report).items()
+        ),
         evaluation.events_table(),
         textwrap.fill(rerank_sentence(report), WIDTH),
     )
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"

@@ -35,12 +35,9 @@ from rerank.serving.telemetry import Metrics, event
 from rerank.storage.cleanup import locked, remove_leftovers
 from rerank.storage.folder import MANIFEST, read_manifest
 from rerank.tracking.registry import folder_at, is_uri, locate
-from rerank.types import Passage
 from rerank.workspace import Workspace
 
 COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named after
-PROBE = "does this model answer"
-PROBED = (Passage("0", "", "A model that answers."), Passage("1", "", "Another text."))
 
 
 def locator(model: str, work: Path) -> Callable[[], Path]:
@@ -93,12 +90,13 @@ class ServedModel:
 
     @property
     def reranker(self) -> str:
-        """The fingerprint of its cross-encoder."""
-        return str(self.model.manifest["fingerprints"]["reranker"])
+        """The fingerprint of its cross-encoder; "" where others score for it."""
+        return str(self.model.manifest["fingerprints"].get("reranker", ""))
 
     def described(self) -> dict[str, Any]:
         """What `/v1/model` answers."""
         manifest, config = self.model.manifest, self.model.pipeline.config
+        main = self.model.maps[self.model.maps.main]
         return {
             "model": self.version,
             "loaded": self.loaded,
@@ -109,7 +107,8 @@ class ServedModel:
             ),
             "precision": config.precision,
             "segment_by": config.segment_by,
-            "segments": sorted(self.model.maps["search"].segments.updates),
+            "segments": sorted(main.segments.updates),
+            "stages": list(main.lists.stages) if main.lists else [],
             "passages": len(self.model.pipeline.index),
             "queries": manifest["queries"],
             "reliability": {k: v for k, v in self.reliability.items() if k != "curves"},
@@ -187,12 +186,12 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
 
 
 def _try(model: CalibratedReranker) -> None:
-    """Let the model answer in both modes: what is loaded at the first use is loaded now.
+    """Let the model answer in each mode: what is loaded at the first use is loaded now.
 
     Raises:
         InputError: an answer is no probability.
     """
-    for found in (model.search(PROBE), model.rerank(PROBE, PROBED)):
+    for found in model.assess(model.probes()):
         numbers = [found.confidence, found.sufficiency, *found.relevance.tolist()]
         if not all(math.isfinite(p) and 0 <= p <= 1 for p in numbers):
             raise InputError(f"{model.folder}: the model's answer is no probability: {numbers[:3]}")

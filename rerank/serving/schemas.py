@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -14,13 +15,16 @@ from pydantic import (
     AliasChoices,
     BaseModel,
     ConfigDict,
+    Discriminator,
     FailFast,
     Field,
     FiniteFloat,
     PositiveInt,
+    Tag,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+from typing_extensions import TypeAliasType
 
 from rerank.data.text import as_text
 from rerank.errors import InputError, nearest
@@ -40,6 +44,8 @@ HOSTED = {
 """Fields of hosted rerank APIs (Cohere, Jina, Voyage, vLLM) that change nothing here, and why."""
 
 LARGEST = 1e6  # size of a logit; those of cross-encoders stay below a hundred
+SHAPES = ("one a document", "by stage")  # of scores
+IN_PASSING = ("body", "str", *SHAPES)  # parts of an error's place that say nothing
 SHOWN = 50  # characters of an unknown field's name
 TEXTS = [
     "The median is the middle value of a sorted sample.",
@@ -70,7 +76,7 @@ def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
     for error in errors[:3]:
         if error["type"] == "json_invalid":
             return f"the body is no JSON: it breaks at character {error['loc'][-1]}"
-        place = ".".join(str(part) for part in error["loc"] if part not in ("body", "str"))
+        place = ".".join(str(part) for part in error["loc"] if part not in IN_PASSING)
         found.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
     if len(errors) > 3:
         found.append(f"and {len(errors) - 3} more")
@@ -213,8 +219,18 @@ class RerankRequest(DocumentsRequest):
     )
 
 
+Score = Annotated[FiniteFloat, Field(strict=True)]
+Logit = Annotated[Score, Field(ge=-LARGEST, le=LARGEST)]
+Logits = TypeAliasType("Logits", Annotated[list[Logit], FailFast()])
+StageScores = TypeAliasType("StageScores", Annotated[list[Score | None], FailFast()])
+Scores = Annotated[
+    Annotated[Logits, Tag(SHAPES[0])] | Annotated[dict[str, StageScores], Tag(SHAPES[1])],
+    Discriminator(lambda given: SHAPES[isinstance(given, dict)]),
+]
+
+
 class AssessRequest(DocumentsRequest):
-    """A query with documents that this model's cross-encoder has scored already."""
+    """A query with documents that this model's cross-encoder, or your own stages, have scored."""
 
     model_config = _config(
         example={
@@ -224,24 +240,55 @@ class AssessRequest(DocumentsRequest):
             "reranker": "fingerprints.reranker of /v1/model",
         }
     )
-    scores: Annotated[
-        list[Annotated[FiniteFloat, Field(ge=-LARGEST, le=LARGEST, strict=True)]], FailFast()
-    ] = Field(description="raw logits, one a document, without a sigmoid")
-    reranker: str = Field(description="fingerprint of the cross-encoder that gave the scores")
+    documents: Annotated[list[str | Document], FailFast()] = Field(
+        default_factory=list,
+        description="may be left out where a model of lists was calibrated without texts",
+    )
+    scores: Scores = Field(
+        description="raw logits, one a document, without a sigmoid; or, of a model of lists, such "
+        "a list by stage, null where a stage did not bring the document"
+    )
+    reranker: str | None = Field(
+        None, description="fingerprint of the cross-encoder that gave the logits"
+    )
 
     @model_validator(mode="after")
     def _one_score_a_document(self) -> Self:
-        documents, scores = len(self.documents), len(self.scores)
-        if scores != documents:
-            raise PydanticCustomError(
-                "scores", f"scores: expected one a document, {documents}, got {scores}"
-            )
+        lists = list(self.scores.values()) if isinstance(self.scores, dict) else [self.scores]
+        if not lists:
+            raise PydanticCustomError("scores", "scores: expected a list by stage, got none")
+        bare = isinstance(self.scores, dict) and not self.documents
+        documents = len(lists[0]) if bare else len(self.documents)
+        for scores in lists:
+            if len(scores) != documents:
+                raise PydanticCustomError(
+                    "scores", f"scores: expected one a document, {documents}, got {len(scores)}"
+                )
+        if self.reranker is None and not isinstance(self.scores, dict):
+            raise PydanticCustomError("reranker", "reranker: Field required")
         return self
 
     def to_query(self, settings: Settings) -> Query:
         """The query with its documents and their scores."""
-        query, scores = super().to_query(settings), np.array(self.scores, dtype=np.float64)
-        return Query(query.text, metadata=query.metadata, passages=query.passages, logits=scores)
+        if isinstance(self.scores, list):
+            query, logits = super().to_query(settings), np.array(self.scores, dtype=np.float64)
+            return replace(query, logits=logits)
+        count = max(map(len, self.scores.values()))
+        if self.documents:
+            query = super().to_query(settings)
+        elif count > settings.max_documents:
+            most = settings.max_documents
+            raise InputError(f"there are {count} scores, at most {most} documents are taken")
+        else:
+            passages = tuple(Passage(str(i), "", "") for i in range(count))
+            query = replace(QueryRequest.to_query(self, settings), passages=passages)
+        return replace(
+            query,
+            scores={
+                stage: np.array([np.nan if s is None else s for s in scores], dtype=np.float64)
+                for stage, scores in self.scores.items()
+            },
+        )
 
 
 # --- answers ----------------------------------------------------------------------------------
@@ -334,9 +381,11 @@ def rerank_response(
         RerankResult(
             index=passage.row,
             relevance_score=passage.relevance,
-            document=as_document(asked.documents[passage.row]) if asked.return_documents else None,
+            document=as_document(asked.documents[passage.row])
+            if asked.return_documents and asked.documents
+            else None,
         )
-        for passage in found.first(asked.top_n or len(asked.documents))
+        for passage in found.first(asked.top_n or len(found.ranking))
     ]
     return RerankResponse(
         **{**found.to_dict(top=0), "id": request_id, "model": model},

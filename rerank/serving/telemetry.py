@@ -11,7 +11,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,7 +26,7 @@ from prometheus_client import (
 )
 
 from calibration.monitoring.drift import Drift, Sketch, alarm
-from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
+from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, ranking_features
 from rerank.types import MODES, Assessment, Floats, Mode
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -228,24 +228,32 @@ def log_to_stderr(metrics: Metrics) -> None:
 
 
 class DriftWindow:
-    """The features of the latest searches, compared with those that the model was fitted on.
+    """The features of the latest answers, compared with those that the model was fitted on.
 
     When `size` of them are there they are compared, and the next window begins.
     Windows do not overlap, so each fires by chance with a probability of `level` at most. One
     thread may use it.
     """
 
-    def __init__(self, sketch: Sketch, *, size: int, level: float) -> None:
+    def __init__(
+        self,
+        sketch: Sketch,
+        *,
+        size: int,
+        level: float,
+        table: Mapping[str, Feature] = RANKING_FEATURES,
+    ) -> None:
         self._sketch = sketch
+        self._table = table
         self._size = size
         self._level = level
         self._rows: list[Floats] = []
 
     def add(self, found: Assessment) -> Drift | None:
-        """Add a search; what the window says if it is whole now, else None."""
-        if not len(found.ranking) or self._sketch.names != tuple(RANKING_FEATURES):
+        """Add an answer; what the window says if it is whole now, else None."""
+        if not len(found.ranking) or self._sketch.names != tuple(self._table):
             return None
-        self._rows.append(ranking_features([found.ranking])[0])
+        self._rows.append(ranking_features([found.ranking], self._table)[0])
         if len(self._rows) < self._size:
             return None
         rows, self._rows = self._rows, []

@@ -118,7 +118,7 @@ class Worker:
     def _job(self, query: Query, reranker: str | None) -> Job:
         """The job of a query, for the model that is served now."""
         served, now = self._holder.current, time.monotonic()
-        if query.logits is not None and reranker != served.reranker:
+        if query.logits is not None and served.reranker and reranker != served.reranker:
             raise Refusal(
                 409,
                 f"the scores come from the reranker {str(reranker)[:80]!a}, and this model is "
@@ -266,14 +266,16 @@ class Worker:
         _settle(job, (found, job.served))
 
     def _count(self, job: Job, found: Assessment) -> None:
-        """Count the assessment, and add a search to the drift window of its model."""
-        served = job.served
+        """Count the assessment, and add one of the main mode to the drift window of its model."""
+        served, maps = job.served, job.served.model.maps
         if self._window is None or self._window[0] != served.version:
             size, level = self._settings.drift_window, self._settings.drift_level
-            self._window = served.version, DriftWindow(served.sketch, size=size, level=level)
+            table = maps[maps.main].features.ranking
+            window = DriftWindow(served.sketch, size=size, level=level, table=table)
+            self._window = served.version, window
             self._metrics.reset_drift()
         self._metrics.count_assessment(job.query.mode, found)
-        drift = self._window[1].add(found) if job.query.mode == "search" else None
+        drift = self._window[1].add(found) if job.query.mode == maps.main else None
         if drift is not None:
             self._metrics.set_drift(drift)
             event("drift window", alarm=drift.fired, sentence=drift.sentence)

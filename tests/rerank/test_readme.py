@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from known_lists import known_lists, write_lines
 from registries import restored
 
 import rerank
@@ -51,6 +52,7 @@ def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "asked.jsonl").write_text("\n".join(map(json.dumps, asked)))
     labels = [{"query": f"sort array number {i}", "right": i % 2 == 0} for i in range(12)]
     (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
+    write_lines(folder / "lists.jsonl", known_lists(30))
     before = Path.cwd()
     os.chdir(folder)
     try:

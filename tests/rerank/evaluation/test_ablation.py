@@ -10,6 +10,7 @@ import pytest
 from calibration import metrics
 from calibration.arrays import sigmoid
 from calibration.fitting import fit_two_stage
+from rerank.assessment.features import features_of
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.evaluation.ablation import (
     BUDGETS,
@@ -40,7 +41,7 @@ WHOLE = np.where(MEASURED.right == 1, 0.8, 0.1)  # an oracle, so that no fit can
 
 def test_steps_add_one_group_of_features_after_the_other() -> None:
     """The first step is the first group, the last one all features, none twice."""
-    found = steps()
+    found = steps(features_of(None))
     assert list(found) == [name if i == 0 else f"+ {name}" for i, name in enumerate(GROUPS)]
     place = list(RANKING_FEATURES)
     assert {place[i] for i in found["logits"]} == set(GROUPS["logits"])

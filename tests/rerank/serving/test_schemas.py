@@ -92,6 +92,32 @@ def test_scores_are_of_the_documents() -> None:
         assert "scores.0" in refusal(AssessRequest, {**ASSESS, "scores": [score, 1.0]})
 
 
+def test_scores_by_stage_need_no_document() -> None:
+    """A list by stage, null where one did not bring the document; then no reranker is named."""
+    asked = {"query": "q", "scores": {"bm25": [2, None], "mine": [0.5, -1.0]}}
+    query = AssessRequest.model_validate(asked).to_query(Settings())
+    assert query.mode == "lists"
+    assert [p.doc_id for p in query.passages or ()] == ["0", "1"]
+    assert [query.scores_of(i) for i in (0, 1)] == [
+        {"bm25": 2.0, "mine": 0.5},
+        {"bm25": None, "mine": -1.0},
+    ]
+    told = AssessRequest.model_validate({**asked, "documents": ["a", "b"]}).to_query(Settings())
+    assert [p.text for p in told.passages or ()] == ["a", "b"]
+    with pytest.raises(InputError, match="2 scores, at most 1"):
+        AssessRequest.model_validate(asked).to_query(Settings(max_documents=1))
+    for wrong, words in (
+        ({"bm25": [2.0, 1.0], "mine": [0.5]}, "expected one a document, 2, got 1"),
+        ({"bm25": [float("nan"), 1.0]}, "scores.bm25.0"),
+        ({}, "expected a list by stage"),
+        ([1.0, 2.0], "reranker: "),
+    ):
+        documents = ["a", "b"] if isinstance(wrong, list) else []
+        assert words in refusal(
+            AssessRequest, {"query": "q", "documents": documents, "scores": wrong}
+        )
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

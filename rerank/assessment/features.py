@@ -1,0 +1,27 @@
+"""Which features the maps of a mode are fitted on: of our own stages, or of a caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rerank.assessment.list_features import list_passage_features, list_ranking_features
+from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, Feature
+from rerank.types import ListKind
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The features of a passage by name, of a ranking with what computes them, and their groups."""
+
+    passage: Sequence[str]
+    ranking: Mapping[str, Feature]
+    groups: Mapping[str, Sequence[str]]  # of the ranking's: each is in one
+
+
+def features_of(kind: ListKind | None) -> Features:
+    """The features of lists of this kind; None: of what our own stages found or read."""
+    if kind is None:
+        return Features(list(PASSAGE_FEATURES), RANKING_FEATURES, GROUPS)
+    return Features(list_passage_features(kind), *list_ranking_features(kind))

@@ -1,0 +1,203 @@
+"""The features of a list whose scores came with it, from any retriever and any reranker.
+
+Every stage gives the same few numbers of a passage, and of a whole ranking; passages with texts
+give those of the words besides. All are finite. Nothing here knows of labels or of models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import numpy as np
+
+from rerank.assessment import passage_features as of_passage
+from rerank.assessment import ranking_features as of_ranking
+from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, View, lead
+from rerank.assessment.ranking_features import TOP, Feature, mean_ranks, spearman
+from rerank.data.text import content_words, words
+from rerank.types import FirstStage, Floats, ListKind, Query, Ranking
+
+STAGE = ("score", "standing", "lead", "log_rank", "absent")  # of a passage in a stage
+LAST = ("standing", "log_rank")  # in the last stage, whose score, lead and absence are logits
+TEXT = (  # of `FIRST_STAGE`; every word weighs alike, as no corpus says how rare it is
+    "term_coverage",
+    "sentence_coverage",
+    "content_lead",
+    "title_coverage",
+    "bigram_coverage",
+    "log_length",
+)
+WINNER = ("term_coverage", "sentence_coverage", "title_coverage", "bigram_coverage")
+SCORE = ("top_score", "score_margin", "score_none", "score_share")  # of `RANKING_FEATURES`
+
+
+def list_passage_features(kind: ListKind) -> tuple[str, ...]:
+    """Names of the features of a passage, in the order of their columns."""
+    *first, last = kind.stages
+    names = [f"{stage}.{name}" for stage in first for name in STAGE]
+    names += [f"{last}.{name}" for name in LAST]
+    return (*CROSS_ENCODER, *names, "fused_log_rank", *(TEXT if kind.texts else ()))
+
+
+def filled(scores: Floats) -> Floats:
+    """Scores (n,), the lowest of the others where there is none; 0 without any."""
+    known = scores[~np.isnan(scores)]
+    return np.where(np.isnan(scores), known.min() if len(known) else 0.0, scores)
+
+
+def stage_ranks(scores: Floats) -> Floats:
+    """Ranks (n,) by score, 1 is highest, ties share; one worse than the last without a score."""
+    known = ~np.isnan(scores)
+    ranks = np.full(len(scores), known.sum() + 1.0)
+    if known.any():
+        ranks[known] = mean_ranks(-scores[known])
+    return ranks
+
+
+def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: str) -> Floats:
+    """The features of each passage, (n, d): `list_passage_features` less `CROSS_ENCODER`.
+
+    The rows are those of the query's passages, in their order.
+    """
+    scores, passages = query.scores or {}, query.passages or ()
+    *first, last = kind.stages
+    columns = [_of_stage(scores[name])[part] for name in first for part in STAGE]
+    columns += [_of_stage(scores[last])[part] for part in LAST]
+    query_words = tuple(words(query.text, language=language))
+    view = View(
+        stage,
+        query_words,
+        dict.fromkeys(query_words, 1.0),
+        tuple(content_words(query.text, language=language)) or query_words,
+        tuple(of_passage.passage_words(p.title, p.text, language) for p in passages)
+        if kind.texts
+        else (),
+    )
+    named = ("fused_log_rank", *(TEXT if kind.texts else ()))
+    return np.column_stack([*columns, *(FIRST_STAGE[name](view) for name in named)])
+
+
+def _of_stage(scores: Floats) -> dict[str, Floats]:
+    """`STAGE` of the passages, (n,) each.
+
+    `standing` is the score less the mean of the list, in standard deviations of it.
+    """
+    whole = filled(scores)
+    spread = float(whole.std()) if len(whole) else 0.0
+    return {
+        "score": whole,
+        "standing": (whole - whole.mean()) / spread if spread > 0 else np.zeros(len(whole)),
+        "lead": lead(whole),
+        "log_rank": np.log(stage_ranks(scores)),
+        "absent": np.isnan(scores).astype(np.float64),
+    }
+
+
+# --- of a whole ranking -------------------------------------------------------------------------
+
+
+def _scores(r: Ranking, stage: str) -> Floats:
+    """The scores of the passages, best first, in one stage, (n,); NaN where it brought none."""
+    return np.asarray((r.query.scores or {})[stage][r.first_stage.rows])
+
+
+def _sorted(r: Ranking, stage: str) -> Floats:
+    return np.sort(filled(_scores(r, stage)))[::-1]
+
+
+def _top(r: Ranking, stage: str) -> float:
+    """Best score of {stage}: max score."""
+    return float(_sorted(r, stage)[0])
+
+
+def _margin(r: Ranking, stage: str) -> float:
+    """Lead over the second by {stage}: score 1 - score 2; 0 with one passage."""
+    best = _sorted(r, stage)
+    return float(best[0] - best[1]) if len(best) > 1 else 0.0
+
+
+def _margin_k(r: Ranking, stage: str) -> float:
+    """Lead over the rest of the top by {stage}: score 1 - mean of scores 2..5."""
+    best = _sorted(r, stage)
+    return float(best[0] - best[1:TOP].mean()) if len(best) > 1 else 0.0
+
+
+def _gain(r: Ranking, stage: str) -> float:
+    """Height of the top over the list by {stage}: mean of the top 5 - mean of all."""
+    best = _sorted(r, stage)
+    return float(best[:TOP].mean() - best.mean())
+
+
+def _winner_gap(r: Ranking, stage: str) -> float:
+    """How far the top passage is from the best by {stage}: its score - max score."""
+    values = filled(_scores(r, stage))
+    return float(values[0] - values.max())
+
+
+def _winner_rank(r: Ranking, stage: str) -> float:
+    """Log rank of the top passage by {stage}: log(rank)."""
+    return float(np.log(stage_ranks(_scores(r, stage))[0]))
+
+
+OF_STAGE: Mapping[str, Callable[[Ranking, str], float]] = {
+    "top": _top,
+    "margin": _margin,
+    "margin_k": _margin_k,
+    "gain": _gain,
+    "winner_gap": _winner_gap,
+    "winner_rank": _winner_rank,
+}
+
+
+def _correlation(r: Ranking, one: str, other: str) -> float:
+    """Agreement of {one} and {other}: Spearman of their scores over the list."""
+    return spearman(filled(_scores(r, one)), filled(_scores(r, other)))
+
+
+def _overlap(r: Ranking, one: str, other: str) -> float:
+    """Passages that {one} and {other} rank high: share of the first 10 that both have."""
+    both = [stage_ranks(_scores(r, stage)) <= 10 for stage in (one, other)]
+    return float((both[0] & both[1]).sum()) / min(10, len(r))
+
+
+def _winner(column: int) -> Feature:
+    return lambda r: float(r.features[0, column])
+
+
+@cache
+def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str, list[str]]]:
+    """The features of a whole ranking by name, and the names of each group of kindred ones."""
+    groups: dict[str, dict[str, Feature]] = {}
+    for stage in kind.stages:
+        groups[stage] = {
+            f"{stage}.{name}": _named(function, stage=stage) for name, function in OF_STAGE.items()
+        }
+    pairs = [(a, b) for i, a in enumerate(kind.stages) for b in kind.stages[i + 1 :]]
+    if pairs:
+        groups["agreement"] = {
+            f"{one}.{other}.{name}": _named(function, one=one, other=other)
+            for one, other in pairs
+            for name, function in (("correlation", _correlation), ("overlap", _overlap))
+        }
+    known = of_ranking.RANKING_FEATURES
+    groups["list"] = {name: known[name] for name in ("log_list_length", "query_length")}
+    if kind.texts:
+        columns = list_passage_features(kind)
+        groups["coverage"] = {
+            name: _documented(_winner(columns.index(column)), known[name].__doc__)
+            for column, name in ((column, f"winner_{column}") for column in WINNER)
+        } | {"diversity": known["diversity"]}
+    groups["score"] = {name: known[name] for name in SCORE}
+    table = {name: function for part in groups.values() for name, function in part.items()}
+    return table, {group: list(part) for group, part in groups.items()}
+
+
+def _named(function: Callable[..., float], **stages: str) -> Feature:
+    """The feature of these stages, whose names stand in its one line of meaning."""
+    return _documented(lambda r: function(r, **stages), (function.__doc__ or "").format(**stages))
+
+
+def _documented(function: Feature, text: str | None) -> Feature:
+    function.__doc__ = text
+    return function

@@ -1,0 +1,127 @@
+"""Lists that come with their scores to scored candidates: no index, no model, nothing is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from calibration.maps import LogisticMap
+from rerank.assessment.list_features import list_features, list_passage_features, stage_ranks
+from rerank.assessment.passage_features import CROSS_ENCODER
+from rerank.assessment.pipeline import Chosen, Pipeline, ReadPolicy
+from rerank.config import Config
+from rerank.errors import InputError
+from rerank.inference.cross_encoder import Pair
+from rerank.retrieval.dense import Vectors
+from rerank.retrieval.no_index import NoIndex
+from rerank.types import Bools, Candidates, FirstStage, Floats, Ints, ListKind, Query, Scored
+
+
+class ListPipeline(Pipeline):
+    """What a `Pipeline` is where the caller's own stages have found and scored the passages.
+
+    The scores of the last stage stand where those of the cross-encoder do; a passage that it did
+    not bring counts as not scored.
+    """
+
+    def __init__(self, kind: ListKind, config: Config) -> None:
+        self.kind = kind
+        self.config = config
+        self.index = NoIndex(config.language)
+        self.observe = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse what only a model of its own has, such as the encoder.
+
+        Raises:
+            InputError: `encoder` or `reranker` was asked for.
+        """
+        if name in ("encoder", "reranker"):
+            raise InputError(
+                "this model holds no index and no networks: it was calibrated on lists that come "
+                "with their scores; calibrate a labelled set for this"
+            )
+        raise AttributeError(name)
+
+    def _retrieve(self, queries: Sequence[Query]) -> list[Candidates]:
+        return [self.candidates(query, {}) for query in queries]
+
+    def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
+        """The passages of the query, best fused first; ties go by their ids.
+
+        Raises:
+            InputError: they have not the scores of these stages, or no text where texts count.
+        """
+        passages = query.passages or ()
+        if not passages:
+            nothing = self._stage(np.zeros(0, dtype=np.int64), np.zeros(0))
+            width = len(list_passage_features(self.kind)) - len(CROSS_ENCODER)
+            return Candidates(query, (), nothing, np.zeros((0, width)))
+        self.refuse_other(query)
+        rows = np.arange(len(passages))
+        whole = self._stage(rows, self._fused(query))
+        features = list_features(self.kind, query, whole, language=self.config.language)
+        by_id = sorted(rows.tolist(), key=lambda i: (-whole.fused[i], passages[i].doc_id))
+        return Candidates(query, passages, whole, features).take(np.array(by_id))
+
+    def refuse_other(self, query: Query) -> None:
+        """Refuse a list of another kind than the model was calibrated on.
+
+        Raises:
+            InputError: saying what it has, and what is expected.
+        """
+        given, wanted = list(query.scores or {}), self.kind.stages
+        if set(given) != set(wanted):
+            raise InputError(
+                f"its passages have the scores of {', '.join(given) or 'no stage'}; expected those "
+                f"of {', '.join(wanted)}, null where a stage did not bring a passage"
+            )
+        if self.kind.texts and not all(p.text.strip() for p in query.passages or ()):
+            raise InputError(
+                "a passage has no text; the model was calibrated on lists whose passages all have "
+                "one"
+            )
+
+    def choose(self, candidates: Candidates, prior: Floats, cutoff: float) -> Chosen:
+        """The candidates, those first that the last stage has brought: it has scored them all."""
+        last = self._last(candidates)
+        order = np.argsort(np.isnan(last), kind="stable")
+        return Chosen(candidates.take(order), prior[order], int((~np.isnan(last)).sum()))
+
+    def scored(self, chosen: Chosen, logits: Floats, truncated: Bools) -> Scored:
+        """The candidates with the scores of the last stage."""
+        known = self._last(chosen.candidates)[: chosen.count]
+        none_cut = np.zeros(len(known), dtype=np.bool_)
+        return Scored(chosen.candidates, chosen.prior, known, none_cut)
+
+    def score_pairs(self, pairs: Sequence[Pair]) -> tuple[Floats, Bools]:
+        """Nothing: there is no pair to score."""
+        return np.zeros(0), np.zeros(0, dtype=np.bool_)
+
+    def _last(self, candidates: Candidates) -> Floats:
+        if not len(candidates):
+            return np.zeros(0)
+        scores = (candidates.query.scores or {})[self.kind.stages[-1]]
+        last: Floats = scores[candidates.first_stage.rows]
+        return last
+
+    def _fused(self, query: Query) -> Floats:
+        """Reciprocal rank fusion (n,) of the stages before the last; of a single stage, its own."""
+        scores = query.scores or {}
+        fused = np.zeros(len(query.passages or ()))
+        for stage in self.kind.stages[:-1] or self.kind.stages:
+            ranks, brought = stage_ranks(scores[stage]), ~np.isnan(scores[stage])
+            fused[brought] += 1.0 / (self.config.rrf_k + ranks[brought])
+        return fused
+
+    def _stage(self, rows: Ints, fused: Floats) -> FirstStage:
+        unknown, none = np.full(len(rows), np.nan), np.zeros(len(rows), dtype=np.int64)
+        return FirstStage(rows, unknown, unknown, none, none, fused)
+
+
+def unused_policy(kind: ListKind) -> ReadPolicy:
+    """What is scored of a list: all that came with a score, whatever any prior would say."""
+    none = (0.0,) * len(list_passage_features(kind))
+    return ReadPolicy(LogisticMap(none, 0.0, none, (1.0,) * len(none)))

@@ -1,0 +1,130 @@
+"""Labelled lists on disk: what any retriever or reranker brought for a query, and what is right.
+
+One JSON object a line: `_id`, `query`, and `passages`, each with its `_id`, its `scores` by stage
+and, if at hand, `title`, `text` and `metadata` (see `rerank.data.records.read_query`). `relevant`
+says what is right: ids, or an object of grades by id, of passages in the list or not; or else the
+passages say it, each for itself, by `right` (true or false) or `grade`. A line may have `metadata`,
+of which `group` keeps queries together, and `split`: those of `test` are reported on alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rerank.data.beir import LabelledFiles
+from rerank.data.lines import Problems, records
+from rerank.data.records import DOC_ID, PASSAGES, read_id, read_number, read_query, read_text
+from rerank.data.text import kind
+from rerank.errors import InputError
+from rerank.types import ListKind, Passage, Query
+
+SPLIT = "train"  # of a query whose line names none
+
+
+def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
+    """The lists of a file as a labelled set whose queries bring them, and of what kind they are.
+
+    Its corpus holds the passages of all lists, by which queries are grouped; a passage that several
+    lists have is there as the first of them has it. The stages are named in the order of the first
+    list. A list of no passage counts as one of any stages.
+
+    Raises:
+        InputError: no line, or bad lines, which are listed: with an id or a passage twice, without
+            labels, with other stages than the first list, ...
+    """
+    problems = Problems()
+    corpus: dict[str, Passage] = {}
+    queries: dict[str, Query] = {}
+    qrels: dict[str, dict[str, float]] = {}
+    splits: dict[str, list[str]] = {}
+    stages: tuple[str, ...] = ()
+    for where, (query, grades, split) in records(path, _labelled_list, problems):
+        given = tuple(query.scores or ())
+        stages = stages or given
+        if query.query_id in queries:
+            problems.add(where, f"id {query.query_id!r} stands twice")
+        if query.passages and set(given) != set(stages):
+            problems.add(
+                where,
+                f"its passages have the scores of {list(given)}, those of the first list have "
+                f"{list(stages)}; expected the same, null where a stage did not bring a passage",
+            )
+        for passage in query.passages or ():
+            corpus.setdefault(passage.doc_id, passage)
+        for doc_id in grades:
+            corpus.setdefault(doc_id, Passage(doc_id, "", ""))
+        queries[query.query_id] = query
+        splits.setdefault(split, []).append(query.query_id)
+        if grades:
+            qrels[query.query_id] = grades
+    problems.stop(str(path))
+    if not stages:
+        raise InputError(f"{path}: holds no list with a passage")
+    texts = all(p.text.strip() for query in queries.values() for p in query.passages or ())
+    found = {name: tuple(ids) for name, ids in splits.items()}
+    return LabelledFiles(corpus, queries, qrels, found), ListKind(stages, texts)
+
+
+def _labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str]:
+    query = read_query(row)
+    if query.passages is None:
+        raise InputError("'passages' is missing; expected the list that was brought for the query")
+    if query.passages and query.scores is None:
+        raise InputError("its passages have no 'scores'; expected a number by stage, each")
+    brought = next(row[name] for name in PASSAGES if row.get(name) is not None)
+    unnamed = next((i for i, p in enumerate(brought) if not any(key in p for key in DOC_ID)), None)
+    if unnamed is not None:
+        raise InputError(f"passages[{unnamed}] has no '_id'; labels and groups go by it")
+    split = read_text(row, "split") if row.get("split") is not None else SPLIT
+    return query, _grades(row, query, brought), split
+
+
+def _grades(
+    row: Mapping[str, Any], query: Query, brought: list[Mapping[str, Any]]
+) -> dict[str, float]:
+    """Grades above 0 by passage id: of `relevant`, or of the passages' own labels.
+
+    Raises:
+        InputError: there is no label at all, or there are both kinds.
+    """
+    own = [
+        (p.doc_id, given[key], key)
+        for p, given in zip(query.passages or (), brought, strict=True)
+        for key in ("right", "grade")
+        if given.get(key) is not None
+    ]
+    relevant = row.get("relevant")
+    if (relevant is None) == (not own):
+        said = "both of these" if own else "neither"
+        raise InputError(
+            "expected either 'relevant', the ids of what is right, none where nothing is, or "
+            f"'right' or 'grade' of the passages; got {said}"
+        )
+    if isinstance(relevant, list):
+        return {read_id({"relevant": i}, "relevant"): 1.0 for i in relevant}
+    if isinstance(relevant, Mapping):
+        found = {read_id({"relevant": i}, "relevant"): _grade(relevant, i) for i in relevant}
+    elif relevant is not None:
+        raise InputError(
+            f"'relevant' should be a list of ids, or grades by id, got {kind(relevant)}"
+        )
+    else:
+        found = {doc_id: _own(value, key) for doc_id, value, key in own}
+    return {doc_id: grade for doc_id, grade in found.items() if grade > 0}
+
+
+def _own(value: Any, key: str) -> float:
+    if key == "grade":
+        return _grade({key: value}, key)
+    if not isinstance(value, bool):
+        raise InputError(f"'right' should be true or false, got {value!r:.80}")
+    return float(value)
+
+
+def _grade(row: Mapping[str, Any], key: str) -> float:
+    grade = read_number(row, key)
+    if grade < 0:
+        raise InputError(f"a grade should be 0 or more, got {grade:g}")
+    return grade

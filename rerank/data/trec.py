@@ -1,0 +1,159 @@
+"""TREC runs and qrels to labelled lists: a run is what one stage brought, with its scores.
+
+A run has six columns, `query Q0 passage rank score tag`, of which rank and tag are not looked at;
+qrels have four, `query 0 passage grade`, or the three of BEIR. Grades of 0 and below are wrong.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rerank.data.beir import QRELS_HEADER, UNJUDGED, read_corpus, read_queries
+from rerank.data.lines import Problems, lines
+from rerank.data.records import MOST_PASSAGES
+from rerank.errors import InputError
+from rerank.types import Passage
+
+Run = dict[str, dict[str, float]]  # query id -> passage id -> score
+
+
+def import_trec(
+    runs: Mapping[str, Path],
+    qrels: Path,
+    *,
+    queries: Path | None = None,
+    corpus: Path | None = None,
+    depth: int,
+    unjudged: str = "refuse",
+) -> Iterator[dict[str, Any]]:
+    """Yield the line of each query for `rerank.data.lists`: its id, passages, scores and labels.
+
+    `runs` are the stages by name, in their order, the reranker last; of each the `depth` passages
+    of the highest score are taken. What a run does not bring has no score of it. A query that the
+    qrels judge and no run has gets an empty list; one that they do not judge is an error, left out,
+    or counted as one that nothing answers, as `unjudged` says. `queries` and `corpus`, JSONL files
+    as BEIR has them or, for queries, lines of id, tab and text, bring the words in; without
+    `queries` the id stands for the text.
+
+    Raises:
+        InputError: bad lines, which are listed; an unjudged query; a query or a passage without its
+            words; or lists that are too long.
+    """
+    problems = Problems()
+    read = {name: _run(path, problems) for name, path in runs.items()}
+    grades = _qrels(qrels, problems)
+    problems.stop("the runs and qrels")
+    words = _queries(queries)
+    texts = None if corpus is None else read_corpus(corpus)
+    ids = list(dict.fromkeys([*grades, *(i for run in read.values() for i in run)]))
+    strange = [i for i in ids if i not in grades]
+    if strange and unjudged == UNJUDGED[0]:
+        raise InputError(
+            f"{qrels} judges nothing for {len(strange)} of the {len(ids)} queries, such as "
+            f"{strange[0]!r:.80}; say what they are: --unjudged leave-out, or unanswerable"
+        )
+    for query_id in ids:
+        if query_id in grades or unjudged != "leave-out":
+            yield {
+                "_id": query_id,
+                "query": query_id if words is None else _known(words, query_id, "queries"),
+                "passages": _passages(query_id, read, texts, depth),
+                "relevant": {d: g for d, g in grades.get(query_id, {}).items() if g > 0},
+            }
+
+
+def _passages(
+    query_id: str, runs: Mapping[str, Run], texts: Mapping[str, Passage] | None, depth: int
+) -> list[dict[str, Any]]:
+    """The passages of a query, the best of the last run first, each with its scores."""
+    found: dict[str, dict[str, float | None]] = {}
+    for name in reversed(list(runs)):
+        scores = runs[name].get(query_id, {})
+        for doc_id in heapq.nsmallest(depth, scores, key=lambda d: (-scores[d], d)):
+            found.setdefault(doc_id, dict.fromkeys(runs))[name] = scores[doc_id]
+    if len(found) > MOST_PASSAGES:
+        raise InputError(
+            f"query {query_id!r:.80}: the runs bring {len(found)} passages, at most "
+            f"{MOST_PASSAGES} are taken; lower --depth"
+        )
+    rows = []
+    for doc_id, by_stage in found.items():
+        passage = None if texts is None else _known(texts, doc_id, "corpus")
+        said = {} if passage is None else {"title": passage.title, "text": passage.text}
+        rows.append({"_id": doc_id, **said, "scores": by_stage})
+    return rows
+
+
+def _known(given: Mapping[str, Any], key: str, what: str) -> Any:
+    if key not in given:
+        raise InputError(f"{key!r:.80} is not in --{what}; expected all that the runs name")
+    return given[key]
+
+
+def _run(path: Path, problems: Problems) -> Run:
+    found: Run = {}
+    for where, line in lines(path):
+        parts = line.split()
+        if len(parts) != 6:
+            problems.add(
+                where, f"expected 'query Q0 passage rank score tag', got {len(parts)} columns"
+            )
+            continue
+        query_id, _, doc_id, _, given, _ = parts
+        score = _number(given)
+        if score is None:
+            problems.add(where, f"the score should be a finite number, got {given!r}")
+        elif doc_id in found.setdefault(query_id, {}):
+            problems.add(where, f"query {query_id!r} has the passage {doc_id!r} twice")
+        else:
+            found[query_id][doc_id] = score
+    return found
+
+
+def _qrels(path: Path, problems: Problems) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for where, line in lines(path):
+        parts = line.split()
+        if tuple(parts) == QRELS_HEADER:
+            continue
+        if len(parts) not in (3, 4):
+            problems.add(where, f"expected 'query 0 passage grade', got {len(parts)} columns")
+            continue
+        query_id, doc_id, given = parts[0], parts[-2], parts[-1]
+        grade = _number(given)
+        if grade is None:
+            problems.add(where, f"the grade should be a finite number, got {given!r}")
+        elif found.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
+            problems.add(where, f"{query_id!r} and {doc_id!r} have another grade above")
+    return found
+
+
+def _number(given: str) -> float | None:
+    try:
+        number = float(given)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _queries(path: Path | None) -> dict[str, str] | None:
+    if path is None:
+        return None
+    if path.suffix in (".jsonl", ".json"):
+        return {query.query_id: query.text for query in read_queries(path)}
+    problems = Problems()
+    found: dict[str, str] = {}
+    for where, line in lines(path):
+        query_id, tab, text = line.partition("\t")
+        if not tab or not text.strip():
+            problems.add(where, "expected an id, a tab and the query's text")
+        elif query_id in found:
+            problems.add(where, f"id {query_id!r} stands twice")
+        else:
+            found[query_id] = text.strip()
+    problems.stop(str(path))
+    return found

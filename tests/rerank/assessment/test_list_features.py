@@ -1,0 +1,132 @@
+"""Features of lists that come with their scores: a table by hand, and what must not change them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import rankdata
+
+from calibration.maps import LogisticMap
+from rerank.assessment.features import features_of
+from rerank.assessment.list_features import LAST, STAGE, TEXT, filled, stage_ranks
+from rerank.assessment.list_pipeline import ListPipeline, unused_policy
+from rerank.assessment.pipeline import rank, scored_features
+from rerank.assessment.ranking_features import meaning, ranking_features
+from rerank.config import Config
+from rerank.errors import InputError
+from rerank.types import Floats, ListKind, Passage, Query, Ranking
+
+BARE = ListKind(("bm25", "reranker"), texts=False)
+SCORES = {"bm25": np.array([4.0, 1.0, 2.0, np.nan]), "reranker": np.array([0.5, 3.0, np.nan, -1.0])}
+TEXTS = ("Fill NA values.", "Draw a circle.", "Fill the missing values.", "Bake bread.")
+
+
+def query(scores: dict[str, Floats] = SCORES, texts: tuple[str, ...] = ("",) * 4) -> Query:
+    passages = tuple(Passage(f"d{i}", "", text) for i, text in enumerate(texts))
+    return Query("fill missing values", "q", passages=passages, scores=scores)
+
+
+def ranked(asked: Query, kind: ListKind = BARE) -> Ranking:
+    """The ranking by the score of the last stage alone."""
+    (scored,) = ListPipeline(kind, Config()).run([asked], unused_policy(kind))
+    names = list(features_of(kind).passage)
+    coef = tuple(float(name == "logit") for name in names)
+    return rank(scored, LogisticMap(coef, 0.0, (0.0,) * len(names), (1.0,) * len(names)))
+
+
+def test_of_passages_by_hand() -> None:
+    """Where a stage did not bring the passage: its lowest score, and a rank behind all."""
+    (scored,) = ListPipeline(BARE, Config()).run([query()], unused_policy(BARE))
+    by_id = {p.doc_id: row for p, row in zip(scored.candidates.passages, range(4), strict=True)}
+    X = scored_features(scored)[[by_id[f"d{i}"] for i in range(4)]]
+    found = dict(zip(features_of(BARE).passage, X.T.tolist(), strict=True))
+    assert found["logit"] == [0.5, 3.0, -1.0, -1.0]
+    assert found["unscored"] == [0, 0, 1, 0]
+    assert found["bm25.score"] == [4, 1, 2, 1]
+    assert found["bm25.lead"] == [2, -3, -2, -3]
+    assert found["bm25.absent"] == [0, 0, 0, 1]
+    assert found["bm25.standing"] == pytest.approx((np.array([4, 1, 2, 1]) - 2) / np.sqrt(1.5))
+    assert np.exp(found["bm25.log_rank"]) == pytest.approx([1, 3, 2, 4])
+    assert np.exp(found["reranker.log_rank"]) == pytest.approx([2, 1, 4, 3])
+    assert np.exp(found["fused_log_rank"]) == pytest.approx(
+        [1, 3, 2, 4]
+    )  # of bm25, the first stage
+    first = [f"bm25.{name}" for name in STAGE]
+    last = [f"reranker.{name}" for name in LAST]
+    assert list(found) == ["logit", "logit_lead", "unscored", *first, *last, "fused_log_rank"]
+
+
+def test_of_a_ranking_by_hand() -> None:
+    """Of each stage, best passage first: here d1, the best of the reranker."""
+    made = ranked(query())
+    assert made.doc_ids[0] == "d1"
+    table = features_of(BARE).ranking
+    found = dict(zip(table, ranking_features([made], table)[0].tolist(), strict=True))
+    expected = {
+        "bm25.top": 4.0,
+        "bm25.margin": 2.0,
+        "bm25.margin_k": 4 - (2 + 1 + 1) / 3,
+        "bm25.gain": 0.0,  # a list of four is all top
+        "bm25.winner_gap": 1.0 - 4.0,
+        "bm25.winner_rank": np.log(3),
+        "reranker.top": 3.0,
+        "reranker.margin": 2.5,
+        "reranker.winner_gap": 0.0,
+        "reranker.winner_rank": 0.0,
+        "bm25.reranker.overlap": 1.0,
+        "log_list_length": np.log(4),
+        "query_length": np.log(3),
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert meaning("bm25.margin", table) == "Lead over the second by bm25"
+    groups = features_of(BARE).groups
+    assert sorted(name for names in groups.values() for name in names) == sorted(table)
+
+
+def test_words_count_where_there_are_texts() -> None:
+    """The features of our own rankings, every word weighing alike."""
+    kind = ListKind(BARE.stages, texts=True)
+    (scored,) = ListPipeline(kind, Config()).run([query(texts=TEXTS)], unused_policy(kind))
+    found = dict(zip(features_of(kind).passage, scored_features(scored).T.tolist(), strict=True))
+    texts = [p.text for p in scored.candidates.passages]
+    coverage = dict(zip(texts, found["term_coverage"], strict=True))
+    assert [coverage[text] for text in TEXTS] == pytest.approx([2 / 3, 0, 1, 0])
+    assert set(found) - set(features_of(BARE).passage) == set(TEXT)
+    made, table = ranked(query(texts=TEXTS), kind), features_of(kind).ranking
+    told = dict(zip(table, ranking_features([made], table)[0].tolist(), strict=True))
+    assert told["winner_term_coverage"] == 0  # of d1
+    with pytest.raises(InputError, match="a passage has no text"):
+        ListPipeline(kind, Config()).run([query()], unused_policy(kind))
+
+
+NUMBERS = st.floats(-1e6, 1e6) | st.just(float("nan"))
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=12))
+def test_features_are_finite(rows: list[tuple[float, float]]) -> None:
+    """Whatever the scores are, and whatever lacks one."""
+    table = np.array(rows)
+    scores = {"bm25": table[:, 0], "reranker": table[:, 1]}
+    made = ranked(query(scores, ("",) * len(rows)))
+    assert np.isfinite(made.features).all()
+    assert np.isfinite(ranking_features([made], features_of(BARE).ranking)).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(values=st.lists(st.integers(-5, 5), min_size=1, max_size=12))
+def test_ranks_are_scipys(values: list[int]) -> None:
+    """Ties share the mean of their ranks; what a stage did not bring ranks behind all."""
+    scores = np.array([*map(float, values), np.nan])
+    assert stage_ranks(scores)[:-1] == pytest.approx(rankdata([-v for v in values]))
+    assert stage_ranks(scores)[-1] == len(values) + 1
+    assert filled(scores)[-1] == min(values)
+
+
+def test_a_list_of_nothing() -> None:
+    """It is a list of every kind."""
+    (scored,) = ListPipeline(BARE, Config()).run([Query("x", passages=())], unused_policy(BARE))
+    assert len(scored) == 0
+    assert scored_features(scored).shape == (0, len(features_of(BARE).passage))

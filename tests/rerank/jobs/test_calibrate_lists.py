@@ -1,0 +1,303 @@
+"""Lists of any system, from labels to answers: the model knows nothing but their scores."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from coherence import check_coherent
+from command_line import call, refused
+from known_lists import STAGES, known_lists, unlabelled, write_lines
+from processes import run_python
+from server import serving
+
+import rerank
+from calibration import metrics
+from rerank.assessment.fitted_maps import MapsByMode
+from rerank.assessment.model import CalibratedReranker
+from rerank.config import Config
+from rerank.data.beir import read_queries
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import EXTRAS, InputError
+from rerank.jobs.calibrate import Outcome, calibrate
+from rerank.types import Passage, Query
+
+CONFIG = Config(folds=2, calibrator="logistic")
+FRESH = known_lists(400, seed=1)
+ALONE = """
+import json, rerank
+from pathlib import Path
+from rerank.data.beir import read_queries
+model = rerank.load({folder!r})
+found = model.assess(read_queries(Path({queries!r}), passages=True))
+print(json.dumps([each.to_dict() for each in found]))
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lists")
+
+
+@pytest.fixture(scope="module")
+def labelled(place: Path) -> LabelledSet:
+    rows = known_lists(100)
+    for row in rows[60:]:
+        row["split"] = "test"
+    return LabelledSet.read(write_lines(place / "lists.jsonl", rows))
+
+
+@pytest.fixture(scope="module")
+def outcome(labelled: LabelledSet, place: Path) -> Outcome:
+    return calibrate(labelled, place / "model", CONFIG, work=place / "work")
+
+
+@pytest.fixture(scope="module")
+def model(outcome: Outcome) -> CalibratedReranker:
+    return CalibratedReranker.load(outcome.folder)
+
+
+@pytest.fixture(scope="module")
+def fresh(place: Path) -> Path:
+    """Unlabelled lists that nothing was fitted on."""
+    return write_lines(place / "fresh.jsonl", [unlabelled(row) for row in FRESH])
+
+
+@pytest.fixture(scope="module")
+def queries(fresh: Path) -> list[Query]:
+    return read_queries(fresh, passages=True)
+
+
+def test_the_confidence_is_true_of_other_lists(
+    model: CalibratedReranker, queries: list[Query]
+) -> None:
+    """Of 400 lists of the same world: it tells right from wrong, and means what it says."""
+    found = model.assess(queries)
+    right_of = {row["_id"]: {p["_id"] for p in row["passages"] if p["right"]} for row in FRESH}
+    right = np.array([a.ranking.doc_ids[0] in right_of[a.ranking.query.query_id] for a in found])
+    confidence = np.array([a.confidence for a in found])
+    assert metrics.auroc(right.astype(int), confidence) > 0.75
+    assert abs(confidence.mean() - right.mean()) < 0.13  # two standard errors, of both samples
+    assert right[confidence >= 0.7].mean() > 0.7
+    for answer in found:
+        check_coherent(answer)
+
+
+def test_the_order_is_better_than_each_stage_alone(
+    model: CalibratedReranker, queries: list[Query]
+) -> None:
+    """Both stages together put more right passages first than the better one does."""
+    found = [a.ranking.doc_ids[0] for a in model.assess(queries)]
+    right = [{p["_id"] for p in row["passages"] if p["right"]} for row in FRESH]
+    of_stage = [
+        max(row["passages"], key=lambda p: p["scores"]["reranker"] or -np.inf)["_id"]
+        for row in FRESH
+    ]
+    ours, theirs = (
+        sum(top in good for top, good in zip(tops, right, strict=True))
+        for tops in (found, of_stage)
+    )
+    assert ours >= theirs
+
+
+def test_an_answer_holds_the_scores_that_came(
+    model: CalibratedReranker, queries: list[Query]
+) -> None:
+    """By stage, None where one did not bring the passage; no score of ours; reasons in words."""
+    told = model.assess(queries[:1])[0].to_dict()
+    came = {p["_id"]: p["scores"] for p in FRESH[0]["passages"]}
+    assert {p["doc_id"]: p["scores"] for p in told["ranking"]} == came
+    assert all(set(p) == {"doc_id", "relevance", "scores"} for p in told["ranking"])
+    assert any(stage in reason for reason in told["reasons"] for stage in (*STAGES, "score"))
+    json.dumps(told, allow_nan=False)
+
+
+def test_the_order_of_the_list_says_nothing(
+    model: CalibratedReranker, queries: list[Query]
+) -> None:
+    """Neither that of its passages nor that of its stages."""
+    query = queries[0]
+    assert query.passages is not None
+    assert query.scores is not None
+    turned = Query(
+        query.text,
+        query.query_id,
+        passages=query.passages[::-1],
+        scores={stage: query.scores[stage][::-1] for stage in reversed(STAGES)},
+    )
+    one, other = (a.to_dict()["ranking"] for a in model.assess([query, turned]))
+    assert [p["doc_id"] for p in one] == [p["doc_id"] for p in other]
+    assert [p["relevance"] for p in one] == pytest.approx([p["relevance"] for p in other])
+
+
+def test_a_list_of_no_passage_has_no_confidence(model: CalibratedReranker) -> None:
+    """It is answered, by 0, whatever stages brought nothing."""
+    assert model.assess([Query("x", passages=())])[0].confidence == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        (Query("x"), "has no index.*scores of bm25, reranker"),
+        (Query("x", passages=(Passage("0", "", "text"),)), "has no index"),
+        (
+            Query("x", passages=(Passage("0", "", ""),), scores={"reranker": np.ones(1)}),
+            "have the scores of reranker; expected those of bm25, reranker",
+        ),
+    ],
+)
+def test_what_the_model_does_not_answer(
+    model: CalibratedReranker, query: Query, sentence: str
+) -> None:
+    """One sentence, whatever is asked."""
+    with pytest.raises(InputError, match=sentence):
+        model.assess([query])
+
+
+def test_a_model_with_an_index_takes_no_other_scores(model: CalibratedReranker) -> None:
+    """Its maps are of its own scores."""
+    (maps,) = model.maps.values()
+    with pytest.raises(InputError, match="without the scores of other"):
+        MapsByMode({"search": maps, "rerank": maps})["lists"]
+
+
+def test_rescore_writes_the_same(model: CalibratedReranker, fresh: Path, tmp_path: Path) -> None:
+    """A row of other stages is rejected with the reason, and the others are answered."""
+    other = unlabelled(FRESH[1])
+    for passage in other["passages"]:
+        del passage["scores"]["reranker"]
+    rows = [unlabelled(FRESH[0]), other, {"_id": "s", "query": "search"}]
+    given, out = write_lines(tmp_path / "given.jsonl", rows), tmp_path / "out.jsonl"
+    done = rerank.rescore(model, given, out)
+    assert (done.answered, done.rejected) == (1, 2)
+    expected = model.assess(read_queries(given, passages=True)[:1])[0].to_dict()
+    assert json.loads(out.read_text()) == expected
+    reasons = [json.loads(line)["reason"] for line in done.side.read_text().splitlines()]
+    assert "expected those of bm25, reranker" in reasons[0]
+    assert "no index" in reasons[1]
+
+
+def test_the_core_alone_assesses(
+    model: CalibratedReranker, outcome: Outcome, queries: list[Query], place: Path
+) -> None:
+    """No extra, and not the engines of networks either: there is nothing to run."""
+    blocked = sorted(set().union(*EXTRAS.values()) | {"onnxruntime", "tokenizers"})
+    few = write_lines(place / "few.jsonl", [unlabelled(row) for row in FRESH[:5]])
+    code = ALONE.format(folder=str(outcome.folder), queries=str(few))
+    answers = json.loads(run_python(code, blocked=blocked))
+    assert answers == [a.to_dict() for a in model.assess(queries[:5])]
+    assert not (outcome.folder / "index").exists()
+
+
+def test_over_http(model: CalibratedReranker, outcome: Outcome, queries: list[Query]) -> None:
+    """`/v1/assess` gives the model's numbers; other routes say that there is no index."""
+    row = FRESH[0]
+    scores = {stage: [p["scores"][stage] for p in row["passages"]] for stage in STAGES}
+    with (
+        serving(outcome.folder) as started,
+        httpx.Client(base_url=started.url, timeout=60) as client,
+    ):
+        told = client.post("/v1/assess", json={"query": row["query"], "scores": scores}).json()
+        expected = model.assess(queries[:1])[0]
+        assert told["confidence"] == expected.confidence
+        assert {r["index"]: r["relevance_score"] for r in told["results"]} == {
+            p.row: p.relevance for p in expected.passages
+        }
+        assert client.get("/v1/model").json()["stages"] == list(STAGES)
+        for path, asked in (
+            ("/v1/search", {"query": "x"}),
+            ("/v1/assess", {"query": "x", "documents": ["a"], "scores": [1.0], "reranker": "r"}),
+        ):
+            answer = client.post(path, json=asked)
+            assert answer.status_code == 422
+            assert "no index" in answer.json()["message"]
+
+
+def test_the_same_call_makes_it_once(outcome: Outcome, labelled: LabelledSet, place: Path) -> None:
+    """As every calibration; and the report names the stages and the groups."""
+    assert outcome.made
+    assert not calibrate(labelled, outcome.folder, CONFIG, work=place / "work").made
+    told = " ".join(outcome.report.split())
+    assert "logit is the score of reranker" in told
+    assert "Groups: " in told
+
+
+def test_other_jobs(
+    model: CalibratedReranker, labelled: LabelledSet, place: Path, tmp_path: Path
+) -> None:
+    """It is evaluated, watched and recalibrated on lists; nothing of it is exported."""
+    given = write_lines(tmp_path / "new.jsonl", [{**row, "split": "test"} for row in FRESH[:60]])
+    measured = rerank.evaluate(model, LabelledSet.read(given))
+    assert len(measured.right) == 60
+    lists = read_queries(given, passages=True)
+    assert not rerank.detect_drift(model, lists, level=0.001).fired
+    labels = [
+        {**unlabelled(row), "relevant": [p["_id"] for p in row["passages"] if p["right"]]}
+        for row in FRESH[:60]
+    ]
+    moved = rerank.recalibrate(
+        model, write_lines(tmp_path / "labels.jsonl", labels), tmp_path / "new", work=place / "work"
+    )
+    assert CalibratedReranker.load(moved.folder).assess(lists[:1])[0].confidence > 0
+    with pytest.raises(InputError, match="holds no index and no networks"):
+        model.pipeline.encoder  # noqa: B018
+
+
+def test_on_the_command_line(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bad lines and labels that teach nothing are refused with code 2, and nothing is written."""
+    out = tmp_path / "model"
+    rows = known_lists(30)
+    rows[3]["passages"][1]["_id"] = rows[3]["passages"][0]["_id"]
+    given = write_lines(tmp_path / "bad.jsonl", rows)
+    work = ("--work", tmp_path / "work", "--folds", 2)
+    assert ":4: 'passages' holds" in refused_lines(capsys, "calibrate", given, "--out", out, *work)
+    wrong = [{**unlabelled(row), "relevant": []} for row in known_lists(30)]
+    given = write_lines(tmp_path / "wrong.jsonl", wrong)
+    assert "wrong for all" in refused(capsys, "calibrate", given, "--out", out, *work)
+    few = write_lines(tmp_path / "few.jsonl", known_lists(10))
+    assert "at least 20" in refused(capsys, "calibrate", few, "--out", out, *work)
+    assert not out.exists()
+    assert call("dataset", "check", few) == 0
+
+
+def refused_lines(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """All of stderr of a command that must be refused with exit code 2."""
+    assert call(*arguments) == 2
+    return capsys.readouterr().err
+
+
+def test_trec_to_a_model(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs and qrels of the same lists, imported, are the same set but for its words."""
+    rows = known_lists(30)
+    for stage in STAGES:
+        (tmp_path / f"{stage}.run").write_text(
+            "".join(
+                f"{row['_id']} Q0 {p['_id']} 1 {p['scores'][stage]!r} tag\n"
+                for row in rows
+                for p in row["passages"]
+                if p["scores"][stage] is not None
+            )
+        )
+    (tmp_path / "qrels").write_text(
+        "".join(f"{r['_id']} 0 {p['_id']} {p['right']:d}\n" for r in rows for p in r["passages"])
+    )
+    runs = [tmp_path / f"{stage}.run" for stage in STAGES]
+    out = tmp_path / "lists.jsonl"
+    assert call("dataset", "import-trec", *runs, "--qrels", tmp_path / "qrels", "--out", out) == 0
+    assert "lists of 30 queries" in capsys.readouterr().out
+    imported = LabelledSet.read(out)
+    expected = LabelledSet.read(write_lines(tmp_path / "expected.jsonl", rows))
+    assert imported.qrels == expected.qrels
+    assert imported.lists == expected.lists
+    for query_id, query in expected.queries.items():
+        scores = {p.doc_id: query.scores_of(i) for i, p in enumerate(query.passages or ())}
+        same = imported.queries[query_id]
+        assert scores == {p.doc_id: same.scores_of(i) for i, p in enumerate(same.passages or ())}
+    same_run = ("dataset", "import-trec", runs[0], os.fspath(runs[0]), "--qrels", out)
+    assert "two runs are named" in refused(capsys, *same_run, "--out", tmp_path / "x.jsonl")
