@@ -95,12 +95,28 @@ def _labelled(
 def build_pydata_questions(folder: Path) -> LabelledSet:
     """The questions of `folder` (queries, qrels, splits) over every docstring, none removed.
 
+    Objects that these package versions do not have leave the qrels, in the files too; a question
+    that they leave without any right passage is left out.
+
     Raises:
-        InputError: a question names an object that these package versions do not have.
+        InputError: a file is missing, or bad lines, which are listed.
     """
     read_queries(folder / "queries.jsonl")
-    write_corpus(map(_passage, documented_objects(PYDATA).values()), folder)
-    return LabelledSet.read(folder)
+    objects = documented_objects(PYDATA)
+    write_corpus(map(_passage, objects.values()), folder)
+    for path in (folder / "qrels").glob("*.tsv"):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        known = (line for line in lines[1:] if _names_one_of(objects, line))
+        path.write_text("".join([*lines[:1], *known]), encoding="utf-8")
+    found = LabelledSet.read(folder)
+    lost = {
+        i for i, q in found.queries.items() if q.metadata.get("answerable") and i not in found.qrels
+    }
+    return replace(
+        found,
+        queries={i: q for i, q in found.queries.items() if i not in lost},
+        splits={s: tuple(i for i in ids if i not in lost) for s, ids in found.splits.items()},
+    )
 
 
 def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict[str, Any]:
@@ -165,6 +181,12 @@ def _match(known: Mapping[str, Any], made: Mapping[str, Any]) -> str:
     if known["packages"] != made["packages"]:
         return "other versions"
     return "same" if known["digest"] == made["digest"] else "differs"
+
+
+def _names_one_of(objects: Collection[str], line: str) -> bool:
+    """Whether a line of qrels does; one that cannot be read counts, for the reader to complain."""
+    cells = line.split("\t")
+    return len(cells) != 3 or cells[1] in objects
 
 
 def _passage(item: DocumentedObject) -> Passage:

@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import shutil
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rerank.data.beir import write_corpus
 from rerank.data.build import recipes as recipe
-from rerank.data.build.docstrings import documented_objects
+from rerank.data.build.docstrings import DocumentedObject, documented_objects
 from rerank.data.build.recipes import (
     LEAST_WORDS,
     PYDATA,
@@ -26,6 +28,7 @@ from rerank.data.build.recipes import (
 )
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
+from rerank.types import Passage
 
 MADE = {"name": "documentation", "counts": {}, "digest": ""}
 DATASETS = Path(__file__).parents[3] / "datasets"
@@ -130,26 +133,82 @@ def test_building_says_whether_the_set_is_the_known_one(
     assert LabelledSet.read(tmp_path).digest() == pydata.digest()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_questions_in_plain_words(pydata: LabelledSet, tmp_path: Path) -> None:
-    """At least 200 questions, a fifth unanswerable, every judged object a documented one."""
+@pytest.fixture(scope="session")
+def passages() -> tuple[Passage, ...]:
+    """Every docstring of the four libraries, as the recipes see them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tuple(map(recipe._passage, documented_objects(PYDATA).values()))
+
+
+@pytest.fixture
+def questions(passages: tuple[Passage, ...], tmp_path: Path) -> Path:
+    """A folder with the committed questions and the corpus that they are asked of."""
     home = DATASETS / "pydata_questions"
-    folder = tmp_path / "questions"
+    folder = tmp_path / "pydata_questions"
     folder.mkdir()
-    for name in ("queries.jsonl", "qrels", "splits"):
+    for name in ("queries.jsonl", "manifest.json", "qrels", "splits"):
         copy: Any = shutil.copytree if (home / name).is_dir() else shutil.copyfile
         copy(home / name, folder / name)
-    lines = [
-        json.dumps({"_id": p.doc_id, "title": p.title, "text": p.text})
-        for p in map(recipe._passage, documented_objects(PYDATA).values())
-    ]
-    (folder / "corpus.jsonl").write_text("\n".join(lines))
-    found = LabelledSet.read(folder)
+    write_corpus(passages, folder)
+    return folder
+
+
+def test_questions_in_plain_words(pydata: LabelledSet, questions: Path) -> None:
+    """A thousand questions, a fifth unanswerable, every judged object a documented one."""
+    found = LabelledSet.read(questions)
     answerable = sum(bool(found.relevant(i)) for i in found.queries)
-    assert len(found.queries) >= 200
-    assert len(found.queries) - answerable >= 40
+    assert len(found.queries) >= 1000
+    assert len(found.queries) - answerable >= 200
+    assert all(
+        bool(found.relevant(i)) == q.metadata["answerable"] for i, q in found.queries.items()
+    )
     assert not {squashed(q.text) for q in found.queries.values()} & {
         squashed(q.text) for q in pydata.queries.values()
+    }
+    known = json.loads((questions / "manifest.json").read_text())
+    if known["packages"] == manifest(found)["packages"]:
+        assert manifest(found) == known
+
+
+def test_no_object_is_asked_about_in_both_splits_of_the_questions(questions: Path) -> None:
+    """Nor a method in one and its class in the other, nor the same unanswerable thing in both."""
+    found = LabelledSet.read(questions)
+    assert set(found.splits) == {"train", "test"}
+    assert sorted(i for ids in found.splits.values() for i in ids) == sorted(found.queries)
+    home: dict[str, str] = {}
+    for split, ids in found.splits.items():
+        assert len(ids) / len(found.queries) == pytest.approx(0.5, abs=0.02)
+        gone = sum(not found.relevant(i) for i in ids) / len(ids)
+        assert gone == pytest.approx(0.2, abs=0.03)
+        for i in ids:
+            for name in {found.group(i), *found.relevant(i)}:
+                assert home.setdefault(name, split) == split
+    for name, split in home.items():
+        assert home.get(name.rpartition(".")[0], split) == split
+
+
+def test_questions_about_objects_that_other_versions_lack(
+    questions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A label without its passage goes, and with the last one its question; the rest stays."""
+    whole = LabelledSet.read(questions)
+    one = next(i for i, right in whole.qrels.items() if len(right) == 1)
+    two = next(i for i, right in whole.qrels.items() if len(right) == 2)
+    gone = {*whole.relevant(one), min(whole.relevant(two))}
+    objects = {
+        name: DocumentedObject(name, "", p.text, ())
+        for name, p in whole.corpus.items()
+        if name not in gone
+    }
+    monkeypatch.setattr(recipe, "documented_objects", lambda _: objects)
+    made = build("pydata_questions", questions)
+    found = LabelledSet.read(questions)
+    assert made["counts"]["passages"] == len(whole.corpus) - len(gone)
+    assert one not in found.queries
+    assert found.relevant(two) == whole.relevant(two) - gone
+    assert {i for i in found.queries if not found.relevant(i)} == {
+        i for i in whole.queries if not whole.relevant(i)
     }
 
 
