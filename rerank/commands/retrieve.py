@@ -31,6 +31,11 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         "--strategies", type=Path, help="TOML file of strategies (default: the bundled one)"
     )
     p.add_argument(
+        "--guaranteed",
+        action="store_true",
+        help="as few passages as lose at most one answer in twenty questions, with 95%% confidence",
+    )
+    p.add_argument(
         "--second-tries",
         action="store_true",
         help="where the confidence is low, expand the query, and take the stages apart",
@@ -38,8 +43,8 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     add_json(p)
 
 
-def _strategy(o: argparse.Namespace) -> Strategy:
-    """The strategy of the options.
+def _strategy(o: argparse.Namespace) -> Strategy | None:
+    """The strategy of the options; None where the model's guarantee is to choose.
 
     Raises:
         InputError: the strategy is unknown, or numbers are given beside it.
@@ -47,6 +52,10 @@ def _strategy(o: argparse.Namespace) -> Strategy:
     from rerank.rag.strategies import BUNDLED, strategy
 
     given = from_options(Strategy, o)
+    if o.guaranteed:
+        if o.strategy or o.strategies or o.second_tries or given != Strategy():
+            raise InputError("--guaranteed chooses all numbers itself; leave the others out")
+        return None
     if not o.strategy:
         if o.strategies:
             raise InputError("--strategies names a file; say with --strategy which one to take")
@@ -57,10 +66,11 @@ def _strategy(o: argparse.Namespace) -> Strategy:
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.rag.adaptive import take
+    from rerank.rag.adaptive import guaranteed, take
 
     chosen = _strategy(o)
     model = load_model(o)
+    chosen = chosen or guaranteed(model.maps["search"])
     found = model.search(o.query)
     if o.second_tries:
         from rerank.rag.second_try import with_second_tries

@@ -24,11 +24,12 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import ranking_features
-from rerank.assessment.relevance import fit_hazards, relevance_and_sufficiency
+from rerank.assessment.relevance import DEPTH, fit_hazards, relevance_and_sufficiency
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit
+from rerank.fitting.context_size import choose_enough
 from rerank.fitting.label_checks import refuse_one_sided
 from rerank.fitting.passages import cross_fit, cross_ordered, fit_score, limited
 from rerank.fitting.unanswerable import is_copy
@@ -130,10 +131,11 @@ def fit(
         about=about,
     )
     real = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
-    k = config.sufficiency_k
+    k, found = config.sufficiency_k, hits(ordered, depth=DEPTH)
+    sufficiency = _cross_fit_sufficiency(ordered, unseen, config, of_others, confidence.most)
     context = certify(
-        hits(ordered, depth=k)[:, k - 1],
-        _cross_fit_sufficiency(ordered, unseen, config, of_others, confidence.most)[:, k - 1],
+        found[:, k - 1],
+        sufficiency[:, k - 1],
         groups=groups,
         target=config.thresholds.sufficient,
         about=about,
@@ -150,6 +152,7 @@ def fit(
             certificate,
             segments,
             context,
+            choose_enough(found[real], sufficiency[real], groups[real]),
             lists=lists,
         ),
         choice.name,

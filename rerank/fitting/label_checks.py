@@ -53,7 +53,9 @@ def refused(certificate: Certificate, reason: str) -> Certificate:
 def without_promises(maps: FittedMaps, reason: str) -> FittedMaps:
     """The maps, whose certificates promise nothing for this reason."""
     context = refused(maps.context, reason) if maps.context else None
-    return replace(maps, certificate=refused(maps.certificate, reason), context=context)
+    return replace(
+        maps, certificate=refused(maps.certificate, reason), context=context, enough=None
+    )
 
 
 def refuse_one_passage(labelled: LabelledSet) -> None:

@@ -53,7 +53,9 @@ def pool(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
     maps = fit(scored, ReadPolicy(prior), asked).maps
     policy = ReadPolicy(prior, float(np.quantile(list(cutoffs.values()), LOW)))
     nothing = refused(maps.certificate, NO_LABELS)
-    return replace(maps, policy=policy, certificate=nothing, context=None, calibrated=False)
+    return replace(
+        maps, policy=policy, certificate=nothing, context=None, enough=None, calibrated=False
+    )
 
 
 def alike(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rerank.rag.settings import Strategy
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.errors import InputError
+from rerank.rag.settings import DEEPEST, Strategy
 from rerank.types import Assessment, Query, RankedPassage
 
 THRESHOLD, MAX_K, NO_RESULTS = "threshold", "max_k", "no_results"
@@ -63,6 +65,23 @@ def search(
     """
     strategy = Strategy(min_k, max_k, confidence_threshold, similarity_floor)
     return take(model.assess([Query(text, metadata=metadata or {})])[0], strategy)
+
+
+def guaranteed(maps: FittedMaps) -> Strategy:
+    """The strategy by which a calibrated model loses at most one answer in twenty questions.
+
+    So few as its labels allow are handed on of ten, and none is passed over. `maps` are those of
+    the assessment's mode: `model.maps[query.mode]`.
+
+    Raises:
+        InputError: the model promises nothing of the kind.
+    """
+    if maps.enough is None:
+        raise InputError(
+            "this model promises nothing of fewer than ten passages; it takes more labelled "
+            "queries, some hundreds as a rule"
+        )
+    return Strategy(1, DEEPEST, maps.enough, similarity_floor=-1.0, least_gain=0.0)
 
 
 def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveResult:

@@ -31,6 +31,7 @@ from rerank.evaluation.ablation import (
 )
 from rerank.evaluation.baselines import sources
 from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.fitting.context_size import LOST
 from rerank.fitting.fit import Fitted
 from rerank.fitting.label_checks import NO_LISTS
 from rerank.fitting.plan import Plan
@@ -334,8 +335,15 @@ def band_sentence(report: Report) -> str:
 
 def certificate_sentences(report: Report) -> list[str]:
     """The certificate, and how it fared on the measured queries."""
-    found, context = report.fitted.maps.certificate, report.fitted.maps.context
-    of_context = [f"The context: {context.sentence}"] if context else []
+    maps = report.fitted.maps
+    found, of_context = maps.certificate, []
+    if maps.context:
+        of_context.append(f"The context: {maps.context.sentence}")
+    if maps.enough is not None:
+        of_context.append(
+            f"Passages handed on until the sufficiency reaches {maps.enough:g}, ten at most, lose "
+            f"at most {LOST:.0%} of the questions that ten would answer, at 95% confidence."
+        )
     if found.threshold is None:
         return [found.sentence, *of_context]
     evaluation = report.evaluation

@@ -128,7 +128,7 @@ class ServedModel:
             "headline": self.headline,
             "curves": measured.get("curves", {"bins": [], "thresholds": []}),
             "threshold": self.model.pipeline.config.thresholds.medium,
-            "certificate": self.model.maps["search"].certificate.sentence,
+            "certificate": self.model.maps[self.model.maps.main].certificate.sentence,
             "comparison": Comparison(rows).cells() if rows else [],
             "made_from": {
                 "data set": manifest["dataset"]["name"],

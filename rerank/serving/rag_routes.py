@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from rerank.rag.adaptive import take
+from rerank.rag.adaptive import guaranteed, take
 from rerank.rag.answer.bounded import bounded_answer
 from rerank.rag.answer.model_answers import extractive, lexicon_of
 from rerank.rag.retrieval_assessment import assess_with
@@ -38,6 +38,9 @@ class RetrieveRequest(PlainRequest):
         0.7, description="P(one of them is right) from which no more are added"
     )
     similarity_floor: float = Field(0.2, description="cosine below which none is handed on")
+    guaranteed: bool = Field(
+        False, description="lose at most one answer in twenty questions; the others are not read"
+    )
 
 
 def rag_routes(assessed: Assessed) -> APIRouter:
@@ -51,6 +54,8 @@ def rag_routes(assessed: Assessed) -> APIRouter:
             asked.min_k, asked.max_k, asked.confidence_threshold, asked.similarity_floor
         )
         found, names = await assessed(request, asked)
+        if asked.guaranteed:
+            strategy = guaranteed(request.state.served.model.maps["search"])
         return {**_named(names), **take(found, strategy).to_dict()}
 
     @router.post("/v1/assess_retrieval")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from assessments import make_assessment
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank.assessment.model import CalibratedReranker
 from rerank.errors import InputError
-from rerank.rag.adaptive import search, take
+from rerank.rag.adaptive import guaranteed, search, take
 from rerank.rag.settings import Strategy
 from rerank.types import Assessment
 
@@ -91,6 +93,16 @@ def test_passages_that_add_nothing_are_left_out() -> None:
     assert take(hopeless).confidence == pytest.approx(0.2)
     assert take(hopeless, Strategy(min_k=4)).k == 4
     assert take(hopeless, Strategy(least_gain=0)).k == 8
+
+
+def test_what_the_labels_guarantee_is_handed_on_whole(model: CalibratedReranker) -> None:
+    """Up to the sufficiency that is enough, none passed over; without a guarantee, a sentence."""
+    maps = replace(model.maps["search"], enough=0.7)
+    result = take(found(dense=[0.0] * 10), guaranteed(maps))
+    assert (result.k, result.stop_reason) == (4, "threshold")
+    assert take(found(dense=[0.0] * 10), guaranteed(replace(maps, enough=1.0))).k == 10
+    with pytest.raises(InputError, match="promises nothing"):
+        guaranteed(replace(maps, enough=None))
 
 
 def test_search_asks_the_model_once() -> None:
