@@ -170,7 +170,7 @@ def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str,
     """The features of a whole ranking by name, and the names of each group of kindred ones."""
     groups: dict[str, dict[str, Feature]] = {}
     for stage in kind.stages:
-        groups[stage] = {
+        groups[f"scores of {stage}"] = {
             f"{stage}.{name}": _named(function, stage=stage) for name, function in OF_STAGE.items()
         }
     pairs = [(a, b) for i, a in enumerate(kind.stages) for b in kind.stages[i + 1 :]]

@@ -101,6 +101,12 @@ def test_words_count_where_there_are_texts() -> None:
         ListPipeline(kind, Config()).run([query()], unused_policy(kind))
 
 
+def test_a_stage_may_have_any_name() -> None:
+    """That of a group of features too: none of its own are lost."""
+    table = features_of(ListKind(("score", "list"), texts=False)).ranking
+    assert {"score.top", "list.top", "top_score", "log_list_length"} <= set(table)
+
+
 NUMBERS = st.floats(-1e6, 1e6) | st.just(float("nan"))
 
 
