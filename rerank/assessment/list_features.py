@@ -62,8 +62,9 @@ def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: 
     """
     scores, passages = query.scores or {}, query.passages or ()
     *first, last = kind.stages
-    columns = [_of_stage(scores[name])[part] for name in first for part in STAGE]
-    columns += [_of_stage(scores[last])[part] for part in LAST]
+    found = {name: _of_stage(scores[name]) for name in kind.stages}
+    columns = [found[name][part] for name in first for part in STAGE]
+    columns += [found[last][part] for part in LAST]
     query_words = tuple(words(query.text, language=language))
     view = View(
         stage,
