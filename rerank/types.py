@@ -79,7 +79,7 @@ class Query:
         """Refuse logits and scores that are not those of the passages."""
         n = len(self.passages or ())
         if self.scores is not None:
-            self._check_scores(self.scores, n)
+            object.__setattr__(self, "scores", self._arrays(self.scores, n))
         if self.logits is None:
             return
         if self.logits.shape != (n,) or not np.isfinite(self.logits).all():
@@ -88,17 +88,25 @@ class Query:
                 f"{np.array2string(self.logits, threshold=5)}"
             )
 
-    def _check_scores(self, scores: Mapping[str, Floats], n: int) -> None:
+    def _arrays(self, scores: Mapping[str, Any], n: int) -> dict[str, Floats]:
+        """The scores as arrays, where they came as plain lists too: None is then NaN."""
         if self.passages is None or self.logits is not None or not scores:
             raise InputError(
                 "expected scores of passages that come with them, and no logits besides"
             )
+        found = {}
         for stage, values in scores.items():
-            if values.shape != (n,) or np.isinf(values).any():
+            try:
+                array = np.array(values, dtype=np.float64)
+            except (TypeError, ValueError):
+                array = np.full(1, np.inf)
+            if array.shape != (n,) or np.isinf(array).any():
                 raise InputError(
                     f"expected one score of {stage!r} a passage, {n} in all, finite or NaN, got "
-                    f"{np.array2string(values, threshold=5)}"
+                    f"{values!r:.200}"
                 )
+            found[stage] = array
+        return found
 
     @property
     def mode(self) -> Mode:

@@ -62,8 +62,9 @@ def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: 
     """
     scores, passages = query.scores or {}, query.passages or ()
     *first, last = kind.stages
-    columns = [_of_stage(scores[name])[part] for name in first for part in STAGE]
-    columns += [_of_stage(scores[last])[part] for part in LAST]
+    found = {name: _of_stage(scores[name]) for name in kind.stages}
+    columns = [found[name][part] for name in first for part in STAGE]
+    columns += [found[last][part] for part in LAST]
     query_words = tuple(words(query.text, language=language))
     view = View(
         stage,
@@ -170,7 +171,7 @@ def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str,
     """The features of a whole ranking by name, and the names of each group of kindred ones."""
     groups: dict[str, dict[str, Feature]] = {}
     for stage in kind.stages:
-        groups[stage] = {
+        groups[f"scores of {stage}"] = {
             f"{stage}.{name}": _named(function, stage=stage) for name, function in OF_STAGE.items()
         }
     pairs = [(a, b) for i, a in enumerate(kind.stages) for b in kind.stages[i + 1 :]]

@@ -22,7 +22,7 @@ LONGEST_PASSAGE = 2**19  # characters, title and text
 LONGEST_PASSAGES = 2**22  # characters of all passages of a query
 LONGEST_RECORD = 2**23  # bytes of a line
 MOST_PASSAGES = 1_000  # of one query
-MOST_STAGES = 16  # whose scores a passage comes with
+MOST_STAGES = 8  # whose scores a passage comes with
 SHOWN = 200  # characters of what came, in a message
 
 QUERY = ("query", "text", "question")  # the field of a query's text: the first, or an older one

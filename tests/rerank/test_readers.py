@@ -99,6 +99,40 @@ def test_labelled_sets_are_read_or_refused(
         assert set(ids) <= set(found.queries)
 
 
+SCORES = st.dictionaries(st.sampled_from(["a", "b"]), st.floats() | st.none() | SCALARS, max_size=2)
+PASSAGE = st.fixed_dictionaries(
+    {"_id": st.integers(0, 3).map(str), "scores": SCORES | st.just({"a": 1, "b": 2.5})},
+    optional={"right": st.booleans() | SCALARS, "grade": SCALARS, "text": SCALARS},
+)
+LIST = st.fixed_dictionaries(
+    {"_id": st.integers(0, 4).map(str), "query": st.just("words")},
+    optional={
+        "passages": st.lists(PASSAGE, max_size=3) | VALUES,
+        "relevant": st.just(["1"]) | VALUES,
+        "split": SCALARS,
+    },
+)
+
+
+@SETTINGS
+@given(lists=st.lists((LIST | ROWS).map(json.dumps) | RAW, max_size=4))
+def test_lists_are_read_or_refused(tmp_path: Path, lists: list[str]) -> None:
+    """Those that are read have the same stages, each a score of some passage, and labels."""
+    try:
+        found = LabelledSet.read(write(tmp_path / "x.jsonl", lists))
+    except InputError:
+        return
+    assert found.lists
+    for query in found.queries.values():
+        assert query.passages is not None
+        if query.passages:
+            assert set(query.scores or ()) == set(found.lists.stages)
+    for grades in found.qrels.values():
+        assert set(grades) <= set(found.corpus)
+        assert all(math.isfinite(grade) and grade > 0 for grade in grades.values())
+    assert sorted(i for ids in found.splits.values() for i in ids) == sorted(found.queries)
+
+
 @pytest.mark.parametrize("read", [read_corpus, read_queries, read_feedback])
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path, read: Any) -> None:
     """A pipe that nobody writes to, a folder, and a device without an end are refused."""

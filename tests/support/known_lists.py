@@ -37,7 +37,9 @@ def known_lists(count: int, *, seed: int = 0, length: int = 8) -> list[dict[str,
             }
             for i in range(length)
         ]
-        rows.append({"_id": f"q{q}", "query": f"question number {q}", "passages": passages})
+        rows.append(
+            {"_id": f"q{q}", "query": f"question number {q} of world {seed}", "passages": passages}
+        )
     return rows
 
 

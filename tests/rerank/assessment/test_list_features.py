@@ -101,6 +101,23 @@ def test_words_count_where_there_are_texts() -> None:
         ListPipeline(kind, Config()).run([query()], unused_policy(kind))
 
 
+def test_scores_are_numbers_of_the_passages() -> None:
+    """Plain lists will do, None for what a stage did not bring; all else is refused."""
+    asked = query({"bm25": [4, None, 2, 1], "reranker": SCORES["reranker"]})  # type: ignore[dict-item]
+    assert asked.scores_of(1) == {"bm25": None, "reranker": 3.0}
+    for wrong in ([1.0, 2.0], ["a", "b", "c", "d"], [np.inf, 1, 1, 1], 3.0):
+        with pytest.raises(InputError, match="expected one score of 'bm25' a passage, 4 in all"):
+            query({"bm25": wrong})  # type: ignore[dict-item]
+    with pytest.raises(InputError, match="passages that come with them"):
+        Query("x", scores={"bm25": np.zeros(0)})
+
+
+def test_a_stage_may_have_any_name() -> None:
+    """That of a group of features too: none of its own are lost."""
+    table = features_of(ListKind(("score", "list"), texts=False)).ranking
+    assert {"score.top", "list.top", "top_score", "log_list_length"} <= set(table)
+
+
 NUMBERS = st.floats(-1e6, 1e6) | st.just(float("nan"))
 
 
