@@ -16,6 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError
+from rerank.serving.journaling import JournalRecorder, journal_routes, open_journal
 from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
 from rerank.serving.model_source import ModelHolder, ModelPoller
 from rerank.serving.rag_routes import rag_routes
@@ -40,6 +41,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": text}
     for status, text in {
         401: "no key of this server",
+        404: "no such route, or no such answer in the journal",
         408: "the request came too slowly",
         409: "scores of another reranker",
         413: "the body is too large, or its documents would take too long",
@@ -57,6 +59,7 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
     metrics = holder.metrics
     worker = Worker(holder, settings)
     poller = ModelPoller(holder, settings.poll)
+    journal = open_journal(settings, metrics)
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -68,6 +71,8 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         yield
         poller.stop()
         await asyncio.to_thread(worker.finish)
+        if journal is not None:
+            await asyncio.to_thread(journal.close)
 
     app = FastAPI(
         title="calibrated-rerank",
@@ -86,6 +91,8 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         metrics=metrics,
         retry_after=worker.retry_after,
     )
+    if journal is not None:
+        app.add_middleware(JournalRecorder, journal=journal)
     app.add_middleware(RequestLog, metrics=metrics)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(InputError, _unusable)
@@ -101,7 +108,7 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         if settings.log_text:
             log["text"] = query.text
         found, served = await while_connected(request.receive, worker.assess(query, reranker))
-        request.state.served = served
+        request.state.served, request.state.found = served, found
         log.update(confidence=found.confidence, level=found.level, model=served.version)
         return found, {"model": served.version, "request_id": request.state.request_id}
 
@@ -126,6 +133,14 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         return rerank_response(found, asked, **names)
 
     app.include_router(rag_routes(assessed))
+    app.include_router(journal_routes(journal))
+
+    _add_about(app, holder, worker)
+    return app
+
+
+def _add_about(app: FastAPI, holder: ModelHolder, worker: Worker) -> None:
+    """The routes that tell of the server and its model."""
 
     @app.get("/v1/model", tags=["about"])
     async def model() -> dict[str, Any]:
@@ -147,9 +162,7 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
     @app.get("/metrics", tags=["about"], response_class=PlainTextResponse)
     async def prometheus() -> Response:
         """The metrics, for Prometheus."""
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-    return app
+        return Response(generate_latest(holder.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:

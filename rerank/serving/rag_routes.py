@@ -62,6 +62,7 @@ def rag_routes(assessed: Assessed) -> APIRouter:
         found, names = await assessed(request, asked)
         model = request.state.served.model
         made = bounded_answer(found, extractive(model), lexicon_of(model), AnswerConfig())
+        request.state.made = made
         return {**_named(names), **made.to_dict(), "query_id": names["request_id"]}
 
     return router

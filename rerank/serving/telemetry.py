@@ -116,6 +116,18 @@ class Metrics:
         self.loaded = Gauge(
             "rerank_model_loaded_timestamp_seconds", "When it was loaded", registry=r
         )
+        self.journal = Counter(
+            "rerank_journal_entries",
+            "Assessed questions, by what became of them",
+            ["outcome"],
+            registry=r,
+        )
+        self.journal_failures = Counter(
+            "rerank_journal_failures", "Tries to write the journal that failed", registry=r
+        )
+        self.journal_waiting = Gauge(
+            "rerank_journal_waiting", "Entries of the journal that are not written yet", registry=r
+        )
         self.reset_drift()
         for outcome in ("swapped", "refused"):
             self.swaps.labels(outcome)
@@ -136,6 +148,13 @@ class Metrics:
         """Count one assessment."""
         self.confidence.labels(mode).observe(found.confidence)
         self.assessments.labels(mode, found.level).inc()
+
+    def count_journal(self, outcome: str, count: int) -> None:
+        """Count what became of entries of the journal, or `failed` tries to write them."""
+        if outcome == "failed":
+            self.journal_failures.inc(count)
+        else:
+            self.journal.labels(outcome).inc(count)
 
     def set_drift(self, drift: Drift) -> None:
         """Show what a whole window says."""

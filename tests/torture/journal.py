@@ -21,6 +21,7 @@ import struct
 import sys
 import tempfile
 import time
+import traceback
 import zlib
 from collections.abc import Sequence
 from contextlib import closing
@@ -84,6 +85,7 @@ def torture(url: str, kills: int, draw: random.Random) -> list[float]:
                 write(url, round_, pause, shared)
             enough = draw.randrange(1, 300 if pause else 3000)
             while struct.unpack_from("q", shared, 0)[0] < enough:
+                assert os.waitpid(child, os.WNOHANG) == (0, 0), "the writer ended by itself"
                 time.sleep(0.001)
             time.sleep(draw.random() * 2 * GATHER)  # now among commits
             died = time.monotonic()
@@ -117,6 +119,8 @@ def write(url: str, round_: int, pause: float, shared: mmap.mmap) -> None:
                 time.sleep(0.01)
             struct.pack_into("q", shared, 0, i + 1)
             time.sleep(pause)
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(1)
 
