@@ -10,19 +10,22 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Select, case, func, select
+from sqlalchemy import ColumnElement, Select, case, func, select
 
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.tables import aligned
-from rerank.journal.labels import monitors
+from rerank.journal.labels import OF_THE_TOP, monitors
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import DAY, JournalStore
 
+MODEL_COLUMNS = (
+    *("model", "questions", "accepted", "confidence"),
+    *("right/judged", "answers right/judged", "last (UTC)"),
+)
+DOCUMENT_COLUMNS = ("document", "questions", "confidence", "earlier", "later")
 LEAST_ASKED = 2  # questions about a document before it is listed
 _C = JOURNAL.c
-_ACCEPTED = func.sum(case((_C.accepted, 1), else_=0))
-_JUDGED = func.count(_C.right)
-_RIGHT = func.sum(case((_C.right, 1), else_=0))
+_OF_ANSWERS = _C.right.is_not(None) & _C.answer_hash.is_not(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,23 @@ class ModelSummary:
     questions: int
     accepted: float  # share
     confidence: float  # mean
-    judged: int  # answers that people have judged
+    judged: int  # first passages that people have judged
     right: int  # of those
+    answers_judged: int  # generated answers that people have judged
+    answers_right: int  # of those
     last: float  # seconds since 1970
+
+    def cells(self) -> tuple[str, ...]:
+        """The row of the table."""
+        return (
+            self.model,
+            f"{self.questions}",
+            f"{self.accepted:.0%}",
+            f"{self.confidence:.2f}",
+            f"{self.right}/{self.judged}",
+            f"{self.answers_right}/{self.answers_judged}",
+            datetime.fromtimestamp(self.last, UTC).strftime("%Y-%m-%d %H:%M"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +64,12 @@ class DocumentTrend:
     confidence: float  # mean
     earlier: float | None  # mean in the first half of the time looked at; None: not asked for
     lately: float | None  # mean in the second half
+
+    def cells(self) -> tuple[str, ...]:
+        """The row of the table."""
+        means = (self.confidence, self.earlier, self.lately)
+        shown = ("-" if mean is None else f"{mean:.2f}" for mean in means)
+        return (self.document, f"{self.questions}", *shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,40 +107,24 @@ class JournalReport:
         if not self.models:
             return f"{self.journal}: no question in the last {self.days:g} days"
         count = sum(m.questions for m in self.models)
-        models = [("model", "questions", "accepted", "confidence", "judged", "right", "last (UTC)")]
-        models += [
-            (
-                m.model,
-                f"{m.questions}",
-                f"{m.accepted:.0%}",
-                f"{m.confidence:.2f}",
-                f"{m.judged}",
-                f"{m.right}",
-                datetime.fromtimestamp(m.last, UTC).strftime("%Y-%m-%d %H:%M"),
-            )
-            for m in self.models
-        ]
         parts = [
             f"{self.journal}: {count} questions in the last {self.days:g} days",
-            aligned(models),
-            f"Model {self.models[0].model}:\n{self.accuracy.sentence}\n{self.calibration.sentence}",
+            aligned([MODEL_COLUMNS, *(m.cells() for m in self.models)]),
+            f"Model {self.models[0].model}:\n{self._tests()}",
         ]
         if self.documents:
-            rows = [("document", "questions", "confidence", "earlier", "lately")]
-            rows += [
-                (
-                    d.document,
-                    f"{d.questions}",
-                    _mean(d.confidence),
-                    _mean(d.earlier),
-                    _mean(d.lately),
-                )
-                for d in self.documents
-            ]
+            table = aligned([DOCUMENT_COLUMNS, *(d.cells() for d in self.documents)])
             parts.append(
-                f"Came first for several questions, and never sure enough:\n{aligned(rows)}"
+                "Came first for several questions, and never sure enough (mean confidence, in the "
+                f"earlier half of these days and in the later one):\n{table}"
             )
         return "\n\n".join(parts)
+
+    def _tests(self) -> str:
+        """What the labels of the newest model say."""
+        if not self.calibration.n:
+            return "Nobody has judged its first passages yet."
+        return f"{self.accuracy.sentence}\n{self.calibration.sentence}"
 
 
 def report(
@@ -143,10 +150,12 @@ def _models(since: float) -> Select[Any]:
         select(
             _C.model,
             asked.label("questions"),
-            (1.0 * _ACCEPTED / asked).label("accepted"),
+            (1.0 * _count(_C.accepted) / asked).label("accepted"),
             func.avg(_C.confidence).label("confidence"),
-            _JUDGED.label("judged"),
-            _RIGHT.label("right"),
+            _count(OF_THE_TOP).label("judged"),
+            _count(OF_THE_TOP & _C.right).label("right"),
+            _count(_OF_ANSWERS).label("answers_judged"),
+            _count(_OF_ANSWERS & _C.right).label("answers_right"),
             func.max(_C.time).label("last"),
         )
         .where(_C.time >= since)
@@ -169,11 +178,12 @@ def _never_sure(since: float, middle: float, most: int) -> Select[Any]:
         )
         .where(_C.time >= since, _C.mode == "search", _C.top_doc_id.is_not(None))
         .group_by(document)
-        .having(_ACCEPTED == 0, asked >= LEAST_ASKED)
+        .having(_count(_C.accepted) == 0, asked >= LEAST_ASKED)
         .order_by(asked.desc(), document)
         .limit(most)
     )
 
 
-def _mean(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    """How many rows meet a condition."""
+    return func.sum(case((condition, 1), else_=0))

@@ -84,7 +84,20 @@ def test_documents_that_are_never_sure_enough(store: JournalStore) -> None:
     assert model.accepted == pytest.approx(0.1)
     assert not found.alarmed
     assert "Manual" in found.text()
+    assert "Nobody has judged" in found.text()
     assert json.loads(json.dumps(found.to_dict()))["documents"][0]["document"] == "Manual"
+
+
+def test_labels_of_answers_are_counted_apart(store: JournalStore) -> None:
+    """They say nothing of the confidence, which is that of the first passage."""
+    answer = {"answer": "text", "answer_hash": "hash"}
+    store.add([entry(0, "a", 0.9), entry(1, "b", 0.9, **answer), entry(2, "c", 0.9, **answer)])
+    for i, right in enumerate((False, True, False)):
+        store.judge(str(i), right)
+    (model,) = report(store).models
+    assert (model.right, model.judged) == (0, 1)
+    assert (model.answers_right, model.answers_judged) == (1, 2)
+    assert report(store).calibration.n == 1
 
 
 def test_an_empty_journal_is_told(store: JournalStore) -> None:
