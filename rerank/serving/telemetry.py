@@ -116,6 +116,9 @@ class Metrics:
         self.loaded = Gauge(
             "rerank_model_loaded_timestamp_seconds", "When it was loaded", registry=r
         )
+        self.cache = Counter(
+            "rerank_cache", "Searches looked up in the cache, by outcome", ["outcome"], registry=r
+        )
         self.journal = Counter(
             "rerank_journal_entries",
             "Assessed questions, by what became of them",
@@ -131,6 +134,8 @@ class Metrics:
         self.reset_drift()
         for outcome in ("swapped", "refused"):
             self.swaps.labels(outcome)
+        for outcome in ("hit", "miss"):
+            self.cache.labels(outcome)
         for library in LOGGERS:
             if library != "rerank":
                 self.repeated.labels(library)
@@ -148,6 +153,10 @@ class Metrics:
         """Count one assessment."""
         self.confidence.labels(mode).observe(found.confidence)
         self.assessments.labels(mode, found.level).inc()
+
+    def count_cache(self, outcome: str) -> None:
+        """Count a search that was looked up in the cache."""
+        self.cache.labels(outcome).inc()
 
     def count_journal(self, outcome: str, count: int) -> None:
         """Count what became of entries of the journal, or `failed` tries to write them."""
