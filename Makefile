@@ -53,6 +53,8 @@ torture: .venv/tested ## mutate it, kill it, flood it, swap it: does it survive?
 	@$(BIN)/python $(PIP) -e '.[torture]'
 	$(BIN)/python tests/torture/fuzz.py --seconds 600
 	$(BIN)/python tests/torture/jobs.py $(DATA) --kills 200
+	$(BIN)/python tests/torture/journal.py --kills 100
+	$(BIN)/python tests/torture/journal.py --kills 100 --postgres
 	$(BIN)/python tests/torture/rescore.py $(MODEL) $(DATA)/queries.jsonl --kills 300
 	$(BIN)/python tests/torture/soak.py $(MODEL) --seconds 600 --clients 64
 	$(BIN)/python tests/torture/server.py $(MODEL) --seconds 300

@@ -4,6 +4,7 @@ RerankError
 ├── InputError (a ValueError)           2   what the user gave cannot be used
 │   └── FolderError                     2   a folder that is damaged, or that must not be replaced
 ├── MissingExtraError (an ImportError)  2   an optional library is not installed
+├── JournalError                        2   the database of a journal cannot be used
 ├── TrackingError                       3   MLflow does not answer, or refuses
 └── EndpointError                       3   the language model does not answer, or refuses
 """
@@ -19,6 +20,7 @@ from typing import ClassVar
 EXTRAS = {  # of pyproject.toml: the packages that are imported where one of them is needed
     "adapters": {"haystack", "langchain_core", "llama_index"},
     "approximate": {"usearch"},
+    "journal": {"alembic", "psycopg", "sqlalchemy"},
     "llm": {"openai"},
     "mcp": {"mcp"},
     "parquet": {"pyarrow"},
@@ -52,6 +54,10 @@ class FolderError(InputError):
 
 class MissingExtraError(RerankError, ImportError):
     """An optional library is not installed; the message holds the command that installs it."""
+
+
+class JournalError(RerankError):
+    """The database of a journal cannot be reached, is locked, full, or damaged."""
 
 
 class TrackingError(RerankError):

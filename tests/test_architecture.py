@@ -23,7 +23,7 @@ LAYERS = (  # of rerank/, lowest first; a module imports from its own package an
     {"retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
     {"assessment", "training"},
     {"evaluation", "batch", "rag", "adapters"},
-    {"fitting"},
+    {"fitting", "journal"},
     {"report"},
     {"jobs", "serving"},
     {"commands"},

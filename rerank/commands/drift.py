@@ -8,12 +8,22 @@ from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model, read_set
-from rerank.commands.options import add_json, add_model, add_split, add_work
+from rerank.commands.options import add_json, add_model, add_split, add_work, positive
+from rerank.errors import InputError
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
-    p.add_argument("queries", type=Path, help="JSONL file, or the BEIR folder of another corpus")
+    p.add_argument(
+        "queries", type=Path, nargs="?", help="JSONL file, or the BEIR folder of another corpus"
+    )
+    p.add_argument("--journal", metavar="URL", help="instead of QUERIES: the journal of a server")
+    p.add_argument(
+        "--newest",
+        type=positive,
+        default=1000,
+        help="searches of the journal to compare, the newest (default: 1000)",
+    )
     add_split(p, "test", "split of a BEIR folder")
     p.add_argument(
         "--level", type=float, default=0.01, help="chance of a false alarm (default: 0.01)"
@@ -29,8 +39,15 @@ def _run(o: argparse.Namespace) -> bool:
     from rerank.types import LISTS
     from rerank.workspace import Workspace
 
+    if (o.queries is None) == (o.journal is None):
+        raise InputError("expected QUERIES, or a journal's URL with --journal")
     model = load_model(o)
-    if o.queries.is_dir():
+    if o.journal is not None:
+        from rerank.jobs.journal import journal_queries
+
+        asked = journal_queries(o.journal, newest=o.newest)
+        found = detect_drift(model, asked, level=o.level)
+    elif o.queries.is_dir():
         labelled = read_set(o.queries, "leave-out")
         found = detect_drift(
             model,

@@ -147,3 +147,8 @@ def add_work(p: argparse.ArgumentParser) -> None:
         default=Path("work"),
         help="folder for indexes, scores and MLflow's database (default: work)",
     )
+
+
+def add_journal(p: argparse.ArgumentParser) -> None:
+    """The journal to use."""
+    p.add_argument("journal", help="its URL: sqlite:///PATH or postgresql://USER@HOST/DATABASE")

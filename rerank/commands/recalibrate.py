@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
-from rerank.commands.inputs import load_model, read_set
+from rerank.commands.inputs import load_model, note, read_set
 from rerank.commands.options import (
     add_model,
     add_name,
@@ -17,7 +18,12 @@ from rerank.commands.options import (
     positive,
 )
 from rerank.commands.printing import print_run
-from rerank.errors import TrackingError
+from rerank.errors import InputError, TrackingError
+
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
+    from rerank.data.feedback import Feedback
+    from rerank.data.labelled_set import LabelledSet
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -25,15 +31,23 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--labels",
         type=Path,
-        required=True,
         help='lines of {"query": TEXT, "right": true or false} or {"query": TEXT, "relevant": '
         '[IDS]}, with "passages" where callers brought them; or a BEIR folder, whose corpus the '
         "new model then searches",
     )
+    p.add_argument(
+        "--journal",
+        metavar="URL",
+        help="instead of --labels: what people said of answers in the journal of a server",
+    )
     add_out(p, "model")
     add_split(p, "train", "split of a BEIR folder")
     add_unjudged(p)
-    p.add_argument("--max-labels", type=positive, help="take only so many of them, drawn at random")
+    p.add_argument(
+        "--max-labels",
+        type=positive,
+        help="take only so many of them, drawn at random; of a journal the newest",
+    )
     add_name(p, "that of MODEL; calibrated-rerank-SET where the labels are of another corpus")
     add_work(p)
 
@@ -41,8 +55,11 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 def _run(o: argparse.Namespace) -> None:
     from rerank.jobs.recalibrate import recalibrate
 
-    labels = read_set(o.labels, o.unjudged) if o.labels.is_dir() else o.labels
-    model = load_model(o)
+    if (o.labels is None) == (o.journal is None):
+        raise InputError(
+            "expected labels: a file or a set with --labels, or a journal's URL with --journal"
+        )
+    model, labels = _labels(o)
     try:
         made = recalibrate(
             model,
@@ -59,6 +76,21 @@ def _run(o: argparse.Namespace) -> None:
         raise
     _print_model(o.out)
     print_run(made.run, made.notes)
+
+
+def _labels(
+    o: argparse.Namespace,
+) -> tuple[CalibratedReranker, Path | LabelledSet | list[Feedback]]:
+    if o.journal is None:
+        labels = read_set(o.labels, o.unjudged) if o.labels.is_dir() else o.labels
+        return load_model(o), labels
+    from rerank.jobs.journal import journal_labels
+
+    model = load_model(o)
+    found, notes = journal_labels(model, o.journal, newest=o.max_labels)
+    for one in notes:
+        note(one)
+    return model, found
 
 
 def _print_model(folder: Path) -> None:

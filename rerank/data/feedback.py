@@ -102,10 +102,15 @@ def read_feedback(path: Path) -> list[Feedback]:
     Raises:
         InputError: no such file, no line, or bad lines (all are listed).
     """
-    return read_records(path, _feedback, "label")
+    return read_records(path, feedback_from, "label")
 
 
-def _feedback(row: Mapping[str, Any]) -> Feedback:
+def feedback_from(row: Mapping[str, Any]) -> Feedback:
+    """The label of one record; its query's text is its group.
+
+    Raises:
+        InputError: naming the field, what came and what was expected.
+    """
     query = replace(read_query({**row, "_id": "label"}), query_id="")
     right, relevant = row.get("right"), row.get("relevant")
     if (right is None) == (relevant is None):

@@ -16,6 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError
+from rerank.serving.journaling import JournalRecorder, journal_routes, open_journal
 from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
 from rerank.serving.model_source import ModelHolder, ModelPoller
 from rerank.serving.pages import page_routes
@@ -41,6 +42,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": text}
     for status, text in {
         401: "no key of this server",
+        404: "no such route, or no such answer in the journal",
         408: "the request came too slowly",
         409: "scores of another reranker",
         413: "the body is too large, or its documents would take too long",
@@ -58,6 +60,7 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
     metrics = holder.metrics
     worker = Worker(holder, settings)
     poller = ModelPoller(holder, settings.poll)
+    journal = open_journal(settings, metrics)
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -69,6 +72,8 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         yield
         poller.stop()
         await asyncio.to_thread(worker.finish)
+        if journal is not None:
+            await asyncio.to_thread(journal.close)
 
     app = FastAPI(
         title="calibrated-rerank",
@@ -87,6 +92,8 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         metrics=metrics,
         retry_after=worker.retry_after,
     )
+    if journal is not None:
+        app.add_middleware(JournalRecorder, journal=journal)
     app.add_middleware(RequestLog, metrics=metrics)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(InputError, _unusable)
@@ -102,7 +109,7 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         if settings.log_text:
             log["text"] = query.text
         found, served = await while_connected(request.receive, worker.assess(query, reranker))
-        request.state.served = served
+        request.state.served, request.state.found = served, found
         log.update(confidence=found.confidence, level=found.level, model=served.version)
         return found, {"model": served.version, "request_id": request.state.request_id}
 
@@ -126,7 +133,8 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         found, names = await assessed(request, asked, asked.reranker)
         return rerank_response(found, asked, **names)
 
-    app.include_router(rag_routes(assessed))
+    app.include_router(rag_routes(assessed, feedback=journal is not None))
+    app.include_router(journal_routes(journal))
     app.include_router(page_routes())
     app.include_router(_about(holder, worker))
     return app

@@ -43,8 +43,11 @@ class RetrieveRequest(PlainRequest):
     )
 
 
-def rag_routes(assessed: Assessed) -> APIRouter:
-    """The routes; `assessed` gives an assessment, its model then is in `request.state.served`."""
+def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
+    """The routes; `assessed` gives an assessment, its model then is in `request.state.served`.
+
+    feedback: whether the server takes any on its answers.
+    """
     router = APIRouter(tags=["answers"])
 
     @router.post("/v1/retrieve")
@@ -70,6 +73,7 @@ def rag_routes(assessed: Assessed) -> APIRouter:
         found, names = await assessed(request, asked)
         model = request.state.served.model
         made = bounded_answer(found, extractive(model), lexicon_of(model), AnswerConfig())
+        request.state.made = made
         return {**_named(names), **made.to_dict(), "query_id": names["request_id"]}
 
     @router.post("/v1/ask")
@@ -85,6 +89,7 @@ def rag_routes(assessed: Assessed) -> APIRouter:
             **_named(names),
             "answer": {**made.to_dict(), "query_id": names["request_id"]},
             "assessment": found.to_dict(top=0),
+            "feedback": feedback,
             "k": taken.k,
             "stop_reason": taken.stop_reason,
             "passages": [shown(p) for p in found.first(SHOWN)],

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rerank.errors import InputError
 from rerank.serving.app import create_app
+from rerank.serving.journaling import check_journal
 from rerank.serving.middleware import Keys
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.settings import Settings
@@ -54,10 +55,13 @@ def serve(locate: Callable[[], Path], settings: Settings) -> None:
     model.
 
     Raises:
-        InputError: the model cannot be served, keys are needed, or the address cannot be used.
+        InputError: the model cannot be served, keys are needed, the address cannot be used, or the
+            journal is of a newer version.
+        JournalError: the journal's database cannot be used.
     """
     _allow_files()
     keys = keys_for(settings.host)  # refused before seconds are spent on the model
+    check_journal(settings)
     with listen(settings) as listening:
         holder = ModelHolder(locate, Metrics())
         server = make_server(holder, settings)

@@ -41,6 +41,22 @@ class Settings:
     drift_window: int = option(200, "searches that the drift alarm compares at a time", least=10)
     drift_level: float = option(0.001, "chance of a false alarm of one window", above=0, below=1)
     log_text: bool = option(False, "let the logs hold the queries")
+    cache_seconds: float = option(
+        0.0,
+        "how long the answer to a search is kept, times its confidence; 0: not at all",
+        least=0,
+        most=LONGEST,
+    )
+    journal: str = option(
+        "",
+        "database that every assessed question is written to: sqlite:///PATH or "
+        "postgresql://USER@HOST/DATABASE",
+    )
+    journal_without_text: bool = option(
+        False, "let the journal hold hashes of questions and answers, and no text"
+    )
+    journal_days: float = option(90.0, "days that the journal keeps; 0: no limit", least=0)
+    journal_rows: int = option(1_000_000, "questions that the journal keeps; 0: no limit", least=0)
 
     def __post_init__(self) -> None:
         """Refuse bounds that no server can keep."""

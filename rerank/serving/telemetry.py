@@ -116,9 +116,26 @@ class Metrics:
         self.loaded = Gauge(
             "rerank_model_loaded_timestamp_seconds", "When it was loaded", registry=r
         )
+        self.cache = Counter(
+            "rerank_cache", "Searches looked up in the cache, by outcome", ["outcome"], registry=r
+        )
+        self.journal = Counter(
+            "rerank_journal_entries",
+            "Assessed questions, by what became of them",
+            ["outcome"],
+            registry=r,
+        )
+        self.journal_failures = Counter(
+            "rerank_journal_failures", "Tries to write the journal that failed", registry=r
+        )
+        self.journal_waiting = Gauge(
+            "rerank_journal_waiting", "Entries of the journal that are not written yet", registry=r
+        )
         self.reset_drift()
         for outcome in ("swapped", "refused"):
             self.swaps.labels(outcome)
+        for outcome in ("hit", "miss"):
+            self.cache.labels(outcome)
         for library in LOGGERS:
             if library != "rerank":
                 self.repeated.labels(library)
@@ -136,6 +153,17 @@ class Metrics:
         """Count one assessment."""
         self.confidence.labels(mode).observe(found.confidence)
         self.assessments.labels(mode, found.level).inc()
+
+    def count_cache(self, outcome: str) -> None:
+        """Count a search that was looked up in the cache."""
+        self.cache.labels(outcome).inc()
+
+    def count_journal(self, outcome: str, count: int) -> None:
+        """Count what became of entries of the journal, or `failed` tries to write them."""
+        if outcome == "failed":
+            self.journal_failures.inc(count)
+        else:
+            self.journal.labels(outcome).inc(count)
 
     def set_drift(self, drift: Drift) -> None:
         """Show what a whole window says."""

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any
 
 from rerank.assessment.steps import Piece, Stage, Steps, expected_tokens, run_piece, steps
+from rerank.serving.answer_cache import AnswerCache
 from rerank.serving.model_source import ModelHolder, ServedModel, release_memory
 from rerank.serving.schedule import Busy, Schedule, Task, TooLarge
 from rerank.serving.schemas import Refusal
@@ -64,6 +65,7 @@ class Worker:
         self._settings = settings
         self._metrics = holder.metrics
         self.schedule = Schedule[Job](settings.timeout)
+        self._cache = AnswerCache(settings.cache_seconds, count=self._metrics.count_cache)
         self._changed = threading.Condition()
         self._closing = False
         self._window: tuple[str, DriftWindow] | None = None
@@ -103,15 +105,22 @@ class Worker:
                 time; 409 where the logits are of another reranker.
             InputError: the model refuses the query.
         """
+        served = self._holder.current
+        kept = self._cache.get(query, served.version)
+        if kept is not None:
+            return kept, served
         job = self._job(query, reranker)
         self._let_in(job)
         try:
-            return await asyncio.wait_for(job.future, self._settings.timeout)
+            found, served = await asyncio.wait_for(job.future, self._settings.timeout)
         except TimeoutError:
             if job.piece is None:
                 raise self._late() from None
             late = f"the answer was not ready within {self._settings.timeout:g} seconds"
             raise Refusal(504, late, reason="late") from None
+        else:
+            self._cache.add(query, served.version, found)
+            return found, served
         finally:
             job.given_up = True
 

@@ -39,7 +39,10 @@ load(resolve("minilm"), "bi_encoder")
 """
 SERVE = "from rerank.serving import server"
 INDEX = "from rerank.retrieval.bm25 import BM25; BM25.build([['word']])"
+JOURNAL = "from rerank.journal.store import JournalStore; JournalStore({url!r}, create=True)"
+SQLITE = JOURNAL.format(url="sqlite:////nowhere/journal.db")
 USES = {  # code that needs the library, and no other that is missing
+    "alembic": SQLITE,
     "fastapi": SERVE,
     "haystack-ai": "import rerank.adapters.haystack",
     "langchain-core": "import rerank.adapters.langchain",
@@ -58,6 +61,7 @@ LanguageModel(LanguageModelConfig(llm="http://localhost/v1", llm_model="m"))
     "pandas": "from rerank.batch.table import frame; frame({})",
     "peft": "from rerank.training import trainer",
     "prometheus-client": SERVE,
+    "psycopg": JOURNAL.format(url="postgresql:///nowhere"),
     "pyarrow": "import rerank; rerank.rescore(None, 'queries.jsonl', 'out.parquet')",
     "pydantic": SERVE,
     "rank-bm25": INDEX,
@@ -66,6 +70,7 @@ LanguageModel(LanguageModelConfig(llm="http://localhost/v1", llm_model="m"))
     "scikit-learn": "from calibration import fitting",
     "scipy": INDEX,
     "sentence-transformers": EXPORT,
+    "SQLAlchemy": SQLITE,
     "torch": EXPORT,
     "usearch": "from rerank.retrieval.approximate import library; library()",
     "uvicorn": SERVE,

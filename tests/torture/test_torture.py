@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -52,3 +53,10 @@ def test_the_attack_can_succeed(
     monkeypatch.setattr("rerank.storage.folder.sealed", lambda manifest: manifest)
     with pytest.raises(SystemExit, match="another model was taken"):
         torture.attack(run.folder, count=400, seed=1)
+
+
+def test_a_killed_journal_keeps_what_was_confirmed(tmp_path: Path) -> None:
+    """A few of the hundred deaths; how long a commit takes here is not looked at."""
+    kill = script("journal")
+    kill.torture(f"sqlite:///{tmp_path / 'journal.db'}", 4, random.Random(1))
+    kill.check_file(tmp_path / "journal.db")

@@ -158,6 +158,6 @@ function feedback(id) {
       }
     },
   }, text);
-  return make("div", { class: "feedback" }, make("span", {}, "Is the first source right?"),
+  return make("div", { class: "feedback" }, make("span", {}, "Is the first passage right?"),
     button(true, "Right"), button(false, "Wrong"), said);
 }

@@ -54,6 +54,7 @@ def test_ask_tells_all_that_the_page_shows(
     assert told["passages"][0]["text"] == expected.first(1)[0].text
     assert told["passages"][0]["relevance"] == expected.confidence
     assert {"document", "heading", "page"} <= set(told["passages"][0])
+    assert told["feedback"] is False  # this server keeps no journal
     assert told["answer"]["query_id"] == told["id"]
     assert 0 <= told["k"] <= len(told["passages"])
     assert {"name", "moved", "meaning"} <= set(told["signals"][0])

@@ -1,0 +1,37 @@
+"""`rerank feedback`."""
+
+from __future__ import annotations
+
+import argparse
+
+from rerank.commands.command import Command
+from rerank.commands.options import add_journal
+from rerank.errors import InputError
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    add_journal(p)
+    p.add_argument("answer", metavar="ANSWER_ID", help="`id` of the answer")
+    p.add_argument("word", choices=("right", "wrong"), help="what it was; the newest word counts")
+    p.add_argument("--comment", default="", help="why, in words")
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.journal.store import JournalStore
+
+    with JournalStore(o.journal) as store:
+        if not store.judge(o.answer, o.word == "right", o.comment):
+            raise InputError(
+                f"the journal {store.name} has no answer {o.answer!r:.100}; expected the `id` that "
+                "came with an answer"
+            )
+    print(f"recorded: {o.answer} was {o.word}")
+
+
+COMMAND = Command(
+    "feedback",
+    "record in the journal whether an answer was right",
+    "feedback sqlite:///journal.db 3f0c9a right",
+    _arguments,
+    _run,
+)

@@ -1,0 +1,164 @@
+"""The database of a journal: its address, connections, schema, and errors told in a sentence.
+
+SQLite commits to disk at every transaction (WAL, synchronous=FULL): neither a killed process nor a
+power cut costs what was committed. It knows nothing of what the journal holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    ProgrammingError,
+    SQLAlchemyError,
+    StatementError,
+)
+from sqlalchemy.pool import NullPool
+
+from rerank.errors import InputError, JournalError
+from rerank.journal.schema import VERSION_TABLE
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+LOCK = 7_236_145  # of PostgreSQL, held while the schema is changed; a number of our own
+EXPECTED = "expected sqlite:///PATH or postgresql://USER@HOST/DATABASE"
+
+
+def address(url: str) -> URL:
+    """The URL, with the driver that we use.
+
+    Raises:
+        InputError: it is not that of an SQLite file or of a PostgreSQL database.
+    """
+    try:
+        found = make_url(url)
+    except (ArgumentError, ValueError):
+        raise InputError(f"{url!r:.200} is no URL of a journal; {EXPECTED}") from None
+    kind = found.get_backend_name()
+    if kind == "postgresql":
+        return found.set(drivername="postgresql+psycopg")
+    if kind == "sqlite" and found.database not in (None, "", ":memory:"):
+        return found.set(drivername="sqlite+pysqlite")
+    raise InputError(f"{shown(found)!r:.200} cannot hold a journal; {EXPECTED}")
+
+
+def shown(url: URL) -> str:
+    """The URL without its password."""
+    return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
+
+
+def open_engine(url: URL, *, patience: float) -> Engine:
+    """An engine whose statements wait for a lock of others for `patience` seconds at most."""
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": patience})
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    wait = round(1000 * patience)
+    options = f"-c lock_timeout={wait} -c statement_timeout={12 * wait}"
+    return create_engine(
+        url,
+        pool_size=1,
+        max_overflow=8,
+        pool_timeout=patience,
+        pool_pre_ping=True,  # a server that was started again is noticed
+        connect_args={"connect_timeout": max(2, round(patience)), "options": options},
+    )
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # transactions begin where we say so, for the schema too
+    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that may write, committed at the end."""
+    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+        yield connection
+
+
+class RefusedValueError(JournalError):
+    """The database works, and does not take one of the values for what it is."""
+
+
+@contextmanager
+def told(engine: Engine) -> Iterator[None]:
+    """Where the database is used: its errors as one sentence.
+
+    Raises:
+        RefusedValueError: it does not take one of the values.
+        JournalError: it cannot be reached, is locked, full, damaged or not a database.
+    """
+    try:
+        yield
+    except (SQLAlchemyError, OSError, ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
+        cause = getattr(error, "orig", None) or error
+        kind = RefusedValueError if _of_values(error, cause) else JournalError
+        why = str(cause).strip().partition("\n")[0] or type(cause).__name__
+        raise kind(f"the journal {shown(engine.url)} cannot be used: {why:.300}") from None
+
+
+def _of_values(error: Exception, cause: object) -> bool:
+    """Whether an error is about values: by the driver's word, or before it has asked the server."""
+    if isinstance(error, ProgrammingError):
+        return getattr(cause, "sqlstate", None) is None
+    if isinstance(error, DBAPIError):
+        return isinstance(error, (DataError, IntegrityError))
+    return isinstance(error, (StatementError, ValueError, OverflowError))
+
+
+def bring_up_to_date(engine: Engine, *, create: bool) -> None:
+    """Bring the schema up to the newest revision, in one transaction.
+
+    Raises:
+        InputError: there is no journal, and `create` is False; or a newer version has made it.
+        JournalError: see `told`.
+    """
+    from alembic import command
+    from alembic.config import Config
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    script = ScriptDirectory.from_config(config)
+    name, database = shown(engine.url), engine.url.database or ""
+    missing = InputError(f"there is no journal at {name}; `rerank serve --journal` makes one")
+    sqlite = engine.dialect.name == "sqlite"
+    if sqlite and not create and not Path(database).is_file():
+        raise missing
+    with told(engine):
+        with engine.connect() as connection:
+            options = {"version_table": VERSION_TABLE}
+            found = MigrationContext.configure(connection, opts=options).get_current_revision()
+        if found == script.get_current_head():
+            return
+        if found is None and not create:
+            raise missing
+        if found is not None and found not in {s.revision for s in script.walk_revisions()}:
+            raise InputError(
+                f"the journal {name} was made by a newer version (schema {found:.40}); expected "
+                f"schema {script.get_current_head()}: update calibrated-rerank"
+            )
+        with writing(engine) as connection:
+            if not sqlite:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")

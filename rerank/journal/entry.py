@@ -1,0 +1,126 @@
+"""One assessed question as the journal keeps it: plain values, with its texts or their hashes.
+
+It knows nothing of databases.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rerank.data.text import query_hash
+from rerank.rag.answer.bounded import BoundedAnswer
+from rerank.rag.sources import place_of
+from rerank.types import Assessment, Query, RankedPassage
+
+KEPT = 10  # passages of an entry, best first
+ACCEPTED, ADVISORY = "accepted", "advisory only"  # decisions on a retrieval
+ANSWERED, UNSURE, REFUSED = "answered", "answered with low confidence", "refused"  # on an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One assessed question: a row of the journal. A text that is left out is None."""
+
+    entry_id: str  # in the order of time; not seen by clients
+    answer_id: str  # of the request, by which feedback names it
+    time: float  # when it was answered: seconds since 1970
+    mode: str
+    question: str | None
+    question_hash: str  # see `rerank.data.text.query_hash`
+    asked: str | None  # the whole query as JSON: its metadata, and the passages that it brought
+    passages: str  # JSON: the best `KEPT`, with their scores
+    top_doc_id: str | None  # None where no passage was found
+    top_document: str | None
+    confidence: float
+    sufficiency: float
+    level: str
+    verdict: str
+    accepted: bool
+    decision: str
+    answer: str | None
+    answer_hash: str | None
+    attribution: float | None  # share of the answer's sentences that their sources support
+    model: str  # the version of the model
+    latency: float  # seconds
+
+    def row(self) -> dict[str, Any]:
+        """The values by column."""
+        return asdict(self)
+
+    @property
+    def size(self) -> int:
+        """Characters of its texts."""
+        return sum(map(len, filter(None, (self.question, self.asked, self.passages, self.answer))))
+
+
+def entry_of(
+    found: Assessment,
+    *,
+    answer_id: str,
+    model: str,
+    latency: float,
+    answer: BoundedAnswer | None = None,
+    without_text: bool = False,
+) -> Entry:
+    """The entry of an assessment that was made just now, and of the answer that rests on it."""
+    query, best = found.ranking.query, found.first(KEPT)
+    now = time.time()
+    top = best[0] if best else None
+    text = None if answer is None else _text(answer.answer)
+    return Entry(
+        entry_id=f"{int(now * 1e9):016x}{secrets.token_hex(4)}",
+        answer_id=answer_id,
+        time=now,
+        mode=query.mode,
+        question=None if without_text else _text(query.text),
+        question_hash=query_hash(query.text),
+        asked=None if without_text else json.dumps(_asked(query), default=str),
+        passages=json.dumps(_scores(best)),
+        top_doc_id=_text(top.doc_id) if top else None,
+        top_document=_text(place_of(top).document) if top and not without_text else None,
+        confidence=found.confidence,
+        sufficiency=found.sufficiency,
+        level=found.level,
+        verdict=found.verdict,
+        accepted=found.accepted,
+        decision=_decision(found, answer),
+        answer=None if without_text else text,
+        answer_hash=None if text is None else query_hash(text),
+        attribution=None if answer is None else answer.attribution_coverage,
+        model=model,
+        latency=latency,
+    )
+
+
+def _decision(found: Assessment, answer: BoundedAnswer | None) -> str:
+    if answer is None:
+        return ACCEPTED if found.accepted else ADVISORY
+    if answer.refused:
+        return REFUSED
+    return UNSURE if answer.low_confidence else ANSWERED
+
+
+def _asked(query: Query) -> dict[str, Any]:
+    """The query as a line of a file of labels has it: see `rerank.data.records.read_query`."""
+    row: dict[str, Any] = {"query": query.text}
+    if query.metadata:
+        row["metadata"] = dict(query.metadata)
+    if query.passages is not None:
+        row["passages"] = [
+            {"doc_id": p.doc_id, "title": p.title, "text": p.text} for p in query.passages
+        ]
+    return row
+
+
+def _scores(passages: Sequence[RankedPassage]) -> list[dict[str, Any]]:
+    return [passage.to_dict() for passage in passages]
+
+
+def _text(text: str) -> str:
+    """The text as every database takes it: without NUL, and without halves of surrogate pairs."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,56 @@
+"""Labels out of the journal: what people said of its answers, in the order in which they said it.
+
+A label is about the top passage: those of generated answers are left out. Of one question asked
+again and again one label counts, because the next is known from the first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sqlalchemy import select
+
+from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
+from rerank.journal.schema import JOURNAL
+from rerank.journal.store import JournalStore, Row
+
+_C = JOURNAL.c
+NUMBERS = (_C.question_hash, _C.mode, _C.right, _C.confidence, _C.accepted)
+OF_THE_TOP = _C.right.is_not(None) & _C.answer_hash.is_(None)  # not of a generated answer
+
+
+def newest_labels(store: JournalStore, most: int | None = None) -> list[Row]:
+    """The newest label of each question, oldest first; `most` keeps only the newest ones."""
+    columns = (_C.question_hash, _C.mode, _C.right, _C.asked, _C.top_doc_id)
+    rows = store.rows(select(*columns).where(OF_THE_TOP).order_by(_C.judged.desc(), _C.entry_id))
+    newest: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        newest.setdefault((row["mode"], row["question_hash"]), row)
+    return list(newest.values())[:most][::-1]
+
+
+def monitors(
+    store: JournalStore, model: str, *, target: float = 0.7, level: float = 0.05
+) -> tuple[AccuracyMonitor, CalibrationMonitor]:
+    """Are the accepted answers of a model right as often as `target`; are its confidences true?
+
+    Both are tests that may be looked at after every label: see `calibration.monitoring.sequential`.
+    A label that is changed later counts when it first came, with its new word.
+
+    Raises:
+        ValueError: a target or level outside (0, 1).
+    """
+    chosen = select(*NUMBERS).where(OF_THE_TOP, _C.model == model)
+    first: dict[tuple[str, str], Row] = {}
+    for row in store.rows(chosen.order_by(_C.judged, _C.entry_id)):
+        first.setdefault((row["mode"], row["question_hash"]), row)
+    rows = list(first.values())
+    right = np.array([row["right"] for row in rows], dtype=np.int64)
+    confidence = np.array([row["confidence"] for row in rows], dtype=np.float64)
+    accepted = np.array([row["accepted"] for row in rows], dtype=np.bool_)
+    accuracy = AccuracyMonitor.start(target, level)
+    calibrated = CalibrationMonitor.start(level)
+    if accepted.any():
+        accuracy = accuracy.update(right[accepted])
+    if rows:
+        calibrated = calibrated.update(right, confidence)
+    return accuracy, calibrated

@@ -1,0 +1,154 @@
+"""The journal in its database: entries in, feedback on them, retention, and rows out.
+
+It knows nothing of threads: see `writer`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+from sqlalchemy import Connection, Select, and_, case, delete, null, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from rerank.data.text import as_text
+from rerank.journal.database import (
+    address,
+    bring_up_to_date,
+    open_engine,
+    shown,
+    told,
+    writing,
+)
+from rerank.journal.entry import Entry
+from rerank.journal.schema import JOURNAL
+
+PATIENCE = 5.0  # seconds to wait for a lock of others
+PRUNED = 1000  # entries removed in one transaction, so that writers wait for moments only
+LONGEST_COMMENT = 10_000  # characters
+DAY = 86_400.0
+INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+Row = Mapping[str, Any]
+
+
+class JournalStore:
+    """A journal by its URL: `sqlite:///PATH` or `postgresql://USER@HOST/DATABASE`.
+
+    Many threads and processes may use one journal. `patience`, or else `PATIENCE`, is how many
+    seconds to wait for a lock of others.
+
+    Raises:
+        InputError: another kind of URL; a schema of a newer version; or there is no journal, and
+            `create` is False.
+        JournalError: the database cannot be reached, is locked, or damaged; of each method too.
+    """
+
+    def __init__(self, url: str, *, create: bool = False, patience: float | None = None) -> None:
+        found = address(url)
+        self.name = shown(found)
+        self._engine = open_engine(found, patience=PATIENCE if patience is None else patience)
+        self._create = create
+        try:
+            self.check()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """The store; it is closed at the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
+    def check(self) -> None:
+        """Look whether the journal is there, and bring its schema up to date."""
+        bring_up_to_date(self._engine, create=self._create)
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        with told(self._engine), writing(self._engine) as connection:
+            yield connection
+
+    @contextmanager
+    def _read(self) -> Iterator[Connection]:
+        with told(self._engine), self._engine.connect() as connection:
+            yield connection
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Write entries in one transaction: all or none. Those that are there already stay.
+
+        Raises:
+            RefusedValueError: the database works, and does not take one of the values.
+        """
+        insert = INSERT[self._engine.dialect.name](JOURNAL).on_conflict_do_nothing()
+        with self._write() as connection:
+            connection.execute(insert, [entry.row() for entry in entries])
+
+    def judge(self, answer_id: str, right: bool, comment: str = "") -> bool:
+        """Record whether an answer was right; False where the journal has no such answer.
+
+        The newest word wins; the same again changes nothing. Where several answers have the id, it
+        is about the newest of them. A comment is not kept where the entry's texts are left out.
+
+        Raises:
+            InputError: a comment that is no text, or is too long.
+        """
+        as_text("comment", comment, most=LONGEST_COMMENT, empty=True)
+        comment = comment.replace("\0", " ")
+        c = JOURNAL.c
+        newest = (
+            select(c.entry_id)
+            .where(c.answer_id == answer_id)
+            .order_by(c.entry_id.desc())
+            .limit(1)
+            .scalar_subquery()
+        )
+        same = and_(c.right.is_not(None), c.right == right)
+        values: dict[Any, Any] = {
+            c.right: right,
+            c.judged: case((same, c.judged), else_=time.time()),
+        }
+        if comment:
+            values[c.comment] = case((c.question.is_not(None), comment), else_=null())
+        with self._write() as connection:
+            done = connection.execute(update(JOURNAL).where(c.entry_id == newest).values(values))
+        return done.rowcount > 0
+
+    def prune(self, *, days: float = 0, rows: int = 0) -> int:
+        """Remove entries older than `days`, then the oldest beyond `rows`; 0 is no limit.
+
+        Returns:
+            How many were removed.
+        """
+        c, removed = JOURNAL.c, 0
+        if days:
+            removed += self._remove(select(c.entry_id).where(c.time < time.time() - days * DAY))
+        if rows:
+            last = select(c.entry_id).order_by(c.entry_id.desc()).offset(rows).limit(1)
+            with self._read() as connection:
+                beyond = connection.execute(last).scalar()
+            if beyond is not None:
+                removed += self._remove(select(c.entry_id).where(c.entry_id <= beyond))
+        return removed
+
+    def _remove(self, ids: Select[tuple[str]]) -> int:
+        some = delete(JOURNAL).where(JOURNAL.c.entry_id.in_(ids.limit(PRUNED)))
+        removed = 0
+        while True:
+            with self._write() as connection:
+                count = connection.execute(some).rowcount
+            removed += count
+            if count < PRUNED:
+                return removed
+
+    def rows(self, query: Select[Any]) -> list[Row]:
+        """What a query of `rerank.journal.schema.JOURNAL` finds."""
+        with self._read() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]

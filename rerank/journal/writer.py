@@ -1,0 +1,202 @@
+"""One thread that writes entries to the journal, behind a bounded queue: who answers never waits.
+
+An entry is written within `GATHER` seconds of its arrival and the time of one commit; that is what
+a SIGKILL can cost. While the database is dead or locked, entries wait in the queue; when the queue
+is full, new ones are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from rerank.errors import RerankError
+from rerank.journal.database import RefusedValueError
+from rerank.journal.entry import Entry
+from rerank.journal.store import JournalStore
+
+GATHER = 0.2  # seconds in which entries gather for one commit
+BATCH = 500  # entries of one commit at most
+MOST_ENTRIES = 10_000  # that wait
+MOST_SIZE = 64 * 2**20  # characters of their texts
+PAUSES = (0.5, 10.0)  # seconds between tries while the database fails: the first, the longest
+PRUNE_EVERY = 600.0  # seconds
+REPEATED = 60.0  # seconds between two log lines on dropped entries
+CLOSING = 10.0  # seconds for what still waits at the end
+OUTCOMES = ("written", "dropped", "rejected", "lost")  # of an entry
+
+logger = logging.getLogger(__name__)
+Count = Callable[[str, int], None]  # an outcome, or "failed" for a try that failed; how many
+
+
+class JournalWriter:
+    """Writes entries to a store in the background, and keeps to its retention limits.
+
+    `count` is told what became of entries: `written`; `dropped`, because the queue was full;
+    `rejected`, because the database takes none of such values; `lost`, because the database did not
+    take them before the end. `failed` counts tries that are made again.
+    """
+
+    def __init__(
+        self,
+        store: JournalStore,
+        *,
+        days: float = 0,
+        rows: int = 0,
+        count: Count = lambda outcome, n: None,
+    ) -> None:
+        self._store = store
+        self._days = days
+        self._rows = rows
+        self._count = count
+        self._entries: deque[Entry] = deque()  # an entry leaves it when it is written
+        self._size = 0
+        self._changed = threading.Condition()
+        self._hurry = False  # somebody waits for what is in the queue
+        self._deadline: float | None = None  # set when closing
+        self._pruned = float("-inf")
+        self._dropped, self._told_dropped = 0, float("-inf")
+        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Entries that are not written yet."""
+        return len(self._entries)
+
+    def offer(self, entry: Entry) -> bool:
+        """Take an entry, without waiting; False where the queue is full and it is dropped."""
+        with self._changed:
+            full = len(self._entries) >= MOST_ENTRIES or self._size + entry.size > MOST_SIZE
+            if not full and self._deadline is None:
+                self._entries.append(entry)
+                self._size += entry.size
+                self._changed.notify_all()
+                return True
+            self._dropped += 1
+            dropped, now = self._dropped, time.monotonic()
+            speak = now - self._told_dropped >= REPEATED
+            if speak:
+                self._dropped, self._told_dropped = 0, now
+        self._count("dropped", 1)
+        if speak:
+            _log(logging.ERROR, "journal full, entries dropped", entries=dropped)
+        return False
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until all that was offered is written, for so long at most; whether it is."""
+        with self._changed:
+            self._hurry = bool(self._entries)
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._entries, seconds)
+
+    def close(self, seconds: float = CLOSING) -> int:
+        """Write what waits, within so many seconds, and end; return how many entries are lost."""
+        with self._changed:
+            self._deadline = time.monotonic() + seconds
+            self._changed.notify_all()
+        self._thread.join(seconds + 1)
+        lost = self.waiting
+        if lost:
+            self._count("lost", lost)
+            _log(logging.ERROR, "journal ended before all was written", lost=lost)
+        return lost
+
+    def _work(self) -> None:
+        pause, failing = PAUSES[0], False
+        while True:
+            self._prune_in_time()
+            batch = self._next()
+            if batch is None:
+                return
+            if not batch:
+                continue
+            try:
+                if failing:
+                    self._store.check()  # the file may be a new one
+                rejected = self._write(batch)
+            except Exception as error:
+                self._failed(error, told=failing)
+                failing = True
+                if not self._wait_to_retry(pause):
+                    return
+                pause = min(2 * pause, PAUSES[1])
+                continue
+            if failing:
+                _log(logging.INFO, "journal works again", waiting=self.waiting)
+            pause, failing = PAUSES[0], False
+            self._written(batch, rejected)
+
+    def _next(self) -> list[Entry] | None:
+        """The next entries to write; none where it is time to prune; None at the end."""
+        with self._changed:
+            if not self._changed.wait_for(
+                lambda: self._entries or self._deadline is not None, PRUNE_EVERY
+            ):
+                return []
+            if not self._entries:
+                return None
+            self._changed.wait_for(
+                lambda: self._hurry or self._deadline is not None or len(self._entries) >= BATCH,
+                GATHER,
+            )
+            return list(islice(self._entries, BATCH))
+
+    def _write(self, batch: Sequence[Entry]) -> int:
+        """Write a batch, one by one where the database refuses values; how many are rejected."""
+        try:
+            self._store.add(batch)
+        except RefusedValueError:  # its message may quote them
+            if len(batch) > 1:
+                return sum(self._write([entry]) for entry in batch)
+            _log(logging.ERROR, "journal entry rejected", id=batch[0].answer_id)
+            return 1
+        return 0
+
+    def _written(self, batch: Sequence[Entry], rejected: int) -> None:
+        self._count("written", len(batch) - rejected)
+        if rejected:
+            self._count("rejected", rejected)
+        with self._changed:
+            for entry in batch:
+                self._entries.popleft()
+                self._size -= entry.size
+            self._hurry = self._hurry and bool(self._entries)
+            self._changed.notify_all()
+
+    def _failed(self, error: Exception, *, told: bool) -> None:
+        self._count("failed", 1)
+        if not told:
+            why = str(error) if isinstance(error, RerankError) else type(error).__name__
+            _log(logging.ERROR, "journal fails", why=why, waiting=self.waiting)
+
+    def _wait_to_retry(self, pause: float) -> bool:
+        """Wait, less at the end; whether to try again."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._deadline is not None, pause)
+            if self._deadline is None:
+                return True
+            left = self._deadline - time.monotonic()
+        time.sleep(max(0.0, min(left, PAUSES[0])))
+        return left > 0
+
+    def _prune_in_time(self) -> None:
+        now = time.monotonic()
+        if now - self._pruned < PRUNE_EVERY or self._deadline is not None:
+            return
+        self._pruned = now
+        try:
+            removed = self._store.prune(days=self._days, rows=self._rows)
+        except Exception as error:
+            self._failed(error, told=False)
+        else:
+            if removed:
+                _log(logging.INFO, "journal pruned", removed=removed)
+
+
+def _log(severity: int, event: str, **fields: object) -> None:
+    logger.log(severity, event, extra={"fields": fields})

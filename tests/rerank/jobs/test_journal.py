@@ -1,0 +1,97 @@
+"""From a journal to labels and queries for jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from journals import make_entry, sqlite_url
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.jobs.journal import journal_labels, journal_queries
+from rerank.journal.entry import entry_of
+from rerank.journal.store import JournalStore
+from rerank.types import Passage, Query
+
+Run = Any  # the session's run, see conftest
+Write = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def model(run: Run) -> CalibratedReranker:
+    return CalibratedReranker.load(run.folder)
+
+
+@pytest.fixture
+def written(model: CalibratedReranker, tmp_path: Path) -> Write:
+    """A writer of what a model answered to queries, each judged; it returns the journal's URL."""
+
+    def write(queries: list[Query], *, without_text: bool = False, **changed: Any) -> str:
+        with JournalStore(sqlite_url(tmp_path), create=True) as store:
+            for i, found in enumerate(model.assess(queries)):
+                entry = entry_of(
+                    found, answer_id=str(i), model="m", latency=0, without_text=without_text
+                )
+                store.add([replace(entry, **changed)])
+                store.judge(str(i), i % 2 == 0)
+        return sqlite_url(tmp_path)
+
+    return write
+
+
+def test_labels_come_back_with_their_queries(
+    model: CalibratedReranker, small: LabelledSet, written: Write
+) -> None:
+    """Searches and lists of callers, with metadata and passages, in the order judged."""
+    texts = [q.text for q in list(small.queries.values())[:2]]
+    passages = (Passage("0", "Title", "the median"), Passage("1", "", "a chart"))
+    queries = [
+        Query(texts[0], metadata={"lang": "en"}),
+        Query(texts[1]),
+        Query("median", passages=passages),
+    ]
+    labels, notes = journal_labels(model, url := written(queries))
+    assert notes == ()
+    assert [f.query for f in labels] == queries
+    assert [f.right for f in labels] == [True, False, True]
+    newest, _ = journal_labels(model, url, newest=1)
+    assert [f.query for f in newest] == queries[2:]
+    assert [(q.text, q.metadata) for q in journal_queries(url, newest=1)] == [(texts[1], {})]
+    assert [q.text for q in journal_queries(url, newest=9)] == texts
+
+
+def test_a_label_of_another_top_passage_is_left_out(
+    model: CalibratedReranker, small: LabelledSet, written: Write
+) -> None:
+    """It says nothing of the passage that comes first now."""
+    query = next(iter(small.queries.values()))
+    url = written([Query(query.text)], top_doc_id="another")
+    with pytest.raises(InputError, match="no label that can be used, left out: 1 labels of answer"):
+        journal_labels(model, url)
+
+
+def test_hashes_cannot_be_asked_again(
+    model: CalibratedReranker, small: LabelledSet, written: Write
+) -> None:
+    """The sentence says why."""
+    query = next(iter(small.queries.values()))
+    url = written([Query(query.text)], without_text=True)
+    with pytest.raises(InputError, match="1 labels have no text in the journal"):
+        journal_labels(model, url)
+    with pytest.raises(InputError, match="no search with its text"):
+        journal_queries(url, newest=10)
+
+
+def test_a_journal_without_labels_is_told(model: CalibratedReranker, tmp_path: Path) -> None:
+    """And one that is not there."""
+    with pytest.raises(InputError, match="there is no journal"):
+        journal_labels(model, sqlite_url(tmp_path))
+    with JournalStore(sqlite_url(tmp_path), create=True) as store:
+        store.add([make_entry()])
+    with pytest.raises(InputError, match=r"has no label that can be used$"):
+        journal_labels(model, sqlite_url(tmp_path))

@@ -1,0 +1,134 @@
+"""The journal in PostgreSQL: the same as in SQLite, and what only a server can do."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from journals import make_entry
+from postgres import Postgres, postgres
+from sqlalchemy import select
+
+from rerank.errors import JournalError
+from rerank.journal import writer as writing
+from rerank.journal.database import RefusedValueError
+from rerank.journal.report import report
+from rerank.journal.schema import JOURNAL, METADATA, VERSION_TABLE
+from rerank.journal.store import JournalStore
+from rerank.journal.writer import JournalWriter
+
+ALL = select(JOURNAL).order_by(JOURNAL.c.entry_id)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with postgres() as started:
+        yield started
+
+
+@pytest.fixture
+def store(server: Postgres) -> Iterator[JournalStore]:
+    with JournalStore(server.url, create=True, patience=1) as made:
+        yield made
+        with made._write() as connection:
+            METADATA.drop_all(connection)
+            connection.exec_driver_sql(f"DROP TABLE {VERSION_TABLE}")
+
+
+def test_several_may_make_the_schema_at_once(server: Postgres, store: JournalStore) -> None:
+    """One of them does, and the others find it made; Alembic finds no difference to the code."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.runtime.migration import MigrationContext
+
+    with store._write() as connection:
+        METADATA.drop_all(connection)
+        connection.exec_driver_sql(f"DROP TABLE {VERSION_TABLE}")
+    failed: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            JournalStore(server.url, create=True).close()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    with store._read() as connection:
+        options = {"version_table": VERSION_TABLE, "compare_type": True}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_rows_feedback_retention_and_report(store: JournalStore) -> None:
+    """As in SQLite."""
+    entries = [
+        make_entry(f"{i}", entry_id=f"{i:04}", confidence=0.4, question_hash=f"{i}")
+        for i in range(6)
+    ]
+    entries = [replace(e, top_doc_id="d", top_document="Manual") for e in entries]
+    store.add(entries)
+    store.add(entries)
+    assert [row["entry_id"] for row in store.rows(ALL)] == [e.entry_id for e in entries]
+    first = store.rows(ALL)[0]
+    assert first == {**asdict(entries[0]), "right": None, "comment": None, "judged": None}
+    assert store.judge("1", True, "yes")
+    before = store.rows(ALL)[1]
+    assert store.judge("1", True)
+    assert store.rows(ALL)[1] == before
+    assert store.judge("1", False)
+    assert not store.judge("none", True)
+    told = report(store)
+    assert (told.models[0].questions, told.models[0].judged, told.models[0].right) == (6, 1, 0)
+    assert (told.documents[0].document, told.documents[0].questions) == ("Manual", 6)
+    assert told.calibration.n == 1
+    assert store.prune(rows=2) == 4
+
+
+def test_texts_that_it_does_not_take(store: JournalStore) -> None:
+    """NUL is replaced on the way in; another bad value is refused as such, and the rest goes in."""
+    with pytest.raises(RefusedValueError):
+        store.add([make_entry("a", question="\0")])
+    counted: Counter[str] = Counter()
+    writer = JournalWriter(store, count=lambda outcome, n: counted.update({outcome: n}))
+    for entry in (make_entry("b"), make_entry("c", question="\0"), make_entry("d")):
+        writer.offer(entry)
+    assert writer.close() == 0
+    assert counted == {"written": 2, "rejected": 1}
+    assert sorted(row["answer_id"] for row in store.rows(ALL)) == ["b", "d"]
+
+
+def test_a_server_that_dies_and_comes_back(
+    server: Postgres, store: JournalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was committed is there, what came meanwhile is written, each once."""
+    monkeypatch.setattr(writing, "PAUSES", (0.05, 0.05))
+    failed, counted = threading.Event(), Counter[str]()
+
+    def count(outcome: str, n: int) -> None:
+        counted.update({outcome: n})
+        if outcome == "failed":
+            failed.set()
+
+    writer: Any = JournalWriter(store, count=count)
+    writer.offer(make_entry("a"))
+    assert writer.flush(60)
+    server.stop()
+    try:
+        with pytest.raises(JournalError, match="cannot be used"):
+            store.judge("a", True)
+        writer.offer(make_entry("b"))
+        assert failed.wait(60)
+    finally:
+        server.start()
+    assert writer.flush(60)
+    assert writer.close() == 0
+    assert [row["answer_id"] for row in store.rows(ALL)] == ["a", "b"]
+    assert counted["written"] == 2

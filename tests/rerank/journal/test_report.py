@@ -1,0 +1,117 @@
+"""Labels, monitors and trends out of the journal, compared with counts by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from journals import make_entry, sqlite_url
+
+from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
+from rerank.journal.entry import Entry
+from rerank.journal.labels import monitors, newest_labels
+from rerank.journal.report import report
+from rerank.journal.store import DAY, JournalStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[JournalStore]:
+    with JournalStore(sqlite_url(tmp_path), create=True) as made:
+        yield made
+
+
+def entry(i: int, question: str, confidence: float, **changed: object) -> Entry:
+    """The entry of a question, with an order."""
+    made = make_entry(str(i), confidence=confidence, question_hash=question)
+    return replace(made, entry_id=f"{i:04}", **changed)  # type: ignore[arg-type]
+
+
+def test_labels_are_the_newest_of_each_question(store: JournalStore) -> None:
+    """In the order in which they came; none of generated answers, none that nobody judged."""
+    store.add([entry(i, q, 0.8) for i, q in enumerate(["x", "y", "x", "z", "w"])])
+    store.add([entry(9, "v", 0.8, answer="text", answer_hash="hash")])
+    for answer, right in ((1, True), (0, True), (2, False), (9, True), (3, True)):
+        assert store.judge(str(answer), right)
+    found = [(row["question_hash"], row["right"]) for row in newest_labels(store)]
+    assert found == [("y", True), ("x", False), ("z", True)]
+    assert [row["question_hash"] for row in newest_labels(store, 2)] == ["x", "z"]
+
+
+def test_monitors_see_each_question_once_in_the_order_of_its_label(store: JournalStore) -> None:
+    """The numbers are those of the monitors themselves; another model's labels do not count."""
+    confidences = [0.9, 0.8, 0.75, 0.95, 0.3, 0.6]
+    store.add([entry(i, f"q{i}", p) for i, p in enumerate(confidences)])
+    store.add([entry(7, "q0", 0.9), entry(8, "other", 0.9, model="m2")])
+    for i in (8, 3, 0, 1, 7, 2, 4):
+        assert store.judge(str(i), i % 2 == 0)
+    accuracy, calibrated = monitors(store, "m1", target=0.8)
+    assert accuracy == AccuracyMonitor.start(0.8).update([0, 1, 0, 1])
+    expected = CalibrationMonitor.start().update([0, 1, 0, 1, 1], [0.95, 0.9, 0.8, 0.75, 0.3])
+    assert calibrated.to_dict() == expected.to_dict()
+    assert monitors(store, "none")[1] == CalibrationMonitor.start()
+
+
+def test_documents_that_are_never_sure_enough(store: JournalStore) -> None:
+    """Asked for at least twice, never accepted; with the confidence before and lately."""
+    now = make_entry().time
+    old = now - 20 * DAY
+    rows = [
+        entry(0, "a", 0.2, top_document="Manual", time=old),
+        entry(1, "b", 0.4, top_document="Manual"),
+        entry(2, "b", 0.6, top_document="Manual"),  # the same question again
+        entry(3, "c", 0.3, top_document="Once"),
+        entry(4, "d", 0.3, top_document="Sure"),
+        entry(5, "e", 0.9, top_document="Sure"),
+        entry(6, "f", 0.1, top_document=None, top_doc_id="d7"),
+        entry(7, "g", 0.3, top_document=None, top_doc_id="d7"),
+        entry(8, "h", 0.1, top_document="Old", time=now - 40 * DAY),
+        entry(9, "i", 0.1, top_document="Old", time=now - 40 * DAY),
+        entry(10, "j", 0.1, top_document="List", mode="rerank"),
+        entry(11, "k", 0.1, top_document="List", mode="rerank"),
+    ]
+    store.add([replace(row, top_doc_id=row.top_doc_id or "d") for row in rows])
+    found = report(store, days=30)
+    told = [(d.document, d.questions, d.earlier, d.lately) for d in found.documents]
+    assert told == [
+        ("Manual", 2, pytest.approx(0.2), pytest.approx(0.5)),
+        ("d7", 2, None, pytest.approx(0.2)),
+    ]
+    (model,) = found.models
+    assert (model.model, model.questions, model.judged) == ("m1", 10, 0)
+    assert model.accepted == pytest.approx(0.1)
+    assert not found.alarmed
+    assert "Manual" in found.text()
+    assert "Nobody has judged" in found.text()
+    assert json.loads(json.dumps(found.to_dict()))["documents"][0]["document"] == "Manual"
+
+
+def test_labels_of_answers_are_counted_apart(store: JournalStore) -> None:
+    """They say nothing of the confidence, which is that of the first passage."""
+    answer = {"answer": "text", "answer_hash": "hash"}
+    store.add([entry(0, "a", 0.9), entry(1, "b", 0.9, **answer), entry(2, "c", 0.9, **answer)])
+    for i, right in enumerate((False, True, False)):
+        store.judge(str(i), right)
+    (model,) = report(store).models
+    assert (model.right, model.judged) == (0, 1)
+    assert (model.answers_right, model.answers_judged) == (1, 2)
+    assert report(store).calibration.n == 1
+
+
+def test_an_empty_journal_is_told(store: JournalStore) -> None:
+    """In a sentence, without an alarm."""
+    found = report(store)
+    assert "no question in the last 30 days" in found.text()
+    assert not found.alarmed
+
+
+def test_wrong_answers_set_off_the_alarm(store: JournalStore) -> None:
+    """Forty answers that promised 0.8 and were wrong."""
+    store.add([entry(i, f"q{i}", 0.8) for i in range(40)])
+    for i in range(40):
+        store.judge(str(i), False)
+    found = report(store)
+    assert found.alarmed
+    assert "Alarm: 0 of 40 accepted answers were right" in found.text()

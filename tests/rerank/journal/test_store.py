@@ -1,0 +1,196 @@
+"""The journal in SQLite: what goes in comes out, feedback, retention, schema, and refusals."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from assessments import make_assessment
+from journals import make_entry, sqlite_url
+from sqlalchemy import select
+
+from rerank.errors import InputError, JournalError
+from rerank.journal.database import bring_up_to_date, writing
+from rerank.journal.entry import KEPT, entry_of
+from rerank.journal.schema import JOURNAL, METADATA, VERSION_TABLE
+from rerank.journal.store import DAY, JournalStore
+from rerank.rag.answer.bounded import BoundedAnswer
+from rerank.types import Passage, Query
+
+ALL = select(JOURNAL).order_by(JOURNAL.c.entry_id)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with JournalStore(sqlite_url(tmp_path), create=True) as made:
+        yield made
+
+
+def test_an_entry_comes_back_as_it_went_in(store: JournalStore) -> None:
+    """Every value; twice the same entry is one; nothing is said of it yet."""
+    entry = make_entry("a", answer="text \N{SNOWMAN}", attribution=0.5)
+    store.add([entry])
+    store.add([entry, make_entry("b")])
+    first, second = store.rows(ALL)
+    assert first == {**asdict(entry), "right": None, "comment": None, "judged": None}
+    assert second["answer_id"] == "b"
+
+
+def test_an_entry_tells_of_its_assessment() -> None:
+    """Scores of the best passages, and the lists that callers brought, whole."""
+    found = make_assessment(confidence=0.3, texts=["text"] * 12)
+    entry = entry_of(found, answer_id="a", model="m", latency=0.5)
+    kept = json.loads(entry.passages)
+    assert kept == [p.to_dict() for p in found.first(KEPT)]
+    assert (entry.top_doc_id, entry.decision) == (kept[0]["doc_id"], "advisory only")
+    assert json.loads(entry.asked or "") == {"query": found.ranking.query.text}
+    passages = (Passage("0", "Title", "text \ud800"), Passage("1", "", "\0"))
+    ranking = found.ranking
+    query = Query("why", metadata={"lang": "en"}, passages=passages)
+    brought = replace(
+        found, ranking=replace(ranking, candidates=replace(ranking.candidates, query=query))
+    )
+    asked = json.loads(entry_of(brought, answer_id="a", model="m", latency=0).asked or "")
+    assert asked["metadata"] == {"lang": "en"}
+    assert [p["doc_id"] for p in asked["passages"]] == ["0", "1"]
+
+
+def test_without_text_only_hashes_are_kept(store: JournalStore) -> None:
+    """Neither the question nor the answer, the title or a comment is in the file."""
+    found = make_assessment(confidence=0.9, texts=["a", "b"])
+    secret = "the secret answer"
+    answer = BoundedAnswer("q", secret, False, False, 0.9, "HIGH", (), (), 1.0, 0)
+    entry = entry_of(found, answer_id="a", model="m", latency=0.1, answer=answer, without_text=True)
+    assert (entry.question, entry.asked, entry.answer, entry.top_document) == (None,) * 4
+    assert entry.question_hash
+    assert entry.answer_hash
+    store.add([entry])
+    assert store.judge("a", True, "a secret comment")
+    (row,) = store.rows(ALL)
+    assert (row["right"], row["comment"]) == (True, None)
+    assert secret not in str(row)
+    assert found.ranking.query.text not in str(row)
+
+
+def test_the_newest_word_wins_and_the_same_again_changes_nothing(store: JournalStore) -> None:
+    """A comment stays where none comes with the same word; an unknown answer is told."""
+    store.add([make_entry("a"), make_entry("b")])
+    assert store.judge("a", True, "because")
+    before = store.rows(ALL)[0]
+    assert store.judge("a", True)
+    assert store.rows(ALL)[0] == before
+    assert store.judge("a", False, "no")
+    after = store.rows(ALL)[0]
+    assert (after["right"], after["comment"]) == (False, "no")
+    assert after["judged"] >= before["judged"]
+    assert store.rows(ALL)[1]["right"] is None
+    assert not store.judge("c", True)
+    with pytest.raises(InputError, match="comment"):
+        store.judge("a", True, "x" * 10_001)
+
+
+def test_of_answers_with_one_id_the_newest_is_meant(store: JournalStore) -> None:
+    """Clients may send one request id twice."""
+    store.add([make_entry("a", entry_id="2"), make_entry("a", entry_id="1")])
+    assert store.judge("a", True)
+    assert [row["right"] for row in store.rows(ALL)] == [None, True]
+
+
+def test_what_is_old_or_too_much_is_removed(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By days first, then the oldest beyond so many rows, in several transactions."""
+    monkeypatch.setattr("rerank.journal.store.PRUNED", 2)
+    new = make_entry()
+    entries = [replace(new, entry_id=f"{i:04}", answer_id=f"{i}") for i in range(10)]
+    old = [replace(e, time=e.time - 2 * DAY) for e in entries[:5]]
+    store.add([*old, *entries[5:]])
+    assert store.prune() == 0
+    assert store.prune(days=1) == 5
+    assert store.prune(rows=3) == 2
+    assert [row["answer_id"] for row in store.rows(ALL)] == ["7", "8", "9"]
+
+
+def test_the_migrations_lead_to_the_schema(store: JournalStore) -> None:
+    """Alembic finds no difference between the table made and the one that the code expects."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.runtime.migration import MigrationContext
+
+    with store._engine.connect() as connection:
+        options = {"version_table": VERSION_TABLE, "compare_type": True}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_a_migration_that_breaks_off_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schema is made whole or not at all; the next try makes it."""
+    from alembic.operations import Operations
+
+    class StopError(Exception):
+        pass
+
+    def stop(*_: Any) -> None:
+        raise StopError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Operations, "create_index", stop)
+        with pytest.raises(StopError):
+            JournalStore(sqlite_url(tmp_path), create=True)
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as plain:
+        assert plain.execute("SELECT name FROM sqlite_master").fetchall() == []
+    JournalStore(sqlite_url(tmp_path), create=True).close()
+
+
+def test_the_schema_of_a_newer_version_is_refused(store: JournalStore) -> None:
+    """With what it is, what is expected and what to do; nothing is changed."""
+    store.add([make_entry()])
+    with writing(store._engine) as connection:
+        connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '99'")
+    with pytest.raises(InputError, match=r"newer version \(schema 99\); expected schema 1: update"):
+        bring_up_to_date(store._engine, create=True)
+    assert len(store.rows(ALL)) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("journal.db", "no URL of a journal; expected sqlite:///PATH or postgresql://"),
+        ("sqlite://", "cannot hold a journal"),
+        ("mysql://user:secret@host/db", "cannot hold a journal"),
+        ("sqlite:///{folder}/none.db", "there is no journal at"),
+    ],
+)
+def test_a_bad_address_is_refused(tmp_path: Path, url: str, words: str) -> None:
+    """In a sentence without the password; nothing is made."""
+    with pytest.raises(InputError, match=words) as refused:
+        JournalStore(url.format(folder=tmp_path))
+    assert "secret" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    """No folder, no database, locked: a sentence each."""
+    with pytest.raises(JournalError, match="unable to open database file"):
+        JournalStore(sqlite_url(tmp_path / "none"), create=True)
+    (tmp_path / "journal.db").write_text("no database" * 1000)
+    with pytest.raises(JournalError, match="not a database"):
+        JournalStore(sqlite_url(tmp_path))
+    (tmp_path / "journal.db").unlink()
+    with (
+        JournalStore(sqlite_url(tmp_path), create=True, patience=0) as store,
+        closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(JournalError, match="locked"):
+            store.add([make_entry()])
+        assert store.rows(ALL) == []  # reading goes on
+        other.execute("ROLLBACK")
+        store.add([make_entry()])
+        assert len(store.rows(ALL)) == 1

@@ -1,0 +1,145 @@
+"""A server with a journal: what it writes, feedback, and that answers go on when it dies."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from http_checks import assert_refused, metric
+from journals import sqlite_url
+from server import serving
+
+from rerank.errors import InputError, JournalError
+from rerank.serving.journaling import check_journal
+from rerank.serving.settings import Settings
+
+Run = Any  # the session's run, see conftest
+
+
+def rows(folder: Path) -> dict[str, dict[str, Any]]:
+    """The journal by answer, read by SQLite alone."""
+    with closing(sqlite3.connect(folder / "journal.db")) as plain:
+        plain.row_factory = sqlite3.Row
+        found = plain.execute("SELECT * FROM rerank_journal ORDER BY entry_id").fetchall()
+    return {row["answer_id"]: dict(row) for row in found}
+
+
+@pytest.fixture
+def asking(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    """A client of a server that keeps a journal in `tmp_path`, and waits for no lock."""
+    monkeypatch.setattr("rerank.journal.store.PATIENCE", 0)
+    monkeypatch.setattr("rerank.serving.journaling.FLUSH", 1.0)
+    monkeypatch.setattr("rerank.journal.writer.PAUSES", (0.05, 0.05))
+    with (
+        serving(run.folder, journal=sqlite_url(tmp_path)) as started,
+        httpx.Client(base_url=started.url, timeout=60) as made,
+    ):
+        yield made
+
+
+def test_every_assessed_question_is_written(run: Run, tmp_path: Path, queries: list[str]) -> None:
+    """Of each route, with what was answered; all of it is there when the server has ended."""
+    bodies: dict[str, dict[str, Any]] = {
+        "search": {"query": queries[0]},
+        "rerank": {"query": queries[1], "documents": ["a", {"title": "T", "text": "b"}]},
+        "retrieve": {"query": queries[2]},
+        "assess_retrieval": {"query": queries[3]},
+        "answer": {"query": queries[4]},
+    }
+    with serving(run.folder, journal=sqlite_url(tmp_path)) as started:
+        answers = {
+            route: httpx.post(f"{started.url}/v1/{route}", json=body, timeout=60).json()
+            for route, body in bodies.items()
+        }
+        bad = httpx.post(f"{started.url}/v1/search", json={"query": " "}, timeout=60)
+        assert bad.status_code == 422
+    found = rows(tmp_path)
+    assert list(found) == [answer["id"] for answer in answers.values()]
+    for route, answer in answers.items():
+        row = found[answer["id"]]
+        assert row["question"] == bodies[route]["query"]
+        assert row["model"] == answer["model"]
+        assert row["latency"] > 0
+    search = answers["search"]
+    row = found[search["id"]]
+    kept = [
+        {k: p[k] for k in ("doc_id", "logit", "relevance", "bm25", "dense")}
+        for p in search["ranking"][:10]
+    ]
+    assert json.loads(row["passages"]) == kept
+    assert (row["confidence"], row["level"], row["verdict"], bool(row["accepted"])) == tuple(
+        search[k] for k in ("confidence", "level", "verdict", "accepted")
+    )
+    assert row["answer"] is None
+    brought = json.loads(found[answers["rerank"]["id"]]["asked"])["passages"]
+    assert [(p["title"], p["text"]) for p in brought] == [("", "a"), ("T", "b")]
+    told = found[answers["answer"]["id"]]
+    assert told["answer"] == answers["answer"]["answer"]
+    assert told["attribution"] == answers["answer"]["attribution_coverage"]
+
+
+def test_feedback_is_recorded_at_once(asking: httpx.Client, tmp_path: Path) -> None:
+    """Also of an answer that was given a moment ago; unknown ids and fields are refused."""
+    answer = asking.post("/v1/search", json={"query": "median"}).json()
+    for right in (True, False, False):
+        given = {"id": answer["id"], "right": right, "comment": "said"}
+        told = asking.post("/v1/feedback", json=given)
+        assert told.json() == {"id": answer["id"], "right": right}
+    row = rows(tmp_path)[answer["id"]]
+    assert (row["right"], row["comment"]) == (0, "said")
+    assert_refused(
+        asking.post("/v1/feedback", json={"id": "none", "right": True}), 404, "no answer 'none'"
+    )
+    for wrong in ({"id": "a"}, {"id": "a", "right": "yes"}, {"id": "a", "right": True, "x": 1}):
+        assert asking.post("/v1/feedback", json=wrong).status_code == 422
+    example = asking.get("/openapi.json").json()["components"]["schemas"]["FeedbackRequest"]
+    assert set(example["examples"][0]) == {"id", "right"}
+
+
+def test_answers_go_on_when_the_database_dies(asking: httpx.Client, tmp_path: Path) -> None:
+    """What cannot be written waits and is counted; feedback says that nothing is recorded."""
+    with closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        answer = asking.post("/v1/search", json={"query": "median"})
+        assert answer.status_code == 200
+        refused = asking.post("/v1/feedback", json={"id": answer.json()["id"], "right": True})
+        assert_refused(refused, 503, "nothing is recorded")
+        assert refused.headers["retry-after"]
+        assert metric(asking, "rerank_journal_waiting") == 1
+        other.execute("ROLLBACK")
+    given = {"id": answer.json()["id"], "right": True}
+    while asking.post("/v1/feedback", json=given).status_code != 200:
+        pass  # the writer tries again in its own time
+    assert metric(asking, "rerank_journal_entries_total", outcome="written") == 1
+    assert metric(asking, "rerank_journal_failures_total") >= 1
+
+
+def test_without_text(run: Run, tmp_path: Path) -> None:
+    """The switch reaches the journal: no word of the question is in the database."""
+    settings = {"journal": sqlite_url(tmp_path), "journal_without_text": True}
+    with serving(run.folder, **settings) as started:
+        asked = {"query": "xylophone zymurgy"}
+        assert httpx.post(f"{started.url}/v1/search", json=asked, timeout=60).status_code == 200
+    assert len(rows(tmp_path)) == 1
+    assert not any(b"xylophone" in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_without_a_journal_feedback_says_so(client: httpx.Client) -> None:
+    """And how to have one."""
+    told = client.post("/v1/feedback", json={"id": "a", "right": True})
+    assert_refused(told, 404, "--journal")
+
+
+def test_a_journal_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path) -> None:
+    """Before a model is loaded."""
+    check_journal(Settings())
+    with pytest.raises(InputError, match="expected sqlite"):
+        check_journal(Settings(journal="journal.db"))
+    with pytest.raises(JournalError, match="unable to open"):
+        check_journal(Settings(journal=sqlite_url(tmp_path / "none")))

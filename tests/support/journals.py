@@ -1,0 +1,23 @@
+"""Entries and stores of a journal for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from assessments import make_assessment
+
+from rerank.journal.entry import Entry, entry_of
+
+
+def make_entry(answer_id: str = "a", *, confidence: float = 0.8, **changed: Any) -> Entry:
+    """An entry of a made assessment, with fields replaced."""
+    found = make_assessment(confidence=confidence)
+    made = entry_of(found, answer_id=answer_id, model="m1", latency=0.01)
+    return replace(made, **changed)
+
+
+def sqlite_url(folder: Path) -> str:
+    """The URL of a journal in a folder."""
+    return f"sqlite:///{folder / 'journal.db'}"
