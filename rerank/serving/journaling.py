@@ -6,14 +6,19 @@ A journal that fails costs no answer. It knows nothing of how an answer is made.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rerank.data.text import to_json
 from rerank.errors import JournalError
 from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from rerank.journal.store import JournalStore
 
 FLUSH = 2.0  # seconds that feedback waits for the answer that it is about
+LINES = "application/x-ndjson"
 RETRY = 5  # seconds after which feedback may be sent again
 NO_JOURNAL = "this server keeps no journal; it does when it is started with --journal URL"
 
@@ -73,6 +79,34 @@ class ServerJournal:
         """
         self._writer.flush(FLUSH)
         return self._store.judge(answer_id, right, comment)
+
+    def watched(self, days: float) -> dict[str, Any]:
+        """What the Watch page shows of the last `days`.
+
+        Raises:
+            JournalError: the database cannot be used.
+        """
+        from rerank.journal.report import report
+        from rerank.journal.watch import by_day, waiting
+
+        self._writer.flush(FLUSH)
+        return {
+            **report(self._store, days=days).to_dict(),
+            "by_day": [asdict(day) for day in by_day(self._store, days=days)],
+            "waiting": waiting(self._store),
+        }
+
+    def labels(self) -> list[dict[str, Any]]:
+        """What people said of first passages, as `recalibrate --labels` reads it, newest first.
+
+        Raises:
+            JournalError: the database cannot be used.
+        """
+        from rerank.journal.labels import newest_labels
+
+        rows = newest_labels(self._store, None)
+        asked = [(json.loads(row["asked"]), row["right"]) for row in rows if row["asked"]]
+        return [{**query, "right": bool(right)} for query, right in asked]
 
     def close(self) -> None:
         """Write what waits, and end."""
@@ -152,19 +186,9 @@ def journal_routes(journal: ServerJournal | None) -> APIRouter:
     @router.post("/v1/feedback", include_in_schema=journal is not None)
     async def feedback(given: FeedbackRequest) -> dict[str, Any]:
         """Record whether an answer was right. The newest word wins; the same again is no change."""
-        if journal is None:
-            raise Refusal(404, NO_JOURNAL, reason="journal")
-        try:
-            known = await asyncio.to_thread(journal.judge, given.id, given.right, given.comment)
-        except JournalError as error:
-            event("feedback failed", severity=logging.ERROR, why=str(error))
-            raise Refusal(
-                503,
-                f"the journal cannot be written now; nothing is recorded, try again in {RETRY} "
-                "seconds",
-                reason="journal",
-                headers={"Retry-After": str(RETRY)},
-            ) from None
+        kept = _there(journal)
+        with _able("the journal cannot be written now; nothing is recorded"):
+            known = await asyncio.to_thread(kept.judge, given.id, given.right, given.comment)
         if not known:
             raise Refusal(
                 404,
@@ -173,4 +197,40 @@ def journal_routes(journal: ServerJournal | None) -> APIRouter:
             )
         return {"id": given.id, "right": given.right}
 
+    @router.get("/v1/journal", include_in_schema=journal is not None)
+    async def watched(days: float = Query(30, gt=0, le=3660)) -> dict[str, Any]:
+        """Tell how sure answers were, whether labels agree, and which answers wait for a word."""
+        kept = _there(journal)
+        with _able("the journal cannot be read now"):
+            return await asyncio.to_thread(kept.watched, days)
+
+    @router.get("/v1/journal/labels", include_in_schema=journal is not None)
+    async def labels() -> Response:
+        """Give what people said as the lines that `rerank recalibrate --labels` reads."""
+        kept = _there(journal)
+        with _able("the journal cannot be read now"):
+            found = await asyncio.to_thread(kept.labels)
+        return Response("".join(f"{to_json(row)}\n" for row in found), media_type=LINES)
+
     return router
+
+
+def _there(journal: ServerJournal | None) -> ServerJournal:
+    if journal is None:
+        raise Refusal(404, NO_JOURNAL, reason="journal")
+    return journal
+
+
+@contextmanager
+def _able(what: str) -> Iterator[None]:
+    """A database that fails is a refusal, and a line in the log."""
+    try:
+        yield
+    except JournalError as error:
+        event("journal failed", severity=logging.ERROR, why=str(error))
+        raise Refusal(
+            503,
+            f"{what}; try again in {RETRY} seconds",
+            reason="journal",
+            headers={"Retry-After": str(RETRY)},
+        ) from None

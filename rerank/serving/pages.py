@@ -13,7 +13,11 @@ KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 PAGES = {
     "/": "ask.html",
     "/reliability": "reliability.html",
-    **{f"/static/{name}": name for name in ("page.css", "page.js", "ask.js", "reliability.js")},
+    "/watch": "watch.html",
+    **{
+        f"/static/{name}": name
+        for name in ("page.css", "page.js", "ask.js", "reliability.js", "watch.js")
+    },
 }
 HEADERS = {
     "Content-Security-Policy": (

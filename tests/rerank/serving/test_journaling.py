@@ -15,6 +15,7 @@ from http_checks import assert_refused, metric
 from journals import sqlite_url
 from server import serving
 
+from rerank.data.feedback import read_feedback
 from rerank.errors import InputError, JournalError
 from rerank.serving.journaling import check_journal
 from rerank.serving.settings import Settings
@@ -143,3 +144,23 @@ def test_a_journal_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path) -
         check_journal(Settings(journal="journal.db"))
     with pytest.raises(JournalError, match="unable to open"):
         check_journal(Settings(journal=sqlite_url(tmp_path / "none")))
+
+
+def test_the_journal_is_watched_judged_and_exported(asking: httpx.Client, tmp_path: Path) -> None:
+    """What waits for a word is listed; what was said leaves as labels that can be read again."""
+    assert asking.get("/v1/journal").json()["by_day"] == []
+    sure, unsure = (
+        asking.post("/v1/search", json={"query": text}).json()
+        for text in ("median of an array", "<script>alert(1)</script> bread")
+    )
+    told = asking.get("/v1/journal", params={"days": 1}).json()
+    assert sum(day["questions"] for day in told["by_day"]) == 2
+    waits = [a["id"] for a in (unsure, sure) if not a["accepted"]]
+    assert [row["id"] for row in told["waiting"]] == waits
+    assert asking.post("/v1/feedback", json={"id": unsure["id"], "right": False}).status_code == 200
+    labels = asking.get("/v1/journal/labels")
+    assert labels.headers["content-type"].startswith("application/x-ndjson")
+    (tmp_path / "labels.jsonl").write_bytes(labels.content)
+    (label,) = read_feedback(tmp_path / "labels.jsonl")
+    assert (label.query.text, label.right) == ("<script>alert(1)</script> bread", False)
+    assert asking.get("/v1/journal", params={"days": 0}).status_code == 422

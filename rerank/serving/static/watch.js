@@ -1,0 +1,122 @@
+// The Watch page: how sure answers are day by day, whether labels agree, and what waits for a word.
+"use strict";
+
+const found = document.getElementById("found");
+const LEVELS = { HIGH: "high", MEDIUM: "high", LOW: "medium", VERY_LOW: "low" };
+const WIDE = 640;
+const TALL = 160;
+
+load();
+
+async function load() {
+  try {
+    show(await call("/v1/journal?days=30"));
+  } catch (error) {
+    found.replaceChildren(make("p", { class: "banner", role: "alert" }, error.message));
+  }
+}
+
+function show(told) {
+  const asked = told.by_day.reduce((sum, day) => sum + day.questions, 0);
+  found.replaceChildren(
+    make("p", {}, `${asked} questions in the last ${told.days} days.`),
+    ...told.monitors.filter((one) => one.n).map((one) =>
+      make("p", { class: one.alarm ? "banner" : "", role: one.alarm ? "alert" : undefined }, one.sentence)),
+    make("h2", {}, "Day by day"),
+    make("figure", {}, days(told.by_day),
+      make("figcaption", { class: "quiet" },
+        "Questions a day by level: accepted, low, very low; the line is the mean confidence, from 0 to 1.")),
+    table("The same in numbers", ["day", "questions", "accepted", "mean confidence"],
+      told.by_day.map((day) => [day.day, day.questions, day.accepted, day.confidence.toFixed(2)])),
+    make("h2", {}, "Answers to review"),
+    make("p", { class: "quiet" },
+      "Searches below the advisory threshold that nobody has judged. Is the first passage right?"),
+    make("label", { for: "filter" }, "Show only what holds"),
+    make("input", { type: "text", id: "filter", oninput: (event) => filter(event.target.value) }),
+    make("ul", { class: "queue", id: "queue" }, ...told.waiting.map(row)),
+    make("p", {}, make("button", { type: "button", onclick: save, id: "export" },
+      "Save all judgements as labels"), " ",
+      make("span", { class: "quiet" }, "for rerank recalibrate --labels")),
+    make("h2", {}, "Documents that are never sure enough"),
+    told.documents.length
+      ? table("Documents", ["document", "questions", "mean confidence"],
+        told.documents.map((one) => [one.document, one.questions, one.confidence.toFixed(2)]))
+      : make("p", { class: "quiet" }, "None came first for several questions and was never accepted."),
+  );
+}
+
+function row(one) {
+  const said = make("span", { class: "quiet", role: "status" });
+  const judge = (right) => async (event) => {
+    try {
+      await call("/v1/feedback", { id: one.id, right });
+      for (const button of event.target.parentNode.querySelectorAll("button")) {
+        button.setAttribute("aria-pressed", String(button === event.target));
+      }
+      said.textContent = "recorded";
+    } catch (error) {
+      said.textContent = error.message;
+    }
+  };
+  const link = one.question
+    ? make("a", { href: `/?q=${encodeURIComponent(one.question)}` }, one.question)
+    : make("span", { class: "quiet" }, "the text was left out");
+  return make("li", {},
+    make("div", {}, make("span", { class: `badge ${LEVELS[one.level] || ""}` },
+      `${one.level.replace("_", " ")}, ${percent(one.confidence)}`), " ", link),
+    make("div", { class: "quiet" },
+      `${new Date(1000 * one.time).toLocaleString()}: ${one.document || one.doc_id || "nothing found"}`),
+    make("div", { class: "feedback" },
+      make("button", { type: "button", "aria-pressed": "false", onclick: judge(true) }, "Right"),
+      make("button", { type: "button", "aria-pressed": "false", onclick: judge(false) }, "Wrong"), said));
+}
+
+function filter(text) {
+  for (const item of document.getElementById("queue").children) {
+    item.hidden = !item.textContent.toLowerCase().includes(text.toLowerCase());
+  }
+}
+
+async function save() {
+  const key = sessionStorage.getItem("key");
+  const answer = await fetch("/v1/journal/labels", { headers: key ? { Authorization: `Bearer ${key}` } : {} });
+  const link = make("a", { href: URL.createObjectURL(await answer.blob()), download: "labels.jsonl" });
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+function table(name, head, rows) {
+  return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": name },
+    make("table", {},
+      make("thead", {}, make("tr", {}, ...head.map((cell) => make("th", { scope: "col" }, cell)))),
+      make("tbody", {}, ...rows.map((cells) =>
+        make("tr", {}, ...cells.map((cell) => make("td", {}, String(cell))))))));
+}
+
+/** A bar a day, its parts stacked, and the mean confidence over them. */
+function days(rows) {
+  const most = Math.max(1, ...rows.map((day) => day.questions));
+  const step = (WIDE - 40) / Math.max(rows.length, 7);
+  const up = (share) => TALL - 20 - share * (TALL - 30);
+  const bars = rows.flatMap((day, i) => {
+    const parts = [["high", day.accepted], ["medium", day.levels.LOW || 0], ["low", day.levels.VERY_LOW || 0]];
+    let below = 0;
+    return parts.filter(([, n]) => n).map(([kind, n]) => {
+      below += n;
+      return draw("rect", {
+        class: `day ${kind}`, x: 32 + i * step, width: 0.8 * step,
+        y: up(below / most), height: up(0) - up(n / most),
+      }, draw("title", {}, `${day.day}: ${day.questions} questions, ${day.accepted} accepted`));
+    });
+  });
+  const line = rows.map((day, i) => `${32 + (i + 0.4) * step},${up(day.confidence)}`).join(" ");
+  return draw("svg", { viewBox: `0 0 ${WIDE} ${TALL}`, role: "img", "aria-label": "Questions a day", class: "long" },
+    draw("text", { x: 26, y: up(1) + 4, "text-anchor": "end" }, String(most)),
+    draw("text", { x: 26, y: up(0) + 4, "text-anchor": "end" }, "0"),
+    ...bars,
+    draw("polyline", { class: "curve", points: line }),
+    ...(rows.length ? [
+      draw("text", { x: 32, y: TALL - 4 }, rows[0].day),
+      draw("text", { x: WIDE - 8, y: TALL - 4, "text-anchor": "end" }, rows.at(-1).day),
+    ] : []));
+}

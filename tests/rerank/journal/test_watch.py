@@ -1,0 +1,55 @@
+"""Days and the queue of a journal, compared with counts by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from journals import make_entry, sqlite_url
+
+from rerank.journal.entry import Entry
+from rerank.journal.store import DAY, JournalStore
+from rerank.journal.watch import by_day, waiting
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[JournalStore]:
+    with JournalStore(sqlite_url(tmp_path), create=True) as made:
+        yield made
+
+
+def entry(i: int, age: float, confidence: float, accepted: bool, **changed: object) -> Entry:
+    """The entry of a question asked `age` days ago."""
+    made = make_entry(str(i), confidence=confidence, accepted=accepted)
+    return replace(made, entry_id=f"{i:04}", time=made.time - age * DAY, **changed)  # type: ignore[arg-type]
+
+
+def test_days_are_counted_by_level(store: JournalStore) -> None:
+    """A row a day that has answers, oldest first; older ones than asked for are left out."""
+    store.add(
+        [
+            entry(1, 40, 0.9, True),
+            entry(2, 3, 0.9, True, level="HIGH"),
+            entry(3, 3, 0.5, False, level="LOW"),
+            entry(4, 0, 0.8, True, level="MEDIUM"),
+        ]
+    )
+    early, late = by_day(store, days=30)
+    assert early.day < late.day
+    assert (early.questions, early.accepted, early.levels) == (2, 1, {"HIGH": 1, "LOW": 1})
+    assert early.confidence == pytest.approx(0.7)
+    assert (late.questions, late.levels) == (1, {"MEDIUM": 1})
+    assert by_day(store, days=1e-9) == []
+
+
+def test_what_waits_is_unsure_and_not_judged(store: JournalStore) -> None:
+    """The newest first; an answer that was accepted, or judged, waits no longer."""
+    store.add([entry(i, 0, 0.3, False) for i in range(3)])
+    store.add([entry(3, 0, 0.9, True), entry(4, 0, 0.3, False, mode="rerank")])
+    assert [row["id"] for row in waiting(store)] == ["2", "1", "0"]
+    assert [row["id"] for row in waiting(store, most=1)] == ["2"]
+    store.judge("1", right=False)
+    assert [row["id"] for row in waiting(store)] == ["2", "0"]
+    assert waiting(store)[0]["confidence"] == 0.3
