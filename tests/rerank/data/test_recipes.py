@@ -171,6 +171,14 @@ def test_questions_in_plain_words(pydata: LabelledSet, questions: Path) -> None:
         assert manifest(found) == known
 
 
+def test_building_leaves_the_committed_questions_as_they_are(questions: Path) -> None:
+    """They are written as they lie in the repository, so that a build in place changes nothing."""
+    LabelledSet.read(questions).write(questions)
+    home = DATASETS / "pydata_questions"
+    for path in (home / "queries.jsonl", *home.glob("qrels/*"), *home.glob("splits/*")):
+        assert (questions / path.relative_to(home)).read_bytes() == path.read_bytes()
+
+
 def test_no_object_is_asked_about_in_both_splits_of_the_questions(questions: Path) -> None:
     """Nor a method in one and its class in the other, nor the same unanswerable thing in both."""
     found = LabelledSet.read(questions)
