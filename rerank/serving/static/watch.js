@@ -115,8 +115,8 @@ function days(rows) {
     draw("text", { x: 26, y: up(0) + 4, "text-anchor": "end" }, "0"),
     ...bars,
     draw("polyline", { class: "curve", points: line }),
-    ...(rows.length ? [
-      draw("text", { x: 32, y: TALL - 4 }, rows[0].day),
-      draw("text", { x: WIDE - 8, y: TALL - 4, "text-anchor": "end" }, rows.at(-1).day),
-    ] : []));
+    ...(rows.length ? [draw("text", { x: 32, y: TALL - 4 }, rows[0].day)] : []),
+    ...(rows.length > 3
+      ? [draw("text", { x: 32 + (rows.length - 0.2) * step, y: TALL - 4, "text-anchor": "end" }, rows.at(-1).day)]
+      : []));
 }
