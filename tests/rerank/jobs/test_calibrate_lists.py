@@ -24,6 +24,7 @@ from rerank.data.beir import read_queries
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import EXTRAS, InputError
 from rerank.jobs.calibrate import Outcome, calibrate
+from rerank.rag.retrieval_assessment import assess_with
 from rerank.types import Passage, Query
 
 CONFIG = Config(folds=2, calibrator="logistic")
@@ -245,6 +246,8 @@ def test_other_jobs(
     assert CalibratedReranker.load(moved.folder).assess(lists[:1])[0].confidence > 0
     with pytest.raises(InputError, match="holds no index and no networks"):
         model.pipeline.encoder  # noqa: B018
+    with pytest.raises(InputError, match="signals are of our own stages"):
+        assess_with(model, model.assess(lists[:1])[0])
 
 
 def test_on_the_command_line(
