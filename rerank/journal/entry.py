@@ -114,6 +114,9 @@ def _asked(query: Query) -> dict[str, Any]:
         row["passages"] = [
             {"doc_id": p.doc_id, "title": p.title, "text": p.text} for p in query.passages
         ]
+    if query.scores is not None:
+        for i, passage in enumerate(row["passages"]):
+            passage["scores"] = query.scores_of(i)
     return row
 
 

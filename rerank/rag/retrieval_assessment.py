@@ -17,6 +17,7 @@ from calibration.maps import TwoStageMap
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
+from rerank.errors import InputError
 from rerank.rag.sources import place_of
 from rerank.types import Assessment, Floats, Mode, metadata_name
 
@@ -123,7 +124,15 @@ def assess_retrieval(
 
     `maps` are those of the assessment's mode: `model.maps[query.mode]`. Below `threshold` the
     answer is flagged for review.
+
+    Raises:
+        InputError: the scores came with the passages; the signals are of our own stages.
     """
+    if maps.lists:
+        raise InputError(
+            "the signals are of our own stages, and these passages came with scores of "
+            f"{', '.join(maps.lists.stages)}; the assessment's `reasons` say what moved it"
+        )
     ranking, confidence = assessment.ranking, assessment.confidence
     flagged = confidence < threshold
     words = LEVEL_WORDS.get(assessment.level, "retrieval confidence")

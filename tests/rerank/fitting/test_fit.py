@@ -78,7 +78,7 @@ def ordered_for_features(
     """The rankings from which `fit` would compute its features."""
     seen: list[Ranking] = []
 
-    def recording(ordered: Sequence[Ranking]) -> Floats:
+    def recording(ordered: Sequence[Ranking], _: object) -> Floats:
         seen.extend(ordered)
         raise Captured
 

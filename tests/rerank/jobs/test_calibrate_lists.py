@@ -22,8 +22,11 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config
 from rerank.data.beir import read_queries
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.records import read_query
 from rerank.errors import EXTRAS, InputError
 from rerank.jobs.calibrate import Outcome, calibrate
+from rerank.journal.entry import entry_of
+from rerank.rag.retrieval_assessment import assess_with
 from rerank.types import Passage, Query
 
 CONFIG = Config(folds=2, calibrator="logistic")
@@ -245,6 +248,11 @@ def test_other_jobs(
     assert CalibratedReranker.load(moved.folder).assess(lists[:1])[0].confidence > 0
     with pytest.raises(InputError, match="holds no index and no networks"):
         model.pipeline.encoder  # noqa: B018
+    entry = entry_of(model.assess(lists[:1])[0], answer_id="a", model="m", latency=0.1)
+    again = read_query({**json.loads(entry.asked or ""), "_id": "again"})
+    assert again.scores_of(0) == lists[0].scores_of(0)
+    with pytest.raises(InputError, match="signals are of our own stages"):
+        assess_with(model, model.assess(lists[:1])[0])
 
 
 def test_on_the_command_line(
