@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from sqlalchemy import select
 
@@ -12,10 +13,12 @@ from rerank.data.records import read_query
 from rerank.errors import InputError
 from rerank.journal.labels import newest_labels
 from rerank.journal.schema import JOURNAL
-from rerank.journal.store import JournalStore
+from rerank.journal.store import JournalStore, Row
 from rerank.types import Query
 
-NO_TEXT = "have no text in the journal (it was left out), and cannot be asked again"
+OTHER_KIND = "they are of answers of another kind of model"
+NO_TEXT = "the journal holds no text of their questions"
+MOVED = "the model now puts another passage first"
 
 
 def journal_labels(
@@ -33,24 +36,39 @@ def journal_labels(
     with JournalStore(journal) as store:
         rows = newest_labels(store, newest)
         name = store.name
-    whole = [row for row in rows if row["asked"] is not None]
-    labels = [feedback_from({**json.loads(r["asked"]), "right": r["right"]}) for r in whole]
-    found = model.assess([f.query for f in labels], label="asking again")
-    tops = [answer.top.doc_id if answer.top else None for answer in found]
-    kept = [f for f, row, top in zip(labels, whole, tops, strict=True) if top == row["top_doc_id"]]
-    notes = []
-    if len(whole) < len(rows):
-        notes.append(f"left out: {len(rows) - len(whole)} labels {NO_TEXT}.")
-    if len(kept) < len(whole):
-        notes.append(
-            f"left out: {len(whole) - len(kept)} labels of answers to which the model now gives "
-            "another top passage."
-        )
+    left_out: Counter[str] = Counter()
+    asked: list[tuple[Row, Feedback]] = []
+    for row in rows:
+        try:
+            asked.append((row, _label(row, model)))
+        except InputError as error:
+            left_out[str(error)] += 1
+    kept = []
+    found = model.assess([label.query for _, label in asked], label="asking again")
+    for (row, label), answer in zip(asked, found, strict=True):
+        if (answer.top.doc_id if answer.top else None) == row["top_doc_id"]:
+            kept.append(label)
+        else:
+            left_out[MOVED] += 1
+    notes = tuple(f"left out: {n} labels, because {why}." for why, n in left_out.items())
     if not kept:
         raise InputError(
             " ".join([f"the journal {name} has no label that can be used,", *notes]).rstrip(",")
         )
-    return kept, tuple(notes)
+    return kept, notes
+
+
+def _label(row: Row, model: CalibratedReranker) -> Feedback:
+    """The label of a row.
+
+    Raises:
+        InputError: why it cannot be used.
+    """
+    if row["mode"] not in model.maps:
+        raise InputError(OTHER_KIND)
+    if row["asked"] is None:
+        raise InputError(NO_TEXT)
+    return feedback_from({**json.loads(row["asked"]), "right": row["right"]})
 
 
 def journal_queries(journal: str, *, newest: int) -> list[Query]:

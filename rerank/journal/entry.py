@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rerank.data.records import passage_row
 from rerank.data.text import query_hash
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.sources import place_of
@@ -111,9 +112,7 @@ def _asked(query: Query) -> dict[str, Any]:
     if query.metadata:
         row["metadata"] = dict(query.metadata)
     if query.passages is not None:
-        row["passages"] = [
-            {"doc_id": p.doc_id, "title": p.title, "text": p.text} for p in query.passages
-        ]
+        row["passages"] = [passage_row(passage) for passage in query.passages]
     if query.scores is not None:
         for i, passage in enumerate(row["passages"]):
             passage["scores"] = query.scores_of(i)

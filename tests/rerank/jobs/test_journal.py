@@ -71,7 +71,9 @@ def test_a_label_of_another_top_passage_is_left_out(
     """It says nothing of the passage that comes first now."""
     query = next(iter(small.queries.values()))
     url = written([Query(query.text)], top_doc_id="another")
-    with pytest.raises(InputError, match="no label that can be used, left out: 1 labels of answer"):
+    with pytest.raises(
+        InputError, match="no label that can be used, left out: 1 labels, because the model"
+    ):
         journal_labels(model, url)
 
 
@@ -81,10 +83,35 @@ def test_hashes_cannot_be_asked_again(
     """The sentence says why."""
     query = next(iter(small.queries.values()))
     url = written([Query(query.text)], without_text=True)
-    with pytest.raises(InputError, match="1 labels have no text in the journal"):
+    with pytest.raises(InputError, match="1 labels, because the journal holds no text"):
         journal_labels(model, url)
     with pytest.raises(InputError, match="no search with its text"):
         journal_queries(url, newest=10)
+
+
+def test_labels_of_another_kind_of_model_are_left_out(
+    model: CalibratedReranker, small: LabelledSet, written: Write
+) -> None:
+    """A journal may be that of several servers."""
+    query = next(iter(small.queries.values()))
+    with pytest.raises(
+        InputError, match="1 labels, because they are of answers of another kind of model"
+    ):
+        journal_labels(model, written([Query(query.text)], mode="lists"))
+
+
+def test_a_query_that_cannot_be_read_is_left_out_alone(
+    model: CalibratedReranker, small: LabelledSet, written: Write
+) -> None:
+    """The others are taken, and the note says why it was not."""
+    query = next(iter(small.queries.values()))
+    url = written([Query(query.text)])
+    with JournalStore(url) as store:
+        store.add([make_entry("bad", asked='{"query": "x", "passages": [{"text": 5}]}')])
+        assert store.judge("bad", True)
+    labels, notes = journal_labels(model, url)
+    assert [f.query.text for f in labels] == [query.text]
+    assert "left out: 1 labels, because passages[0]" in notes[0]
 
 
 def test_a_journal_without_labels_is_told(model: CalibratedReranker, tmp_path: Path) -> None:

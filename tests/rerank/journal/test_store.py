@@ -9,11 +9,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from assessments import make_assessment
 from journals import make_entry, sqlite_url
 from sqlalchemy import select
 
+from rerank.data.records import read_query
 from rerank.errors import InputError, JournalError
 from rerank.journal.database import bring_up_to_date, writing
 from rerank.journal.entry import KEPT, entry_of
@@ -57,7 +59,24 @@ def test_an_entry_tells_of_its_assessment() -> None:
     )
     asked = json.loads(entry_of(brought, answer_id="a", model="m", latency=0).asked or "")
     assert asked["metadata"] == {"lang": "en"}
-    assert [p["doc_id"] for p in asked["passages"]] == ["0", "1"]
+    assert [p["_id"] for p in asked["passages"]] == ["0", "1"]
+
+
+def test_lists_are_kept_with_their_scores() -> None:
+    """As they are read from a file of labels; a stage may not have brought a passage."""
+    passages = (Passage("a", "", "", {"page": 1}), Passage("b", "", ""))
+    query = Query(
+        "why", passages=passages, scores={"bm25": np.array([1.5, np.nan]), "dense": np.ones(2)}
+    )
+    found = make_assessment(texts=["x", "y"])
+    candidates = replace(found.ranking.candidates, query=query)
+    brought = replace(found, ranking=replace(found.ranking, candidates=candidates))
+    entry = entry_of(brought, answer_id="a", model="m", latency=0)
+    assert entry.mode == "lists"
+    read = read_query({**json.loads(entry.asked or ""), "_id": "1"})
+    assert read.passages == passages
+    assert read.scores is not None
+    np.testing.assert_array_equal(read.scores["bm25"], [1.5, np.nan])
 
 
 def test_without_text_only_hashes_are_kept(store: JournalStore) -> None:
