@@ -11,11 +11,12 @@ from rerank.ingest.document import Block, Document, Headings, date_in, one_line
 from rerank.ingest.encoding import decoded
 
 NO_TEXT = (
-    "script, style, noscript, template, svg, canvas, iframe, object, select, button, dialog, nav, "
-    "footer, aside:not(.admonition, .footnote), [role=navigation], [role=search], [role=banner], "
-    "[role=contentinfo], [role=complementary], [hidden], [aria-hidden=true], a.headerlink, a.anchor, .toc, .toctree, "
-    ".toctree-wrapper, .topic.contents, .sphinxsidebar, .related, .navheader, .navfooter, "
-    ".breadcrumb, .breadcrumbs, .linenos, .backrefs, .footnote-backref, .system-message"
+    "script, style, noscript, template, svg, canvas, iframe, object, select, button, dialog, "
+    "nav, footer, aside:not(.admonition, .footnote), [role=navigation], [role=search], "
+    "[role=banner], [role=contentinfo], [role=complementary], [hidden], [aria-hidden=true], "
+    "a.headerlink, a.anchor, .toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, "
+    ".related, .docnav, .navheader, .navfooter, .breadcrumb, .breadcrumbs, .linenos, .backrefs, "
+    ".footnote-backref, .system-message"
 )
 MAIN = "main, [role=main]"
 HEADING = re.compile(r"h([1-6])")
@@ -23,6 +24,9 @@ INLINE = re.compile(
     "a|abbr|acronym|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|img|ins|kbd|label|mark|q|ruby|s|"
     "samp|small|span|strike|strong|sub|sup|time|tt|u|var|wbr"
 )
+LABELS = {"note", "notes", "tip", "hint", "important", "warning", "caution", "danger", "example"}
+"""What DocBook and others print above a box as if it were a heading."""
+
 REVISED = (
     'meta[name="dcterms.modified" i], meta[name="dc.date.modified" i], '
     'meta[property="article:modified_time" i], meta[name="last-modified" i], '
@@ -94,7 +98,11 @@ class _Walk:
         level = HEADING.fullmatch(tag)
         if level:
             self.flush()
-            self.headings.enter(int(level[1]), _heading(node))
+            text = _heading(node)
+            if text.lower().rstrip(":") in LABELS:
+                self._add(text, leads=True)
+            else:
+                self.headings.enter(int(level[1]), text)
             return False
         if tag == "pre":
             self.flush()

@@ -41,7 +41,8 @@ def cut(document: Document, name: str, *, most: int) -> list[Passage]:
     are `document` (the name), `position` (from 1), and, where they are known, `heading`, `page`
     (where the passage begins) and `revised`.
     """
-    titled = document.title or _spoken(name)
+    first = next((block.heading[0] for block in document.blocks if block.heading), "")
+    titled = document.title or first or _spoken(name)
     made: list[Passage] = []
     seen: dict[str, int] = {}
     for heading, blocks in groupby(document.blocks, key=lambda block: block.heading):

@@ -6,7 +6,6 @@ PDFium's order of the text is taken. A PDF has lines and no paragraphs: lines ar
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -17,8 +16,7 @@ from rerank.ingest.encoding import CONTROLS
 
 MOST_PAGES = 20_000
 MOST_MARKS = 20_000  # entries of an outline
-EDGE = 2  # lines at the head and at the foot of a page that may stand on all pages
-OFTEN = 0.4  # of the pages
+EDGE = 2  # lines at the head and at the foot of a page that may be the same on others
 END = re.compile(r"[.!?:;][\"'”’)]*$")
 ITEM = re.compile(r"^(?:[•▪◦●‣*–-]|\(?\d{1,2}[.)])\s+")
 Mark = tuple[int, str]  # level and title of an entry of the outline
@@ -67,18 +65,17 @@ def _outline(pdf: PdfDocument) -> dict[int, list[Mark]]:
 
 
 def _without_edges(pages: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The pages without the lines at head and foot that stand on many, page numbers aside."""
+    """The pages without the lines at head and foot that two of the four next pages have too.
+
+    Numbers in a line do not count; a line with nothing but the number of a page always goes.
+    """
     edges = [{_shape(line) for line in (*page[:EDGE], *page[-EDGE:])} for page in pages]
-    counts = Counter(shape for found in edges for shape in found)
-    most = max(2.0, OFTEN * len(pages))
     kept = []
-    for page in pages:
+    for number, page in enumerate(pages):
+        near = [*edges[max(0, number - 2) : number], *edges[number + 1 : number + 3]]
+        running = {s for s in edges[number] if s == "0" or sum(s in edge for edge in near) > 1}
         inner = range(EDGE, len(page) - EDGE)
-        kept.append(
-            [t for i, t in enumerate(page) if i in inner or counts[_shape(t)] <= most]
-            if len(pages) > 2
-            else list(page)
-        )
+        kept.append([t for i, t in enumerate(page) if i in inner or _shape(t) not in running])
     return kept
 
 

@@ -79,6 +79,4 @@ def read(data: bytes) -> Document:
     dated = next((n.astext() for n in tree.findall(nodes.date)), "")
     markup = publish_from_doctree(tree, writer="html5", settings_overrides=SETTINGS).decode()
     found = read_markup(markup)
-    return replace(
-        found, title=tree.get("title", "") or found.title, revised=found.revised or date_in(dated)
-    )
+    return replace(found, title=tree.get("title", ""), revised=found.revised or date_in(dated))

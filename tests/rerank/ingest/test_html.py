@@ -18,6 +18,7 @@ then run <code>make</code>.</p><script>alert("boo")</script>
 <table><tr><th>name</th><th>meaning</th></tr><tr><td><p>-v</p></td><td>say more</td></tr></table>
 <pre>$ make
   $ make install</pre>
+<h3>Note:</h3><p>Mind it.</p>
 <h2>On a Mac</h2><dl><dt>brew</dt><dd>It is there.</dd></dl>
 <div hidden>secret</div></div><footer>Copyright</footer></body></html>"""
 
@@ -34,6 +35,8 @@ def test_a_page_is_read_in_order_under_its_headings() -> None:
         Block("name | meaning", (*linux, "Options")),
         Block("-v | say more", (*linux, "Options")),
         Block("$ make\n  $ make install", (*linux, "Options"), code=True),
+        Block("Note:", (*linux, "Options"), leads=True),
+        Block("Mind it.", (*linux, "Options")),
         Block("brew", ("Install", "On a Mac"), leads=True),
         Block("It is there.", ("Install", "On a Mac")),
     )
