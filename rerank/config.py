@@ -213,6 +213,26 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
+class IngestConfig:
+    """How a folder of documents becomes passages."""
+
+    passage_tokens: int = option(
+        120,
+        "tokens of a passage with its title at most, about; the bi-encoder reads 128",
+        least=48,
+        most=480,
+    )
+    largest: int = option(64, "MiB of a file at most; a larger one is skipped", least=1, most=2048)
+    seconds: float = option(
+        60.0, "that reading a file may take; else it is skipped", above=0, most=86_400
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can use."""
+        check_options(self)
+
+
+@dataclass(frozen=True, slots=True)
 class FinetuneConfig:
     """Everything that a training run of the cross-encoder depends on, besides its data."""
 

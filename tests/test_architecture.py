@@ -20,7 +20,7 @@ LAYERS = (  # of rerank/, lowest first; a module imports from its own package an
     {"types", "progress"},
     {"config", "storage"},
     {"data", "inference", "workspace"},
-    {"retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
+    {"ingest", "retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
     {"assessment", "training"},
     {"evaluation", "batch", "rag", "adapters"},
     {"fitting", "journal"},

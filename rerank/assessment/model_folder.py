@@ -123,18 +123,40 @@ def write_self_contained(old: ModelFolder, path: Path, *, overwrite: bool, carry
     """Write a copy of a model folder with its networks, which `carry` writes.
 
     Raises:
-        FolderError: as `write_model`, or `old` was changed since it was opened.
+        FolderError: as `write_changed`.
         InputError: a model does not export.
+    """
+
+    def change(folder: Path) -> Mapping[str, Any]:
+        return {**old.manifest, **carry(folder)}
+
+    write_changed(old, path, change, without=NETWORKS, overwrite=overwrite)
+
+
+def write_changed(
+    old: ModelFolder,
+    path: Path,
+    change: Callable[[Path], Mapping[str, Any]],
+    *,
+    without: str,
+    overwrite: bool,
+) -> None:
+    """Write a copy of a model folder, but for its part `without`; `change` changes the copy.
+
+    It returns the manifest. `path` may be that of `old`.
+
+    Raises:
+        FolderError: as `write_model`, or `old` was changed since it was opened.
     """
 
     def fill(folder: Path) -> Mapping[str, Any]:
         shutil.copytree(old.path, folder, dirs_exist_ok=True)
         if verify_folder(folder)["files"] != old.manifest["files"]:
-            raise FolderError(f"{old.path} was changed since it was opened; export it again")
+            raise FolderError(f"{old.path} was changed since it was opened; run it again")
         (folder / MANIFEST).unlink()
-        shutil.rmtree(folder / NETWORKS, ignore_errors=True)
-        kept = {key: value for key, value in old.manifest.items() if key not in OF_THE_STORE}
-        return {**kept, **carry(folder)}
+        shutil.rmtree(folder / without, ignore_errors=True)
+        made = change(folder)
+        return {key: value for key, value in made.items() if key not in OF_THE_STORE}
 
     write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
 

@@ -72,6 +72,8 @@ def decide(judged: Judged, maps: FittedMaps, config: Config) -> list[Assessment]
         confidence = float(judged.confidence[i])
         sufficiency = float(judged.sufficiency[i, k - 1])
         why = reasons(names, judged.features[i], usual, moves[i], table)
+        if accepted(confidence, t) and maps.certificate.refused:
+            why = (f"not certified: {maps.certificate.refused}", *why)
         found.append(
             Assessment(
                 ranking=ranking,

@@ -66,7 +66,14 @@ NOTHING_SAID: dict[Mode, str] = {
     "lists": "the labels say nothing of lists: the model stays as it was.",
 }
 OTHER_CORPUS = "Nothing is known of these passages: label answers about them and recalibrate."
-OF_THE_PARENT = ("format_version", "files", "digest", "kind", "inputs")  # not handed down
+OF_THE_PARENT = (
+    "format_version",
+    "files",
+    "digest",
+    "kind",
+    "inputs",
+    "updated",
+)  # not handed down
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ GIVEN = {
     "answer": ["answer", "model"],
     "calibrate": ["calibrate", "set", "--out", "model"],
     "finetune": ["finetune", "set", "--out", "model"],
+    "ingest": ["ingest", "folder", "--out", "corpus"],
     "promote": ["promote", "model", "set"],
     "retrieve": ["retrieve", "model", "query"],
     "serve": ["serve", "model"],

@@ -50,6 +50,8 @@ def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "queries.jsonl").write_text('{"_id": "1", "query": "sort an array"}\n')
     asked = [{"_id": str(i), "query": f"how to sort {i} arrays"} for i in range(60)]
     (folder / "asked.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    (folder / "documents").mkdir()
+    (folder / "documents" / "pump.md").write_text("# Pump\n\nOpen the valve.\n\n## Start\n\nGo.\n")
     labels = [{"query": f"sort array number {i}", "right": i % 2 == 0} for i in range(12)]
     (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
     write_lines(folder / "lists.jsonl", known_lists(30))

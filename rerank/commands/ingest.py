@@ -1,0 +1,74 @@
+"""`rerank ingest`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rerank.commands.command import Command
+from rerank.commands.inputs import note
+from rerank.commands.options import from_options
+from rerank.config import IngestConfig
+
+if TYPE_CHECKING:
+    from rerank.ingest.ingest import Ingested
+
+SHOWN = 10  # skipped files that are named
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    add_folder(p)
+    p.add_argument("--out", type=Path, required=True, help="corpus folder to write, or to update")
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.ingest.ingest import ingest
+
+    print_ingested(ingest(o.folder, o.out, from_options(IngestConfig, o)), o.out)
+    corpus = shlex.quote(str(o.out))
+    print(f"Next: rerank init {corpus} --out work/model; where there is a model of this corpus:")
+    print(f"  rerank update work/model {corpus}")
+
+
+def add_folder(p: argparse.ArgumentParser) -> None:
+    """The folder of documents."""
+    p.add_argument(
+        "folder",
+        type=Path,
+        help="folder of documents: Markdown, HTML, PDF, DOCX, reStructuredText, text",
+    )
+
+
+def print_ingested(found: Ingested, out: Path) -> None:
+    """What a run did; what it skipped goes to stderr."""
+    from rerank.ingest.ingest import DUPLICATES, SKIPPED
+
+    print(
+        f"{out}: {found.passages} passages of {found.files} files; {found.read} files read, the "
+        f"others as before, {found.gone} gone"
+    )
+    if found.exact or found.near:
+        print(
+            f"{found.exact} passages left out as copies, {found.near} pairs nearly the same: "
+            f"{out / DUPLICATES}"
+        )
+    if found.other:
+        kinds = ", ".join(f"{n} {kind or 'no ending'}" for kind, n in found.other.items())
+        note(f"{sum(found.other.values())} files of other kinds: {kinds}")
+    if found.skipped:
+        note(f"{len(found.skipped)} files skipped, all in {out / SKIPPED}:")
+        for name, why in list(found.skipped.items())[:SHOWN]:
+            note(f"  {name}: {why}")
+
+
+COMMAND = Command(
+    "ingest",
+    "folder of documents to a corpus; run again, it reads only what changed",
+    "ingest docs --out work/corpus",
+    _arguments,
+    _run,
+    config=IngestConfig,
+    resumes=True,
+)

@@ -1,0 +1,48 @@
+"""`rerank update`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rerank.commands.command import Command
+from rerank.commands.inputs import note
+
+if TYPE_CHECKING:
+    from rerank.jobs.update import Updated
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    p.add_argument("target", type=Path, help="index or model folder, replaced in place")
+    p.add_argument("corpus", type=Path, help="JSONL file, or a folder with corpus.jsonl")
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.jobs.update import update
+
+    print_updated(update(o.target, o.corpus), o.target)
+
+
+def print_updated(found: Updated, target: Path) -> None:
+    """What an update changed, and what became of the promises."""
+    from rerank.jobs.update import CHANGED
+
+    if not found:
+        print(f"{target}: {found.passages} passages, the same as before; nothing is written")
+        return
+    print(
+        f"{target}: {found.passages} passages; {found.added} added, {found.removed} removed, "
+        f"{found.changed} changed"
+    )
+    if found.promises:
+        note(f"nothing is certified any more. {CHANGED}")
+
+
+COMMAND = Command(
+    "update",
+    "let an index or a model search a changed corpus, without building it anew",
+    "update work/model work/corpus",
+    _arguments,
+    _run,
+)

@@ -1,0 +1,73 @@
+"""DOCX: paragraphs and tables in their order, under the headings of Word's own styles."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from zipfile import BadZipFile, ZipFile
+
+import docx
+from docx.document import Document as Docx
+from docx.table import Table
+from docx.text.paragraph import Paragraph
+
+from rerank.ingest.document import Block, Document, Headings, UnreadableError, one_line
+
+MOST = 256 * 2**20  # bytes that the parts of a file may have together when unpacked
+RATIO = 200  # and how many times the size of the file, from `FREE` up
+FREE = 2**24
+OLE = b"\xd0\xcf\x11\xe0"  # how Word packs a file with a password, and the older .doc
+HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
+
+
+def read(data: bytes) -> Document:
+    """The document of a DOCX file; the lengths that its parts name are looked at first."""
+    if data.startswith(OLE):
+        raise UnreadableError("it is encrypted, or of an older Word")
+    try:
+        with ZipFile(io.BytesIO(data)) as packed:
+            size = sum(part.file_size for part in packed.infolist())
+            encrypted = any(part.flag_bits & 1 for part in packed.infolist())
+    except BadZipFile as error:
+        raise UnreadableError(f"it is broken ({error})") from None
+    if encrypted:
+        raise UnreadableError("it is encrypted")
+    if size > MOST or (size > FREE and size > RATIO * len(data)):
+        raise UnreadableError(f"it unpacks to {size // 2**20} MiB, which no document does")
+    found = docx.Document(io.BytesIO(data))
+    core = found.core_properties
+    revised = core.modified.date().isoformat() if core.modified else ""
+    blocks, title = _blocks(found)
+    return Document(tuple(blocks), title or one_line(core.title), revised)
+
+
+def _blocks(found: Docx) -> tuple[list[Block], str]:
+    """The blocks, and the text of the paragraph in the style Title, if there is one."""
+    headings, blocks, title = Headings(), [], ""
+    for part in found.iter_inner_content():
+        if isinstance(part, Table):
+            blocks += [Block(row, headings.path) for row in _rows(part)]
+            continue
+        text, style = one_line(part.text), _style(part)
+        level = HEADING.match(style)
+        if level:
+            headings.enter(int(level[1]), text)
+        elif style == "Title" and not title:
+            title = text
+        elif text:
+            item = style.startswith("List")
+            blocks.append(Block(f"- {text}" if item else text, headings.path))
+    return blocks, title
+
+
+def _style(paragraph: Paragraph) -> str:
+    return (paragraph.style.name or "") if paragraph.style is not None else ""
+
+
+def _rows(table: Table) -> Iterator[str]:
+    for row in table.rows:
+        cells = {cell._tc: one_line(cell.text) for cell in row.cells}  # a merged cell comes twice
+        text = " | ".join(filter(None, cells.values()))
+        if text:
+            yield text

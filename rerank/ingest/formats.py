@@ -1,0 +1,38 @@
+"""Which reader takes a file: by the end of its name. A new format is a module and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import PurePosixPath
+from typing import cast
+
+from rerank.ingest.document import Document
+
+READERS = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "html",
+    ".pdf": "pdf",
+    ".docx": "docx",
+    ".rst": "rst",
+    ".txt": "plain",
+    ".text": "plain",
+}
+KNOWN = ", ".join(READERS)
+
+
+def format_of(name: str) -> str | None:
+    """The name of the reader of a file; None where there is none."""
+    return READERS.get(PurePosixPath(name).suffix.lower())
+
+
+def reader(kind: str) -> Callable[[bytes], Document]:
+    """The reader of a format, whose library is imported.
+
+    Raises:
+        ImportError: the library is not installed.
+    """
+    return cast(Callable[[bytes], Document], import_module(f"rerank.ingest.{kind}").read)

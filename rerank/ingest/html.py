@@ -1,0 +1,143 @@
+"""HTML: its main part, without scripts, navigation and hidden text. Markup of other formats too."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from selectolax.lexbor import LexborHTMLParser
+
+from rerank.ingest.document import Block, Document, Headings, date_in, one_line
+from rerank.ingest.encoding import decoded
+
+NO_TEXT = (
+    "script, style, noscript, template, svg, canvas, iframe, object, select, button, dialog, "
+    "nav, footer, aside:not(.admonition, .footnote), [role=navigation], [role=search], "
+    "[role=banner], [role=contentinfo], [role=complementary], [hidden], [aria-hidden=true], "
+    "a.headerlink, a.anchor, .toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, "
+    ".related, .docnav, .navheader, .navfooter, .breadcrumb, .breadcrumbs, .linenos, .backrefs, "
+    ".footnote-backref, .system-message"
+)
+MAIN = "main, [role=main]"
+HEADING = re.compile(r"h([1-6])")
+INLINE = re.compile(
+    "a|abbr|acronym|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|img|ins|kbd|label|mark|q|ruby|s|"
+    "samp|small|span|strike|strong|sub|sup|time|tt|u|var|wbr"
+)
+LABELS = {"note", "notes", "tip", "hint", "important", "warning", "caution", "danger", "example"}
+"""What DocBook and others print above a box as if it were a heading."""
+
+REVISED = (
+    'meta[name="dcterms.modified" i], meta[name="dc.date.modified" i], '
+    'meta[property="article:modified_time" i], meta[name="last-modified" i], '
+    'meta[name="revised" i], meta[name="revision" i], meta[name="date" i]'
+)
+PILCROW = re.compile(r"\s*[¶#]\s*$")
+
+
+def read(data: bytes) -> Document:
+    """The document of an HTML file."""
+    return read_markup(decoded(data))
+
+
+def read_markup(markup: str) -> Document:
+    """The document of HTML, whole or a part of it."""
+    tree = LexborHTMLParser(markup)
+    named = tree.css_first("head > title")
+    title = one_line(named.text()) if named else ""
+    dates = (node.attributes.get("content") or "" for node in tree.css(REVISED))
+    revised = next(filter(None, map(date_in, dates)), "")
+    for node in tree.css(NO_TEXT):
+        if node.tag not in ("html", "body"):
+            node.decompose()
+    highest = tree.css("h1")
+    if len(highest) == 1:
+        title = _heading(highest[0]) or title
+    return Document(tuple(_blocks(_main(tree))), title, revised)
+
+
+def _main(tree: LexborHTMLParser) -> Any:
+    """The one element that says that it is the main part; else the body; None where is nothing."""
+    found = [node for node in tree.css(MAIN) if node.text(strip=True)]
+    return found[0] if len(found) == 1 else tree.body
+
+
+def _blocks(root: Any) -> list[Block]:
+    """The blocks below a node, in document order; no recursion, however deep the tags."""
+    walk = _Walk()
+    node, last = root, root and root.mem_id  # `==` of two nodes compares all that is in them
+    while node is not None:
+        below = node.child if walk.enter(node) else None
+        if below is not None:
+            node = below
+            continue
+        walk.leave(node)
+        while node.mem_id != last and node.next is None:
+            node = node.parent
+            walk.leave(node)
+        node = None if node.mem_id == last else node.next
+    walk.flush()
+    return walk.blocks
+
+
+class _Walk:
+    """Gathers text until a block begins or ends."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.headings = Headings()
+        self._text: list[str] = []
+        self._row = False  # whether the text is of a row of a table
+
+    def enter(self, node: Any) -> bool:
+        """Take a node in; returns whether to go on to what is in it."""
+        tag = node.tag or ""
+        if tag == "-text":
+            self._text.append(node.text_content or "")
+            return False
+        level = HEADING.fullmatch(tag)
+        if level:
+            self.flush()
+            text = _heading(node)
+            if text.lower().rstrip(":") in LABELS:
+                self._add(text, leads=True)
+            else:
+                self.headings.enter(int(level[1]), text)
+            return False
+        if tag == "pre":
+            self.flush()
+            self._add(node.text().strip("\n"), code=True)
+            return False
+        if tag in ("td", "th"):
+            self._text.append(" | " if "".join(self._text).strip() else "")
+        elif tag == "br":
+            self._text.append("\n")
+        elif not INLINE.fullmatch(tag) and not (self._row and tag in ("p", "div")):
+            self.flush()
+            self._row = tag == "tr"
+            if tag in ("li", "tr"):
+                self._text = ["- "] if tag == "li" else []
+        return True
+
+    def leave(self, node: Any) -> None:
+        """Close a node."""
+        tag = node.tag or ""
+        if tag == "tr":
+            self._row = False
+        block = tag[:1] != "-" and tag not in ("td", "th", "br") and not INLINE.fullmatch(tag)
+        if block and not self._row:
+            self.flush(leads=tag == "dt")
+
+    def flush(self, *, leads: bool = False) -> None:
+        """What was gathered becomes a block; the mark of an item waits for its text."""
+        text = one_line("".join(self._text))
+        self._add(text, leads=leads)
+        self._text = ["- "] if text == "-" else []
+
+    def _add(self, text: str, *, code: bool = False, leads: bool = False) -> None:
+        if text.strip(" -|\n"):
+            self.blocks.append(Block(text, self.headings.path, code=code, leads=leads))
+
+
+def _heading(node: Any) -> str:
+    return PILCROW.sub("", one_line(node.text()))

@@ -1,0 +1,180 @@
+"""A folder of documents to a corpus in the BEIR layout; run again, it reads only what changed.
+
+The corpus folder may hold queries and labels too: only the files named here are written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+
+from rerank.config import IngestConfig
+from rerank.data.near_duplicates import near_duplicates
+from rerank.data.records import passage_row
+from rerank.data.text import to_json
+from rerank.errors import FolderError, InputError, optional
+from rerank.ingest.document import UnreadableError
+from rerank.ingest.formats import KNOWN, format_of, reader
+from rerank.ingest.isolated import IsolatedReader
+from rerank.ingest.passages import cut
+from rerank.ingest.state import STATE, Entry, State, read_state, write_state
+from rerank.ingest.walk import walk
+from rerank.progress import progress
+from rerank.storage.files import read_bytes, sha256_file, write_file
+from rerank.storage.locks import reserved
+from rerank.types import Passage
+
+CORPUS, SKIPPED, DUPLICATES = "corpus.jsonl", "skipped.tsv", "duplicates.tsv"
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What a run found and did."""
+
+    passages: int
+    files: int  # that gave at least one passage
+    read: int  # in this run, skipped ones too; the others are as they were
+    gone: int  # since the last run
+    skipped: Mapping[str, str]  # why, by file
+    other: Mapping[str, int]  # files that no reader takes, by the end of their names
+    exact: int  # passages left out: another has the same heading and text
+    near: int  # pairs of passages that are nearly the same; both are kept
+
+
+def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = None) -> Ingested:
+    """Read the documents below `folder` into `out`: corpus.jsonl, skipped.tsv, duplicates.tsv.
+
+    What is written depends on the files and the configuration alone, not on earlier runs.
+
+    Raises:
+        InputError: no such folder, or no text in it; then `out` stays as it was.
+        FolderError: `out` has a corpus.jsonl that is not of this job, or another job uses it.
+        MissingExtraError: a library that reads one of the formats is not installed.
+    """
+    folder, out, config = Path(folder), Path(out), config or IngestConfig()
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; expected one with documents ({KNOWN})")
+    folder = folder.resolve()
+    with reserved(out):
+        if (out / CORPUS).exists() and not (out / STATE).exists():
+            raise FolderError(
+                f"{out / CORPUS} was not made by `rerank ingest`, and is not replaced; give "
+                "another --out"
+            )
+        found = walk(folder, leave_out=out.resolve())
+        files = {name: path for name, path in found.files.items() if format_of(name)}
+        if not files:
+            raise InputError(
+                f"{folder}: none of its {len(found.files)} files is of a kind that is read: {KNOWN}"
+            )
+        before = read_state(out / STATE, asdict(config))
+        entries = _read(files, before, config)
+        links = {name: why for name, why in found.skipped.items() if _may_be_read(name)}
+        skipped = links | {name: e.skipped for name, e in entries.items() if e.skipped}
+        kept, copies = _without_copies(entries.values())
+        if not kept:
+            raise InputError(f"{folder}: no text could be read: {_first(skipped)}")
+        out.mkdir(exist_ok=True)
+        _write_table(out / SKIPPED, sorted(skipped.items()))
+        state = before
+        if entries != before.entries or not _stands(out / CORPUS, before.corpus):
+            near = _near(kept)
+            write_file(out / CORPUS, (to_json(passage_row(p)) + "\n" for p in kept))
+            _write_table(out / DUPLICATES, [*copies, *near])
+            state = State(asdict(config), sha256_file(out / CORPUS), len(near), entries)
+            write_state(out / STATE, state)
+    return Ingested(
+        passages=len(kept),
+        files=sum(bool(entry.passages) for entry in entries.values()),
+        read=sum(before.entries.get(name) is not entry for name, entry in entries.items()),
+        gone=len(before.entries.keys() - entries.keys()),
+        skipped=skipped,
+        other=Counter(PurePosixPath(n).suffix.lower() for n in found.files if n not in files),
+        exact=len(copies),
+        near=state.near,
+    )
+
+
+def _may_be_read(name: str) -> bool:
+    """Whether a name is one of a document, or of a folder."""
+    return format_of(name) is not None or not PurePosixPath(name).suffix
+
+
+def _read(files: Mapping[str, Path], before: State, config: IngestConfig) -> dict[str, Entry]:
+    """What is in each file; that of the last run where its bytes are the same."""
+    with optional():
+        for kind in sorted({format_of(name) or "" for name in files}):
+            reader(kind)  # a library that is missing is told now, not once a file
+    entries: dict[str, Entry] = {}
+    with (
+        IsolatedReader(seconds=config.seconds) as isolated,
+        progress(len(files), "reading documents", unit="file") as bar,
+    ):
+        for name, path in files.items():
+            entries[name] = _entry(name, path, before.entries.get(name), isolated, config)
+            bar.update()
+    return entries
+
+
+def _entry(
+    name: str, path: Path, before: Entry | None, isolated: IsolatedReader, config: IngestConfig
+) -> Entry:
+    most = config.largest * MEBIBYTE
+    try:
+        data = read_bytes(path, most, follow=False)
+    except FolderError:
+        return _same(
+            Entry("", skipped=f"it has more than {config.largest} MiB (--largest)"), before
+        )
+    except OSError as error:
+        return _same(Entry("", skipped=f"it cannot be read: {error.strerror or error}"), before)
+    digest = hashlib.sha256(data).hexdigest()
+    if before is not None and before.sha256 == digest:
+        return before
+    try:
+        document = isolated.read(format_of(name) or "", data)
+    except UnreadableError as error:
+        return Entry(digest, skipped=str(error))
+    passages = cut(document, name, most=config.passage_tokens)
+    return Entry(digest, tuple(passages), "" if passages else "there is no text in it")
+
+
+def _same(entry: Entry, before: Entry | None) -> Entry:
+    """The entry of the last run where it is the same, so that the file does not count as read."""
+    return before if before == entry else entry
+
+
+def _without_copies(entries: Iterable[Entry]) -> tuple[list[Passage], list[tuple[str, ...]]]:
+    """The passages, each heading and text once; and the copies left out, with what they copy."""
+    kept: dict[tuple[str, str], Passage] = {}
+    copies: list[tuple[str, ...]] = []
+    for passage in (p for entry in entries for p in entry.passages):
+        key = (str(passage.metadata.get("heading", "")), passage.text)
+        first = kept.setdefault(key, passage)
+        if first is not passage:
+            copies.append(("copy, left out", first.doc_id, passage.doc_id))
+    return list(kept.values()), copies
+
+
+def _near(passages: Sequence[Passage]) -> list[tuple[str, ...]]:
+    pairs = near_duplicates([passage.full_text for passage in passages])
+    return [("nearly the same", passages[a].doc_id, passages[b].doc_id) for a, b in pairs]
+
+
+def _stands(path: Path, sha256: str) -> bool:
+    """Whether the file is there, as it was written."""
+    return path.is_file() and sha256_file(path) == sha256
+
+
+def _first(skipped: Mapping[str, str]) -> str:
+    name, why = next(iter(sorted(skipped.items())))
+    return f"{len(skipped)} files are skipped, such as {name}: {why}"
+
+
+def _write_table(path: Path, rows: Iterable[Sequence[str]]) -> None:
+    """Write lines of cells between tabs; white space within a cell is one space."""
+    write_file(path, ("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in rows))

@@ -1,0 +1,31 @@
+"""Markdown (CommonMark with tables): read as the HTML that it stands for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from markdown_it import MarkdownIt
+
+from rerank.ingest.document import Document, date_in
+from rerank.ingest.encoding import decoded
+from rerank.ingest.html import read_markup
+
+FRONT = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+FIELD = re.compile(r"^(\w[\w -]*?)\s*:\s*(.+?)\s*$", re.MULTILINE)
+REVISED = ("revised", "updated", "last_updated", "lastmod", "last_modified", "modified", "date")
+
+
+def read(data: bytes) -> Document:
+    """The document of a Markdown file; `title` and `date` of its front matter are taken."""
+    text = decoded(data)
+    front = FRONT.match(text)
+    fields = {k.lower(): v.strip("\"'") for k, v in FIELD.findall(front[1])} if front else {}
+    body = text[front.end() :] if front else text
+    found = read_markup(MarkdownIt("commonmark").enable("table").render(body))
+    revised = next((fields[name] for name in REVISED if name in fields), "")
+    return replace(
+        found,
+        title=fields.get("title") or found.title,
+        revised=date_in(revised) or found.revised,
+    )

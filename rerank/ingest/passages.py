@@ -1,0 +1,159 @@
+"""A document cut into passages: at headings, then between sentences, each of a bounded length."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import ceil
+from pathlib import PurePosixPath
+
+from rerank.ingest.document import Block, Document
+from rerank.types import Passage
+
+PIECE = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # a sign of Chinese, Japanese or Korean
+    r"|\d{1,3}|[^\W\d_]{1,5}|[^\w\s]|_"
+)
+SHORT = "".join(rf"(?<!\b{short}\.)" for short in (r"e\.g", r"i\.e", "cf", "vs", "Dr", "Mr", "No"))
+SENTENCE = re.compile(rf"{SHORT}(?<=[.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？])")
+LABEL = 6  # words of a block that introduces the next one, as "Note" or "In this example" do
+TITLE = 24  # pieces of a title at most: the text is what is to be found
+LONGEST_NAME = 400  # characters of a file's name in an id
+AND = " > "  # between headings
+
+
+def pieces(text: str) -> int:
+    """About how many tokens a model makes of a text, rather too many than too few.
+
+    Against the WordPiece of BERT it is 12 % to 29 % too many for the median English passage.
+    """
+    return len(PIECE.findall(text))
+
+
+def cut(document: Document, name: str, *, most: int) -> list[Passage]:
+    """The passages of a document, in order: title and text are of `most` pieces at most.
+
+    `name` is the path of the file below its folder, with slashes. An id holds the name and a hash
+    of the text: it stays as long as the text stays, wherever in the file it stands. The metadata
+    are `document` (the name), `position` (from 1), and, where they are known, `heading`, `page`
+    (where the passage begins) and `revised`.
+    """
+    first = next((block.heading[0] for block in document.blocks if block.heading), "")
+    titled = document.title or first or _spoken(name)
+    made: list[Passage] = []
+    seen: dict[str, int] = {}
+    for heading, blocks in groupby(document.blocks, key=lambda block: block.heading):
+        title = _title(titled, heading)
+        for text, page in _packed(list(blocks), most - pieces(title) - 1):
+            again = seen[text] = seen.get(text, 0) + 1
+            known = {
+                "heading": AND.join(heading),
+                "page": page,
+                "revised": document.revised,
+            }
+            metadata = {"document": name, "position": len(made) + 1}
+            metadata |= {key: value for key, value in known.items() if value}
+            made.append(Passage(_id(name, text, again), title, text, metadata))
+    return made
+
+
+def _spoken(name: str) -> str:
+    """The name of a file as a title: `guides/first-steps.md` is "first steps"."""
+    return " ".join(re.split(r"[\s_-]+", PurePosixPath(name).stem)).strip()
+
+
+def _title(titled: str, heading: Sequence[str]) -> str:
+    """Title of the document and last heading, each once, cut to `TITLE` pieces."""
+    parts = dict.fromkeys(filter(None, (titled, heading[-1] if heading else "")))
+    found = ": ".join(part.rstrip(":.") for part in parts)
+    if pieces(found) <= TITLE:
+        return found
+    ends = [match.end() for match in PIECE.finditer(found)]
+    return found[: ends[TITLE - 1]].rstrip(" :,;-([")
+
+
+def _id(name: str, text: str, again: int) -> str:
+    """At most 512 characters, without tabs and line ends, and no other passage's."""
+    hashed = hashlib.sha256("\0".join((name, str(again), text)).encode()).hexdigest()
+    shown = " ".join(name.split())[-LONGEST_NAME:].strip()
+    return f"{shown}#{hashed[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A sentence, or a line of code: what is not cut where it can be helped."""
+
+    text: str
+    before: str  # what stands between it and the unit before
+    page: int | None
+    size: int
+    leads: bool  # it stands with the next one, where it can be helped
+
+
+def _packed(blocks: Sequence[Block], most: int) -> Iterator[tuple[str, int | None]]:
+    """(text, page) of the passages of one section, of about equal length."""
+    units = [unit for block in blocks for unit in _units(block, most)]
+    left = sum(unit.size for unit in units)
+    held: list[_Unit] = []
+    for unit in units:
+        enough = left / ceil(left / most)
+        size = sum(one.size for one in held)
+        if held and (size + unit.size > most or (size >= enough and not held[-1].leads)):
+            rest = _leading(held, most - unit.size)
+            whole = held[: len(held) - len(rest)]
+            yield _joined(whole)
+            left -= sum(one.size for one in whole)
+            held = rest
+        held.append(unit)
+    if held:
+        yield _joined(held)
+
+
+def _leading(held: Sequence[_Unit], most: int) -> list[_Unit]:
+    """The last units that introduce the next one, if they are not all of them and fit with it."""
+    start = len(held)
+    while start and held[start - 1].leads:
+        start -= 1
+    rest = list(held[start:])
+    return rest if start and sum(unit.size for unit in rest) <= most else []
+
+
+def _joined(units: Sequence[_Unit]) -> tuple[str, int | None]:
+    rest = "".join(unit.before + unit.text for unit in units[1:])
+    return units[0].text + rest, units[0].page
+
+
+def _units(block: Block, most: int) -> Iterator[_Unit]:
+    parts = block.text.split("\n") if block.code else SENTENCE.split(block.text)
+    texts = [
+        text
+        for part in filter(str.strip, parts)
+        for text in _bounded(part.rstrip() if block.code else part.strip(), most)
+    ]
+    leads = block.leads or _is_label(block)
+    for i, text in enumerate(texts):
+        before = "\n" if block.code or not i else " "
+        yield _Unit(text, before, block.page, pieces(text), leads and i == len(texts) - 1)
+
+
+def _is_label(block: Block) -> bool:
+    """Whether a block has no end of its own: a few words, or a colon at the end."""
+    if block.code or block.text.startswith("- "):
+        return False
+    few = len(block.text.split()) <= LABEL and block.text[-1:].isalnum()
+    return few or block.text.endswith(":")
+
+
+def _bounded(text: str, most: int) -> Iterator[str]:
+    """The text, cut between words where it has more than `most` pieces; within, if it must be."""
+    while pieces(text) > most:
+        end = [match.end() for match in PIECE.finditer(text)][most - 1]
+        space = text.rfind(" ", 0, end + 1)
+        end = space if space > 0 else end
+        yield text[:end].rstrip()
+        text = text[end:].lstrip()
+    if text:
+        yield text

@@ -1,0 +1,120 @@
+"""PDF: the text of its pages but for running heads, under the headings of its outline.
+
+PDFium's order of the text is taken. A PDF has lines and no paragraphs: lines are joined.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from pypdfium2 import PdfDocument, PdfiumError
+
+from rerank.ingest.document import Block, Document, Headings, UnreadableError, date_in, one_line
+from rerank.ingest.encoding import CONTROLS
+
+MOST_PAGES = 20_000
+MOST_MARKS = 20_000  # entries of an outline
+EDGE = 2  # lines at the head and at the foot of a page that may be the same on others
+END = re.compile(r"[.!?:;][\"'”’)]*$")
+ITEM = re.compile(r"^(?:[•▪◦●‣*–-]|\(?\d{1,2}[.)])\s+")
+Mark = tuple[int, str]  # level and title of an entry of the outline
+
+
+def read(data: bytes) -> Document:
+    """The document of a PDF file."""
+    try:
+        pdf = PdfDocument(data)
+    except PdfiumError as error:
+        if "password" in str(error).lower():
+            raise UnreadableError("it is encrypted") from None
+        raise UnreadableError(f"it is broken ({error})") from None
+    with pdf:
+        pages = [_lines(pdf, i) for i in range(min(len(pdf), MOST_PAGES))]
+        if not any(pages):
+            raise UnreadableError(
+                f"no text in its {len(pdf)} pages; scanned pages take OCR beforehand"
+            )
+        facts = pdf.get_metadata_dict()
+        outline = _outline(pdf)
+    dated = date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
+    blocks = tuple(_blocks(_without_edges(pages), outline))
+    return Document(blocks, one_line(facts.get("Title", "")), dated)
+
+
+def _lines(pdf: PdfDocument, page: int) -> list[str]:
+    """The lines of a page with something on them; none of a page that is broken."""
+    try:
+        text = pdf[page].get_textpage().get_text_bounded()
+    except PdfiumError:
+        return []
+    text = text.replace("\ufffe", "-").replace("\xad", "-").replace("\r\n", "\n")
+    return [line for part in text.split("\n") if (line := one_line(CONTROLS.sub("", part)))]
+
+
+def _outline(pdf: PdfDocument) -> dict[int, list[Mark]]:
+    """The entries of the outline, by page."""
+    marks: dict[int, list[Mark]] = {}
+    for mark in islice(pdf.get_toc(max_depth=6), MOST_MARKS):
+        target = mark.get_dest()
+        page = target.get_index() if target else None
+        if page is not None:
+            marks.setdefault(page, []).append((mark.level + 1, one_line(mark.get_title())))
+    return marks
+
+
+def _without_edges(pages: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The pages without the lines at head and foot that two of the four next pages have too.
+
+    Numbers in a line do not count; a line with nothing but the number of a page always goes.
+    """
+    edges = [{_shape(line) for line in (*page[:EDGE], *page[-EDGE:])} for page in pages]
+    kept = []
+    for number, page in enumerate(pages):
+        near = [*edges[max(0, number - 2) : number], *edges[number + 1 : number + 3]]
+        running = {s for s in edges[number] if s == "0" or sum(s in edge for edge in near) > 1}
+        inner = range(EDGE, len(page) - EDGE)
+        kept.append([t for i, t in enumerate(page) if i in inner or _shape(t) not in running])
+    return kept
+
+
+def _shape(line: str) -> str:
+    return re.sub(r"\d+|\b[ivxlc]+\b", "0", line.lower())
+
+
+def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> Iterator[Block]:
+    headings = Headings()
+    for number, page in enumerate(pages):
+        marks = list(outline.get(number, []))
+        held: list[str] = []
+        for line, width in ((line, max(map(len, page))) for line in page):
+            found = next((mark for mark in marks if _names(line, mark[1])), None)
+            if found or ITEM.match(line):
+                yield from _joined(held, headings, number)
+                held = []
+            if found:
+                for mark in marks[: marks.index(found) + 1]:
+                    headings.enter(*mark)
+                marks = marks[marks.index(found) + 1 :]
+                continue
+            held.append(line)
+            if len(line) < 0.75 * width and END.search(line):
+                yield from _joined(held, headings, number)
+                held = []
+        yield from _joined(held, headings, number)
+        for mark in marks:
+            headings.enter(*mark)
+
+
+def _names(line: str, title: str) -> bool:
+    """Whether a line is a heading of the outline, its number aside."""
+    bare, wanted = (re.sub(r"[\W\d_]+", "", text).lower() for text in (line, title))
+    return bool(bare) and bare == wanted
+
+
+def _joined(lines: Sequence[str], headings: Headings, page: int) -> Iterator[Block]:
+    """The lines as one block; a word that a hyphen divides is one word again."""
+    text = re.sub(r"(?<=[a-zß-ÿ])- (?=[a-zß-ÿ])", "", " ".join(lines))
+    if text:
+        yield Block(text, headings.path, page + 1)

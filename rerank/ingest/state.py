@@ -1,0 +1,73 @@
+"""What the last run made of each file, so that the next one reads only what changed.
+
+A file of JSON lines in the corpus folder. It is written last: a run that is killed before leaves
+the old one, and the next run does what is left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rerank.data.records import passage_row, read_passage
+from rerank.data.text import to_json
+from rerank.errors import InputError
+from rerank.storage.files import write_file
+from rerank.types import Passage
+
+STATE = "ingested.jsonl"
+VERSION = 1  # of what the readers make of a file: with another one all are read anew
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file: its sha256, and its passages or why it was skipped."""
+
+    sha256: str
+    passages: tuple[Passage, ...] = ()
+    skipped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The files of a run. `corpus` is the sha256 of the file of passages made from them."""
+
+    options: Mapping[str, Any]
+    corpus: str = ""
+    near: int = 0
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+
+def read_state(path: Path, options: Mapping[str, Any]) -> State:
+    """The last run with these options; an empty one where there is none, or one of other code."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            head = json.loads(next(lines, "{}"))
+            if (head.get("version"), head.get("options")) != (VERSION, dict(options)):
+                return State(options)
+            entries = dict(_entry(json.loads(line)) for line in lines)
+            return State(options, str(head["corpus"]), int(head["near"]), entries)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError):
+        return State(options)
+
+
+def write_state(path: Path, state: State) -> None:
+    """Write the state, whole or not at all."""
+    write_file(path, _lines(state))
+
+
+def _lines(state: State) -> Iterator[str]:
+    head = {"version": VERSION, "corpus": state.corpus, "near": state.near}
+    yield to_json({**head, "options": dict(state.options)}) + "\n"
+    for name, entry in state.entries.items():
+        rows = [passage_row(passage) for passage in entry.passages]
+        row = {"file": name, "sha256": entry.sha256, "passages": rows, "skipped": entry.skipped}
+        yield to_json(row) + "\n"
+
+
+def _entry(row: Mapping[str, Any]) -> tuple[str, Entry]:
+    passages = tuple(map(read_passage, row["passages"]))
+    return row["file"], Entry(row["sha256"], passages, row["skipped"])

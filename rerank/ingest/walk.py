@@ -1,0 +1,60 @@
+"""The files below a folder, in the order of their names; links are not followed."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from rerank.data.text import can_be_written
+
+GENERATED = re.compile(r"_sources|_static|genindex.*\.html|.*modindex\.html")
+"""Names of what Sphinx writes beside the pages: copies and lists of links."""
+
+
+class Found(NamedTuple):
+    """What is below a folder: files by their path with slashes, and what is skipped, and why."""
+
+    files: dict[str, Path]
+    skipped: dict[str, str]
+
+
+def walk(folder: Path, *, leave_out: Path) -> Found:
+    """Every regular file below `folder`, but for hidden and `GENERATED` ones and `leave_out`.
+
+    Both folders are absolute.
+
+    Raises:
+        OSError: the folder itself cannot be read.
+    """
+    files: dict[str, Path] = {}
+    skipped: dict[str, str] = {}
+    below = [folder]
+    while below:
+        here = below.pop()
+        try:
+            with os.scandir(here) as entries:
+                found = list(entries)
+        except OSError as error:
+            if here == folder:
+                raise
+            skipped[here.relative_to(folder).as_posix()] = f"cannot be read: {error.strerror}"
+            continue
+        for entry in found:
+            path = Path(entry.path)
+            name = path.relative_to(folder).as_posix()
+            ours = path == leave_out or GENERATED.fullmatch(entry.name)
+            if ours or entry.name.startswith("."):
+                continue
+            if not can_be_written(name):
+                skipped[ascii(name)] = "its name is no UTF-8"
+            elif entry.is_symlink():
+                skipped[name] = "a link, which is not followed"
+            elif entry.is_dir():
+                below.append(path)
+            elif entry.is_file():
+                files[name] = path
+            else:
+                skipped[name] = "neither a file nor a folder"
+    return Found(dict(sorted(files.items())), dict(sorted(skipped.items())))

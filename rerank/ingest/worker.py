@@ -1,0 +1,62 @@
+"""A process that reads files for another: bytes in, a document or a reason out.
+
+    python -m rerank.ingest.worker BYTES
+
+On its standard input: a line of JSON with `kind` and `size`, then so many bytes; and so on. On its
+standard output, a line of JSON for each. What breaks here breaks no other process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from rerank.ingest.document import UnreadableError
+from rerank.ingest.formats import reader
+
+
+def answer(kind: str, data: bytes) -> dict[str, Any]:
+    """The document of a file as plain JSON values, or `skipped`: why there is none."""
+    try:
+        found = reader(kind)(data)
+    except UnreadableError as error:
+        return {"skipped": str(error)}
+    except MemoryError:
+        return {"skipped": "it takes more memory than is allowed"}
+    except RecursionError:
+        return {"skipped": "it is nested too deep"}
+    except Exception as error:  # a broken file shows in as many ways as there are formats
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        return {"skipped": f"it is broken ({said[:200]})"}
+    return found.to_dict()
+
+
+def bound_memory(most: int) -> None:
+    """Let this process have so many bytes of memory, where the system can bound it."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, ValueError, OSError):
+        return
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    bound_memory(int(sys.argv[1]))
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a library prints is no answer
+    while line := sys.stdin.buffer.readline():
+        asked = json.loads(line)
+        data = sys.stdin.buffer.read(asked["size"])
+        if len(data) < asked["size"]:
+            return
+        answers.write(json.dumps(answer(asked["kind"], data)) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""An index, or a model folder, made to search another corpus: what a fresh build would give.
+
+Vectors of passages that are there already are taken over; all else is made anew, and is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rerank.assessment.fitted_maps import maps_from_dict, maps_to_dict
+from rerank.assessment.model_folder import (
+    CALIBRATORS,
+    INDEX,
+    MODEL_KIND,
+    ModelFolder,
+    bound_to,
+    models_of,
+    open_folder,
+    write_changed,
+)
+from rerank.config import Config
+from rerank.data.beir import read_corpus
+from rerank.data.labelled_set import LabelledSet, corpus_digest
+from rerank.errors import InputError
+from rerank.fitting.label_checks import refuse_one_passage, without_promises
+from rerank.inference.model_files import resolve
+from rerank.retrieval.corpus import Corpus
+from rerank.retrieval.dense import Encoder
+from rerank.retrieval.index import INDEX_KIND, build_index
+from rerank.storage.folder import MANIFEST, read_manifest, sha256_file, verify_folder, write_json
+from rerank.storage.locks import reserved
+from rerank.types import Passage
+
+CHANGED = (
+    "The corpus has changed since the labels were given: a promise would be about the old one. "
+    "Label answers of the new corpus and run `rerank recalibrate`, or calibrate again."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """What an update changed: counts of passages."""
+
+    passages: int
+    added: int
+    removed: int
+    changed: int  # the same id, another text or other metadata
+    promises: bool  # whether a certificate was lost
+
+    def __bool__(self) -> bool:
+        """Whether anything was changed."""
+        return bool(self.added or self.removed or self.changed)
+
+
+def update(target: str | Path, corpus: str | Path) -> Updated:
+    """Let the index or the model in the folder `target` search the passages of `corpus`.
+
+    It is replaced in place, atomically, and equals what a fresh build of this corpus gives. What a
+    model was fitted on stays. Its certificates do not: they were about the old corpus. Where the
+    corpus is the same, nothing is written.
+
+    Raises:
+        InputError: `target` is neither, is damaged, or its models are not here; bad passages, or
+            fewer than two.
+        FolderError: another job uses `target`.
+    """
+    target, path = Path(target), Path(corpus)
+    passages = read_corpus(path / "corpus.jsonl" if path.is_dir() else path)
+    refuse_one_passage(LabelledSet(passages, {}, {}, {}, str(path)))
+    with reserved(target):
+        kind = read_manifest(target).get("kind")
+        if kind == MODEL_KIND:
+            return _update_model(open_folder(target), passages)
+        if kind == INDEX_KIND:
+            return _update_index(target, passages)
+    raise InputError(f"{target} is {kind or 'neither'}; expected an index or a model folder")
+
+
+def _update_index(folder: Path, passages: Mapping[str, Passage]) -> Updated:
+    kept = verify_folder(folder)
+    found = _difference(Corpus(folder), passages)
+    made_by = kept["encoder"]
+    encoder = Encoder(resolve(made_by["name"]), max_length=made_by["max_length"])
+    if encoder.files.fingerprint != made_by["fingerprint"]:
+        raise InputError(
+            f"{folder}: its encoder {made_by['name']} is another one here; build the index anew"
+        )
+    if found:
+        build_index(
+            passages.values(),
+            folder,
+            encoder,
+            language=kept["language"],
+            approximate=kept["approximate"],
+            overwrite=True,
+            known=[folder],
+        )
+    return found
+
+
+def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
+    index = old.path / INDEX
+    config = Config.from_dict(old.manifest["config"])
+    maps = maps_from_dict(old.json(CALIBRATORS))
+    calibrated = any(one.calibrated for one in maps.values())
+    found = _difference(Corpus(index), passages, promises=calibrated)
+    if not found:
+        return found
+    encoder = Encoder(
+        models_of(old, config, download=False)[0], max_length=config.encoder_max_length
+    )
+
+    def change(folder: Path) -> Mapping[str, Any]:
+        build_index(
+            passages.values(),
+            folder / INDEX,
+            encoder,
+            language=config.language,
+            approximate=config.dense == "approximate",
+            known=[index],
+        )
+        digest = corpus_digest(passages.values())
+        if not calibrated:  # it was never about labels: it is what `init` makes of this corpus
+            name = str(old.manifest["dataset"].get("name"))
+            described = LabelledSet(passages, {}, {}, {}, name).described()
+            return {**old.manifest, "dataset": described, "corpus_digest": digest}
+        refused = {mode: without_promises(one, CHANGED) for mode, one in maps.items()}
+        bound = bound_to(old.manifest["config"], old.manifest["fingerprints"])
+        write_json(folder / CALIBRATORS, {"bound_to": bound, **maps_to_dict(refused)})
+        return {
+            **old.manifest,
+            "corpus_digest": digest,
+            "updated": {
+                "parent": sha256_file(old.path / MANIFEST),
+                "fitted_on_corpus": _fitted_on(old),
+                "passages": len(passages),
+            },
+        }
+
+    write_changed(old, old.path, change, without=INDEX, overwrite=True)
+    return found
+
+
+def _fitted_on(old: ModelFolder) -> str:
+    """The digest of the corpus that the labels were about."""
+    before = old.manifest.get("updated", {}).get("fitted_on_corpus")
+    return str(before or old.manifest["corpus_digest"])
+
+
+def _difference(
+    old: Iterable[Passage], new: Mapping[str, Passage], *, promises: bool = False
+) -> Updated:
+    """What is new, gone and changed; an index keeps the order of the corpus, which counts too."""
+    before = {passage.doc_id: passage for passage in old}
+    both = before.keys() & new.keys()
+    changed = sum(before[i] != new[i] for i in both)
+    moved = not changed and list(before) != list(new) and before.keys() == new.keys()
+    return Updated(
+        passages=len(new),
+        added=len(new) - len(both),
+        removed=len(before) - len(both),
+        changed=len(new) if moved else changed,
+        promises=promises,
+    )

@@ -1,0 +1,92 @@
+"""`rerank ingest`, `update` and `quickstart`: what they print, refuse and leave alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import call, refused
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.data.beir import read_corpus
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """Two documents and one that is no document."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.md").write_text("# Pump\n\nOpen the valve before the pump starts.\n")
+    (folder / "b.html").write_text("<title>Filter</title><p>Clean the filter each month.</p>")
+    (folder / "c.pdf").write_bytes(b"%PDF-1.4 and no more")
+    return folder
+
+
+def test_ingest_says_what_it_read_and_skipped(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Counts on stdout; the skipped file and its reason on stderr and in a file."""
+    out = tmp_path / "corpus"
+    assert call("ingest", docs, "--out", out) == 0
+    printed = capsys.readouterr()
+    assert "2 passages of 2 files; 3 files read" in printed.out
+    assert "c.pdf: it is broken" in printed.err
+    assert (out / "skipped.tsv").read_text().startswith("c.pdf\tit is broken")
+
+
+@pytest.mark.parametrize("command", ["ingest", "quickstart"])
+def test_a_folder_that_gives_nothing_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Missing, empty, of other kinds only, a file: one sentence that names it, and no output."""
+    empty, strange, out = tmp_path / "empty", tmp_path / "strange", tmp_path / "out"
+    empty.mkdir()
+    strange.mkdir()
+    (strange / "logo.png").write_bytes(b"\x89PNG")
+    for folder in (tmp_path / "nowhere", empty, strange, strange / "logo.png"):
+        assert str(folder) in refused(capsys, command, folder, "--out", out)
+    assert not (out / "corpus.jsonl").exists()
+
+
+def test_quickstart_makes_a_model_and_follows_the_documents(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run again, nothing is written; with another document, the model finds it."""
+    out = tmp_path / "out"
+    arguments = ("quickstart", docs, "--out", out, "--no-serve", "--work", tmp_path / "work")
+    assert call(*arguments) == 0
+    assert "rerank search" in capsys.readouterr().out
+    manifest = (out / "model" / "manifest.json").read_bytes()
+    assert call(*arguments) == 0
+    assert "the same as before" in capsys.readouterr().out
+    assert (out / "model" / "manifest.json").read_bytes() == manifest
+    (docs / "d.txt").write_text("The lamp blinks when the battery is empty.")
+    assert call(*arguments) == 0
+    assert "1 added, 0 removed, 0 changed" in capsys.readouterr().out
+    answer = CalibratedReranker.load(out / "model").search("when does the lamp blink")
+    assert answer.top is not None
+    assert answer.top.metadata["document"] == "d.txt"
+    assert not answer.calibrated
+
+    fresh = tmp_path / "fresh"
+    corpus = out / "corpus"
+    assert len(read_corpus(corpus / "corpus.jsonl")) == 3
+    assert call("init", corpus, "--out", fresh, "--work", tmp_path / "other") == 0
+    names = sorted(p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file())
+    assert names == sorted(
+        p.relative_to(out / "model") for p in (out / "model").rglob("*") if p.is_file()
+    )
+    for name in names:
+        assert (fresh / name).read_bytes() == (out / "model" / name).read_bytes(), name
+
+
+def test_update_of_the_same_corpus_writes_nothing(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An index, too, says so."""
+    corpus, index = tmp_path / "corpus", tmp_path / "index"
+    assert call("ingest", docs, "--out", corpus) == 0
+    assert call("index", corpus, "--out", index) == 0
+    assert call("update", index, corpus) == 0
+    assert "nothing is written" in capsys.readouterr().out
+    assert str(tmp_path / "nowhere") in refused(capsys, "update", tmp_path / "nowhere", corpus)

@@ -1,0 +1,90 @@
+"""DOCX: headings, tables, lists; files that are packed to harm."""
+
+from __future__ import annotations
+
+import io
+from datetime import datetime
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import docx
+import pytest
+
+from rerank.ingest.document import Block, UnreadableError
+from rerank.ingest.docx import read
+
+ENTITY = (
+    '<?xml version="1.0"?><!DOCTYPE d [<!ENTITY e SYSTEM "file:///etc/passwd">]>'
+    '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>'
+    "<w:p><w:r><w:t>see &e;</w:t></w:r></w:p></w:body></w:document>"
+)
+
+
+def written() -> bytes:
+    made = docx.Document()
+    made.core_properties.modified = datetime(2024, 5, 31)
+    made.add_paragraph("The handbook", style="Title")
+    made.add_heading("Install", 1)
+    made.add_paragraph("Take the package.")
+    made.add_heading("Linux", 2)
+    made.add_paragraph("First step.", style="List Bullet")
+    table = made.add_table(1, 2)
+    table.rows[0].cells[0].text, table.rows[0].cells[1].text = "-v", "say more"
+    made.add_paragraph("After the table.")
+    out = io.BytesIO()
+    made.save(out)
+    return out.getvalue()
+
+
+def with_part(data: bytes, name: str, part: bytes) -> bytes:
+    """The same DOCX with another part of this name."""
+    out = io.BytesIO()
+    with ZipFile(io.BytesIO(data)) as old, ZipFile(out, "w", ZIP_DEFLATED) as new:
+        for each in old.namelist():
+            if each != name:
+                new.writestr(each, old.read(each))
+        new.writestr(name, part)
+    return out.getvalue()
+
+
+def test_a_document_is_read_in_order_under_its_headings() -> None:
+    """Paragraphs, lists and tables, as they come."""
+    found = read(written())
+    assert (found.title, found.revised) == ("The handbook", "2024-05-31")
+    linux = ("Install", "Linux")
+    assert found.blocks == (
+        Block("Take the package.", ("Install",)),
+        Block("- First step.", linux),
+        Block("-v | say more", linux),
+        Block("After the table.", linux),
+    )
+
+
+def test_a_zip_bomb_is_not_unpacked() -> None:
+    """The lengths that the parts name are looked at before anything is unpacked."""
+    bomb = with_part(written(), "word/media/image.bin", bytes(100 * 2**20))
+    assert len(bomb) < 2**20
+    with pytest.raises(UnreadableError, match="unpacks to 100 MiB"):
+        read(bomb)
+
+
+def test_an_external_entity_is_not_read() -> None:
+    """No file of this machine comes into a passage."""
+    texts = [
+        block.text
+        for block in read(with_part(written(), "word/document.xml", ENTITY.encode())).blocks
+    ]
+    assert texts == ["see"]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\xd0\xcf\x11\xe0" + bytes(600), "encrypted"),
+        (b"no zip at all", "broken"),
+        (written()[:5000], "broken"),
+    ],
+)
+def test_what_cannot_be_read_says_why(data: bytes, why: str) -> None:
+    """A file with a password, text, half a file."""
+    with pytest.raises(UnreadableError, match=why):
+        read(data)

@@ -1,0 +1,75 @@
+"""HTML: what is text of the page and what is not, headings, tables, code, encodings."""
+
+from __future__ import annotations
+
+import pytest
+
+from rerank.ingest.document import Block, UnreadableError
+from rerank.ingest.html import read
+
+PAGE = """<!doctype html><html><head><title>Install - Site</title>
+<meta name="last-modified" content="2024-05-31T10:00:00Z"><style>p {color: red}</style></head>
+<body class="sidebar"><nav><ul><li><a href="/">Home</a></li></ul></nav>
+<div role="main"><h1>Install<a class="headerlink" href="#i">¶</a></h1>
+<p>Take the <b>pack</b>age,
+then run <code>make</code>.</p><script>alert("boo")</script>
+<h2>On Linux</h2><ul><li><p>First step.</p></li><li>Second step.</li></ul>
+<h3>Options</h3>
+<table><tr><th>name</th><th>meaning</th></tr><tr><td><p>-v</p></td><td>say more</td></tr></table>
+<pre>$ make
+  $ make install</pre>
+<h3>Note:</h3><p>Mind it.</p>
+<h2>On a Mac</h2><dl><dt>brew</dt><dd>It is there.</dd></dl>
+<div hidden>secret</div></div><footer>Copyright</footer></body></html>"""
+
+
+def test_a_page_is_read_in_order_under_its_headings() -> None:
+    """The text of the main part, block by block; no script, style, navigation, footer, mark."""
+    found = read(PAGE.encode())
+    assert (found.title, found.revised) == ("Install", "2024-05-31")
+    linux = ("Install", "On Linux")
+    assert found.blocks == (
+        Block("Take the package, then run make.", ("Install",)),
+        Block("- First step.", linux),
+        Block("- Second step.", linux),
+        Block("name | meaning", (*linux, "Options")),
+        Block("-v | say more", (*linux, "Options")),
+        Block("$ make\n  $ make install", (*linux, "Options"), code=True),
+        Block("Note:", (*linux, "Options"), leads=True),
+        Block("Mind it.", (*linux, "Options")),
+        Block("brew", ("Install", "On a Mac"), leads=True),
+        Block("It is there.", ("Install", "On a Mac")),
+    )
+
+
+def test_deeply_nested_tags_are_read() -> None:
+    """No recursion: the depth of a page does not end the process."""
+    deep = 3_000
+    found = read(b"<div>" * deep + b"the bottom" + b"</div>" * deep)
+    assert [block.text for block in found.blocks] == ["the bottom"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "<p>Größe</p>".encode(),
+        '<meta charset="iso-8859-1"><p>Größe</p>'.encode("latin-1"),
+        "<p>Größe</p>".encode("cp1252"),
+        "<p>Größe</p>".encode("utf-16"),
+    ],
+)
+def test_encodings(data: bytes) -> None:
+    """UTF-8, what the page declares, Windows-1252, UTF-16 with its mark."""
+    assert read(data).blocks[0].text == "Größe"
+
+
+def test_external_entities_and_processing_are_text_or_nothing() -> None:
+    """An HTML parser reads no file for a page."""
+    page = b'<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]><p>see &e; there</p>'
+    assert "root:" not in " ".join(block.text for block in read(page).blocks)
+
+
+def test_binary_data_is_refused() -> None:
+    """A picture that is named .html is no page."""
+    with pytest.raises(UnreadableError, match="binary"):
+        read(b"\x89PNG\r\n\x1a\n\0\0\0")

@@ -1,0 +1,156 @@
+"""A folder to a corpus: what is written, what a second run reads, what is skipped and why."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rerank.config import IngestConfig
+from rerank.data.beir import read_corpus
+from rerank.errors import FolderError, InputError
+from rerank.ingest.ingest import CORPUS, DUPLICATES, SKIPPED, ingest
+from rerank.ingest.state import STATE
+from rerank.storage.locks import reserved
+
+LONG = "The reader takes one file after the other and keeps what it has made of each of them. "
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """Five documents in two folders, of which two say the same, and a picture."""
+    folder = tmp_path / "docs"
+    (folder / "more").mkdir(parents=True)
+    (folder / "a.md").write_text(f"# Setup\n\n{LONG}\n\n## Linux\n\nRun make.\n")
+    (folder / "b.html").write_text("<title>B</title><p>Press the button.</p>")
+    (folder / "c.txt").write_bytes("Größe und Maße.".encode("latin-1"))
+    (folder / "more" / "copy.md").write_text(f"# Setup\n\n{LONG}\n")
+    (folder / "more" / "like.md").write_text(f"# Setup\n\n{LONG} Indeed.\n")
+    (folder / "logo.png").write_bytes(b"\x89PNG")
+    return folder
+
+
+def files_of(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.iterdir()}
+
+
+def test_a_folder_becomes_a_corpus(docs: Path, tmp_path: Path) -> None:
+    """Copies are left out, what is nearly the same is kept, and both are told."""
+    found = ingest(docs, tmp_path / "out")
+    corpus = read_corpus(tmp_path / "out" / CORPUS)
+    assert (found.passages, found.files, found.read, found.gone) == (5, 5, 5, 0)
+    assert (found.exact, found.near, found.other, found.skipped) == (1, 1, {".png": 1}, {})
+    assert {p.metadata["document"] for p in corpus.values()} == {
+        "a.md",
+        "b.html",
+        "c.txt",
+        "more/like.md",
+    }
+    table = (tmp_path / "out" / DUPLICATES).read_text().splitlines()
+    assert [line.split("\t")[0] for line in table] == ["copy, left out", "nearly the same"]
+
+
+def test_a_second_run_reads_only_what_changed(docs: Path, tmp_path: Path) -> None:
+    """What it writes equals what a first run would write, to the byte."""
+    out = tmp_path / "out"
+    ingest(docs, out)
+    before = files_of(out)
+    again = ingest(docs, out)
+    assert (again.read, again.gone, again.near, again.exact) == (0, 0, 1, 1)
+    assert files_of(out) == before
+
+    (docs / "b.html").write_text("<title>B</title><p>Pull the lever.</p>")
+    (docs / "d.md").write_text("A new one.")
+    (docs / "a.md").unlink()  # then its copy counts
+    third = ingest(docs, out)
+    assert (third.read, third.gone, third.exact) == (2, 1, 0)
+    ingest(docs, tmp_path / "fresh")
+    assert files_of(out) == files_of(tmp_path / "fresh")
+    documents = {p.metadata["document"] for p in read_corpus(out / CORPUS).values()}
+    assert "more/copy.md" in documents
+    assert "a.md" not in documents
+
+
+def test_other_options_and_a_broken_state_read_all_anew(docs: Path, tmp_path: Path) -> None:
+    """Nothing of another length is taken over; a corpus changed by hand is written anew."""
+    out = tmp_path / "out"
+    assert ingest(docs, out).read == 5
+    assert ingest(docs, out, IngestConfig(passage_tokens=60)).read == 5
+    ingest(docs, out)
+    before = files_of(out)
+    (out / CORPUS).write_text("{}\n")
+    assert ingest(docs, out).read == 0
+    assert files_of(out) == before
+    (out / STATE).write_text("{broken")
+    assert ingest(docs, out).read == 5
+    assert files_of(out) == before
+
+
+def test_what_cannot_be_read_is_skipped_with_its_reason(docs: Path, tmp_path: Path) -> None:
+    """A link, a pipe, a file that is too large, binary data, an empty one: the rest is read."""
+    secret = tmp_path / "secret.md"
+    secret.write_text("The password is in here.")
+    (docs / "link.md").symlink_to(secret)
+    (docs / "away").symlink_to(tmp_path)
+    (docs / "large.txt").write_bytes(b"word " * 300_000)
+    (docs / "binary.txt").write_bytes(b"\0\1\2")
+    (docs / "empty.md").write_text(" \n")
+    os.mkfifo(docs / "pipe.md")
+    found = ingest(docs, tmp_path / "out", IngestConfig(largest=1))
+    assert found.skipped == {
+        "away": "a link, which is not followed",
+        "binary.txt": "binary data, not text",
+        "empty.md": "there is no text in it",
+        "large.txt": "it has more than 1 MiB (--largest)",
+        "link.md": "a link, which is not followed",
+        "pipe.md": "neither a file nor a folder",
+    }
+    table = (tmp_path / "out" / SKIPPED).read_text()
+    assert table == "".join(f"{name}\t{why}\n" for name, why in sorted(found.skipped.items()))
+    assert "password" not in (tmp_path / "out" / CORPUS).read_text()
+    assert found.passages == 5
+    assert ingest(docs, tmp_path / "out", IngestConfig(largest=1)).read == 0
+
+
+def test_a_folder_without_documents_is_refused(tmp_path: Path) -> None:
+    """One sentence, and nothing is written; a corpus that stands there stays."""
+    out, docs = tmp_path / "out", tmp_path / "docs"
+    with pytest.raises(InputError, match="no such folder"):
+        ingest(docs, out)
+    docs.mkdir()
+    with pytest.raises(InputError, match="none of its 0 files"):
+        ingest(docs, out)
+    (docs / "a.md").write_text("")
+    with pytest.raises(InputError, match=r"a\.md: there is no text in it"):
+        ingest(docs, out)
+    assert not out.exists()
+    (docs / "a.md").write_text("Text.")
+    ingest(docs, out)
+    before = files_of(out)
+    (docs / "a.md").unlink()
+    with pytest.raises(InputError):
+        ingest(docs, out)
+    assert files_of(out) == before
+
+
+def test_the_corpus_of_another_is_not_replaced(docs: Path, tmp_path: Path) -> None:
+    """Nor that of a run that is still at work; labels beside the corpus stay."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / CORPUS).write_text("mine")
+    with pytest.raises(FolderError, match="not made by"):
+        ingest(docs, out)
+    (out / CORPUS).unlink()
+    (out / "queries.jsonl").write_text("mine")
+    with reserved(out), pytest.raises(FolderError, match="another job"):
+        ingest(docs, out)
+    ingest(docs, out)
+    assert (out / "queries.jsonl").read_text() == "mine"
+
+
+def test_a_corpus_within_the_folder_is_not_read(docs: Path) -> None:
+    """What a run writes is no document of the next one."""
+    first = ingest(docs, docs / "corpus")
+    (docs / "corpus" / "notes.md").write_text("Not a document.")
+    assert ingest(docs, docs / "corpus").passages == first.passages

@@ -1,0 +1,83 @@
+"""Markdown and plain text: headings, code, front matter."""
+
+from __future__ import annotations
+
+from rerank.ingest import markdown, plain
+from rerank.ingest.document import Block
+
+PAGE = """---
+title: "The guide"
+date: 2023-11-05
+---
+# Guide
+
+Some *text* with a [link](http://a.example).
+
+## Install
+
+```sh
+# not a heading
+make
+```
+
+### On Linux
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+Setext
+------
+
+Last &amp; least. <script>alert(1)</script>
+"""
+
+
+def test_markdown_is_read_under_its_headings() -> None:
+    """Code keeps its lines and gives no headings; front matter gives title and date."""
+    found = markdown.read(PAGE.encode())
+    assert (found.title, found.revised) == ("The guide", "2023-11-05")
+    assert found.blocks == (
+        Block("Some text with a link.", ("Guide",)),
+        Block("# not a heading\nmake", ("Guide", "Install"), code=True),
+        Block("a | b", ("Guide", "Install", "On Linux")),
+        Block("1 | 2", ("Guide", "Install", "On Linux")),
+        Block("Last & least.", ("Guide", "Setext")),
+    )
+
+
+def test_markdown_nested_without_end_is_read() -> None:
+    """The parser bounds the depth itself."""
+    assert markdown.read(b"> " * 500 + b"text") is not None
+
+
+TEXT = """Release notes
+=============
+
+Version 2 reads faster.
+It writes faster too.
+
+Tables
+------
+
+    name   size
+    a      1
+
+The rest.
+"""
+
+
+def test_plain_text_has_paragraphs_and_underlined_headings() -> None:
+    """Lines of a paragraph are joined, those of a table are not."""
+    found = plain.read(TEXT.encode())
+    assert found.title == "Release notes"
+    assert found.blocks == (
+        Block("Version 2 reads faster. It writes faster too.", ("Release notes",)),
+        Block("    name   size\n    a      1", ("Release notes", "Tables"), code=True),
+        Block("The rest.", ("Release notes", "Tables")),
+    )
+
+
+def test_latin_1_is_read() -> None:
+    """Text without a mark that is no UTF-8 is Windows-1252, of which Latin-1 is a part."""
+    assert plain.read("Müller & Söhne".encode("latin-1")).blocks[0].text == "Müller & Söhne"

@@ -1,0 +1,118 @@
+"""Passages: bounded, whole sentences, nothing lost, ids that stay."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from rerank.data.labelled_set import LabelledSet
+from rerank.ingest.document import Block, Document
+from rerank.ingest.passages import cut, pieces
+
+DOCS = Path(__file__).parents[3] / "docs"
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+
+
+def prose(sentences: int, seed: int = 0) -> str:
+    rng = random.Random(seed)
+    return " ".join(
+        " ".join(rng.choices(WORDS, k=rng.randint(4, 14))).capitalize() + "."
+        for _ in range(sentences)
+    )
+
+
+@pytest.mark.parametrize("most", [48, 120, 480])
+def test_passages_are_bounded_and_nothing_is_lost(most: int) -> None:
+    """All words in their order, of about equal length, each passage ending with a sentence."""
+    text = prose(80)
+    found = cut(Document((Block(text, ("A",)),), "Title"), "a.md", most=most)
+    assert " ".join(p.text for p in found) == text
+    assert all(pieces(p.full_text) <= most for p in found)
+    assert all(p.text.endswith(".") for p in found)
+    lengths = [pieces(p.text) for p in found]
+    assert sorted(lengths)[len(lengths) // 2] > 0.6 * max(lengths)
+
+
+def test_the_bound_is_one_in_tokens_of_the_models() -> None:
+    """Of our own pages the models' tokenizer makes hardly more tokens than there are pieces."""
+    from tokenizers import Tokenizer
+
+    from rerank.inference.model_files import resolve
+
+    tokenizer = Tokenizer.from_file(str(resolve("minilm").folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    pages = [path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")]
+    texts = [part for page in pages for part in page.split("\n\n") if len(part) > 200]
+    counts = [len(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
+    within = [pieces(text) >= 0.9 * n for text, n in zip(texts, counts, strict=True)]
+    assert len(within) > 50
+    assert sum(within) > 0.9 * len(texts)
+
+
+def test_a_passage_does_not_cross_a_heading() -> None:
+    """Title: the document's and the last heading. Metadata: document, heading, page, position."""
+    blocks = (
+        Block("One.", ("Guide", "Install"), 1),
+        Block("Two.", ("Guide", "Install"), 2),
+        Block("Three.", ("Guide", "Use"), 2),
+    )
+    found = cut(Document(blocks, "Guide", "2024-01-02"), "docs/guide.pdf", most=120)
+    assert [(p.title, p.text) for p in found] == [
+        ("Guide: Install", "One.\nTwo."),
+        ("Guide: Use", "Three."),
+    ]
+    shared = {"document": "docs/guide.pdf", "revised": "2024-01-02"}
+    assert [dict(p.metadata) for p in found] == [
+        {**shared, "position": 1, "heading": "Guide > Install", "page": 1},
+        {**shared, "position": 2, "heading": "Guide > Use", "page": 2},
+    ]
+
+
+def test_a_label_stays_with_what_it_introduces() -> None:
+    """The word "Note" and the term of a definition do not end a passage."""
+    blocks = (
+        Block(prose(5)),
+        Block("Note"),
+        Block(prose(5, seed=1)),
+        Block("read(size)", leads=True),
+        Block(prose(5, seed=2)),
+    )
+    found = cut(Document(blocks), "a.md", most=80)
+    assert len(found) > 2
+    assert not [p.text for p in found if p.text.endswith(("Note", "read(size)"))]
+
+
+def test_code_is_cut_between_lines_and_endless_words_within() -> None:
+    """A line is a unit of code; what no space divides is cut all the same."""
+    code = "\n".join(f"    x{i} = y{i}" for i in range(60))
+    found = cut(Document((Block(code, code=True),)), "a.md", most=60)
+    assert "\n".join(p.text for p in found) == code
+    endless = cut(Document((Block("x" * 5000),)), "a.md", most=60)
+    assert "".join(p.text for p in endless) == "x" * 5000
+    assert all(pieces(p.full_text) <= 60 for p in endless)
+    chinese = cut(Document((Block("文" * 500 + "。"),)), "a.md", most=60)
+    assert "".join(p.text for p in chinese) == "文" * 500 + "。"
+
+
+def test_an_id_stays_while_the_text_stays() -> None:
+    """Text before it changes no id; the same text twice has two; ids can be stored."""
+    old = cut(Document((Block("One.", ("A",)), Block("Two.", ("B",)))), "a.md", most=120)
+    new = cut(Document((Block("Zero.", ("Z",)), Block("Two.", ("B",)))), "a.md", most=120)
+    assert old[1].doc_id == new[1].doc_id
+    twice = cut(Document((Block("One.", ("A",)), Block("One.", ("B",)))), "a.md", most=120)
+    assert len({p.doc_id for p in twice}) == 2
+    (odd,) = cut(Document((Block("One."),)), f"a\tb\n{'c' * 600}.md", most=120)
+    assert "\t" not in odd.doc_id
+    assert len(odd.doc_id) <= 512
+
+
+def test_what_is_cut_is_a_corpus() -> None:
+    """A document comes back equal from JSON, and its passages can be labelled."""
+    document = Document((Block("One.", ("A",), 3, True, True),), "T", "2024-01-02")
+    assert Document.from_dict(json.loads(json.dumps(document.to_dict()))) == document
+    corpus = {p.doc_id: p for p in cut(document, "a.md", most=120)}
+    assert LabelledSet(corpus, {}, {}, {}).corpus_digest()

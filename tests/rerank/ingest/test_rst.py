@@ -1,0 +1,57 @@
+"""reStructuredText: headings, what Sphinx adds to it, and files that it may not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rerank.ingest.rst import read
+
+PAGE = """
+=====
+Guide
+=====
+
+:Date: 2022-03-04
+
+Use :func:`the reader <reader.read>` and :class:`~a.b.Thing`, or ``code``.
+
+.. toctree::
+
+   other
+
+Install
+=======
+
+.. py:function:: install(where)
+   :module: x
+
+   Installs it there.
+
+.. note:: Mind the gap.
+
+.. code-block:: sh
+
+   make
+     install
+
+.. include:: {secret}
+"""
+
+
+def test_a_page_is_read_with_what_sphinx_adds(tmp_path: Path) -> None:
+    """Roles are their text, unknown directives their content; nothing is included."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("The password.")
+    found = read(PAGE.format(secret=secret).encode())
+    assert (found.title, found.revised) == ("Guide", "2022-03-04")
+    texts = [block.text for block in found.blocks]
+    assert "Use the reader and a.b.Thing, or code." in texts
+    assert {"install(where)", "Installs it there.", "Mind the gap.", "make\n  install"} <= {*texts}
+    assert not [text for text in texts if "password" in text or "other" in text]
+    assert found.blocks[-1].heading[-1] == "Install"
+
+
+def test_broken_markup_is_read_as_far_as_it_goes() -> None:
+    """What is not closed, or indented wrongly, costs no page."""
+    texts = [block.text for block in read(b"A *b\n\n  c\nd ``e\n\n.. foo:: x\n\nend").blocks]
+    assert texts[-1] == "end"
