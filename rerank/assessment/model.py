@@ -172,13 +172,18 @@ class CalibratedReranker:
         return frozenset(self.files.text(FITTED_ON).split())
 
     @property
+    def calibrated(self) -> bool:
+        """Whether labels of this corpus were fitted on, in the main mode of the model."""
+        return self.maps[self.maps.main].calibrated
+
+    @property
     def sketch(self) -> Sketch:
         """How the features were spread where the confidence was fitted, for the drift alarm.
 
         Raises:
             InputError: the folder does not hold it, or was changed since it was loaded.
         """
-        if not all(maps.calibrated for maps in self.maps.values()):
+        if not self.calibrated:
             raise InputError(
                 f"{self.folder} is not calibrated: no queries were fitted on that others could be "
                 "compared with"

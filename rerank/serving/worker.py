@@ -68,7 +68,7 @@ class Worker:
         self._cache = AnswerCache(settings.cache_seconds, count=self._metrics.count_cache)
         self._changed = threading.Condition()
         self._closing = False
-        self._window: tuple[str, DriftWindow] | None = None
+        self._window: tuple[str, DriftWindow | None] | None = None
         config = holder.current.model.pipeline.config
         self._searched = config.rerank_depth * config.max_length  # tokens that a search scores
         self._thread = threading.Thread(target=self._work, name="ranking", daemon=True)
@@ -276,18 +276,29 @@ class Worker:
 
     def _count(self, job: Job, found: Assessment) -> None:
         """Count the assessment, and add one of the main mode to the drift window of its model."""
-        served, maps = job.served, job.served.model.maps
-        if self._window is None or self._window[0] != served.version:
-            size, level = self._settings.drift_window, self._settings.drift_level
-            table = maps[maps.main].features.ranking
-            window = DriftWindow(served.sketch, size=size, level=level, table=table)
-            self._window = served.version, window
-            self._metrics.reset_drift()
-        self._metrics.count_assessment(job.query.mode, found)
-        drift = self._window[1].add(found) if job.query.mode == maps.main else None
+        mode, window = job.query.mode, self._window_of(job.served)
+        self._metrics.count_assessment(mode, found)
+        if window is None or mode != job.served.model.maps.main:
+            return
+        drift = window.add(found)
         if drift is not None:
             self._metrics.set_drift(drift)
             event("drift window", alarm=drift.fired, sentence=drift.sentence)
+
+    def _window_of(self, served: ServedModel) -> DriftWindow | None:
+        """The window of a model, begun with it; None for one that nothing was fitted on."""
+        if self._window is None or self._window[0] != served.version:
+            window, maps = None, served.model.maps
+            if served.sketch is not None:
+                window = DriftWindow(
+                    served.sketch,
+                    size=self._settings.drift_window,
+                    level=self._settings.drift_level,
+                    table=maps[maps.main].features.ranking,
+                )
+            self._window = served.version, window
+            self._metrics.reset_drift()
+        return self._window[1]
 
 
 def _settle(job: Job, answer: Answer | Exception) -> None:

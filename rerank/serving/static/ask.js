@@ -48,7 +48,7 @@ function showHistory() {
 
 function show(told) {
   const { answer, assessment, signals } = told;
-  const sources = told.passages.map((passage, i) => source(passage, i, answer.sources));
+  const sources = told.passages.map((passage, i) => source(passage, i, answer.sources, assessment.calibrated));
   const first = Math.max(told.k, 3);
   found.replaceChildren(...[
     make("h2", {}, "Answer"),
@@ -56,8 +56,10 @@ function show(told) {
     banner(assessment),
     make("div", { class: "answer", id: "answer" }, answer.answer),
     make("p", { class: "quiet" },
-      `${told.k} of ${told.passages.length} passages were taken: ${STOPPED[told.stop_reason]}. ` +
-      `The probability that one of the first five is right is ${percent(assessment.sufficiency)}.`),
+      `${told.k} of ${told.passages.length} passages were taken: ${STOPPED[told.stop_reason]}.` +
+      (assessment.calibrated
+        ? ` The probability that one of the first five is right is ${percent(assessment.sufficiency)}.`
+        : " Without labels the bars order the passages, and mean nothing more.")),
     told.feedback ? feedback(told.id) : null,
     make("h2", {}, "Sources"),
     ...sources.slice(0, first),
@@ -85,7 +87,7 @@ function banner(assessment) {
     `Advisory only - confidence ${percent(assessment.confidence)}. Verify with primary sources.`);
 }
 
-function source(passage, i, cited) {
+function source(passage, i, cited, calibrated) {
   const own = cited.filter((one) => one.doc_id === passage.doc_id);
   const quotes = own.map((one) => one.quote);
   const place = [passage.document, passage.heading, passage.page && `p. ${passage.page}`];
@@ -96,7 +98,7 @@ function source(passage, i, cited) {
       make("strong", {}, own.length ? own[0].id : `${i + 1}.`),
       make("span", { class: "place" }, place.filter(Boolean).join(", ")),
       make("meter", { min: 0, max: 1, value: passage.relevance, title: "relevance" }),
-      make("span", {}, percent(passage.relevance)),
+      calibrated ? make("span", {}, percent(passage.relevance)) : null,
       quotes.length ? make("span", { class: "quiet" }, "quoted") : null),
     make("p", {}, ...marked(passage.text, quotes)),
     make("p", { class: "quiet" }, `${passage.doc_id}: ${stages}`));

@@ -6,7 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
+from server import serving
 
 import rerank
 from rerank.assessment import pooled_maps
@@ -34,6 +36,19 @@ def known(
     (tmp_path / "bundled" / "reranker" / FILE).write_text(json.dumps(made.to_dict()))
     monkeypatch.setattr(pooled_maps, "BUNDLED", tmp_path / "bundled")
     return made
+
+
+def test_a_model_without_labels_is_served(
+    known: PooledMaps, small_folder: Path, config: Config, work: Path, tmp_path: Path
+) -> None:
+    """Its answers say that they are not calibrated, and its reliability that nothing is known."""
+    folder = init(small_folder, tmp_path / "model", config, work=work)
+    with serving(folder) as started, httpx.Client(base_url=started.url, timeout=60) as client:
+        told = client.post("/v1/ask", json={"query": "median of an array"}).json()
+        assert (told["assessment"]["calibrated"], told["assessment"]["accepted"]) == (False, False)
+        reliability = client.get("/v1/reliability").json()
+    assert reliability["curves"]["thresholds"] == []
+    assert "no label" in reliability["headline"][0]
 
 
 def test_a_corpus_becomes_a_model_that_searches(
