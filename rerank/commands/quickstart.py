@@ -57,6 +57,7 @@ def _print_next(model: Path, corpus: Path, port: int) -> None:
     calibrated = shlex.quote(str(model.parent / "calibrated"))
     print("Next:")
     print(f'  ask:        rerank search {named} "a question of yours"')
+    print(f"  in a page:  http://127.0.0.1:{port} while this command serves it")
     print(f"  over HTTP:  curl http://127.0.0.1:{port}/v1/search -d '{BODY}' {JSON}")
     print(f"  label:      write queries.jsonl and qrels/test.tsv into {labels}")
     print(f"  calibrate:  rerank calibrate {labels} --out {calibrated}")

@@ -83,7 +83,7 @@ class ServedModel:
 
     model: CalibratedReranker
     version: str  # 12 digits of the sha256 of its manifest
-    sketch: Sketch
+    sketch: Sketch | None  # None where nothing was fitted that queries could drift from
     reliability: Mapping[str, Any]
     headline: list[str]  # the first lines of its report
     loaded: float  # Unix time
@@ -133,7 +133,7 @@ class ServedModel:
             "made_from": {
                 "data set": manifest["dataset"]["name"],
                 "measured": measured.get("reported", ""),
-                "calibrator": manifest["calibrator"]["name"],
+                "calibrator": manifest.get("calibrator", {}).get("name", "none"),
                 **{k.replace("_", " "): v for k, v in manifest["fingerprints"].items()},
             },
         }
@@ -175,7 +175,8 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
             model = CalibratedReranker.load(copy)
             reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
             report = (copy / REPORT).read_text(encoding="utf-8")
-            sketch = model.sketch
+            fitted = all(maps.calibrated for maps in model.maps.values())
+            sketch = model.sketch if fitted else None
         except (OSError, ValueError) as error:
             raise InputError(str(error).replace(str(copy), str(folder))) from None
         _try(model)

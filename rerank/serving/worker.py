@@ -68,7 +68,7 @@ class Worker:
         self._cache = AnswerCache(settings.cache_seconds, count=self._metrics.count_cache)
         self._changed = threading.Condition()
         self._closing = False
-        self._window: tuple[str, DriftWindow] | None = None
+        self._window: tuple[str, DriftWindow | None] | None = None
         config = holder.current.model.pipeline.config
         self._searched = config.rerank_depth * config.max_length  # tokens that a search scores
         self._thread = threading.Thread(target=self._work, name="ranking", daemon=True)
@@ -280,11 +280,13 @@ class Worker:
         if self._window is None or self._window[0] != served.version:
             size, level = self._settings.drift_window, self._settings.drift_level
             table = maps[maps.main].features.ranking
-            window = DriftWindow(served.sketch, size=size, level=level, table=table)
-            self._window = served.version, window
+            sketch = served.sketch
+            made = DriftWindow(sketch, size=size, level=level, table=table) if sketch else None
+            self._window = served.version, made
             self._metrics.reset_drift()
         self._metrics.count_assessment(job.query.mode, found)
-        drift = self._window[1].add(found) if job.query.mode == maps.main else None
+        window = self._window[1] if job.query.mode == maps.main else None
+        drift = window.add(found) if window else None
         if drift is not None:
             self._metrics.set_drift(drift)
             event("drift window", alarm=drift.fired, sentence=drift.sentence)
