@@ -103,6 +103,8 @@ def _update_index(folder: Path, passages: Mapping[str, Passage]) -> Updated:
 
 def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
     index = old.path / INDEX
+    if not index.is_dir():
+        raise InputError(f"{old.path} judges lists that others bring, and has no index to update")
     config = Config.from_dict(old.manifest["config"])
     maps = maps_from_dict(old.json(CALIBRATORS))
     calibrated = any(one.calibrated for one in maps.values())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 from command_line import call, refused
+from server import serving
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.beir import read_corpus
@@ -67,6 +69,12 @@ def test_quickstart_makes_a_model_and_follows_the_documents(
     assert answer.top is not None
     assert answer.top.metadata["document"] == "d.txt"
     assert not answer.calibrated
+
+    with serving(out / "model") as served:
+        asked = httpx.post(f"{served.url}/v1/search", json={"query": "when does the lamp blink"})
+        told = httpx.get(f"{served.url}/v1/reliability")
+    assert (asked.status_code, told.status_code) == (200, 200)
+    assert asked.json()["calibrated"] is False
 
     fresh = tmp_path / "fresh"
     corpus = out / "corpus"
