@@ -150,7 +150,7 @@ def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -
     store = f"sqlite:///{run.work / 'mlflow.db'}"
     name = run.outcome.run.model_name
     client = MlflowClient(tracking_uri=store, registry_uri=store)
-    first = client.search_model_versions(f"name = '{name}'")[0]
+    first = client.get_model_version(name, run.outcome.run.model_version)
     client.set_registered_model_alias(name, "tried", first.version)
     source = Path(shutil.copytree(run.folder, tmp_path / "second"))
     manifest = json.loads((source / "manifest.json").read_text())
