@@ -3,7 +3,8 @@
 As `rerank` makes it without a split to report on: the two stages, the calibrator among two and
 the certified threshold are chosen again for each of five folds, on the rows outside of it alone.
 What the folds say of the accepted rows, and of those at their thresholds, is held against the truth
-of the last map, fitted on all rows. The folds have a fifth fewer rows, and so say a little less.
+of the last map, fitted on all rows. The folds have a fifth fewer rows, and so say a little less:
+.06 less in the mean where 300 rows are 75 groups.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 from experiments import Experiment, Floats, Row
-from judges import centred, rare
+from judges import careful, rare
 from numpy.random import Generator
 from worlds import TARGET, Featured
 
@@ -85,7 +86,15 @@ def experiments() -> list[Experiment]:
     """A hundred reports a world, each of six whole fits."""
     rows = (
         Row("cross-fitted report: bound above the truth", (0,), rare),
-        Row("cross-fitted report: right of the accepted", (1,), partial(centred, most=0.04)),
-        Row("cross-fitted report: right of the certified", (2,), partial(centred, most=0.04)),
+        Row(
+            "cross-fitted report: right of the accepted",
+            (1,),
+            partial(careful, above=0.02, below=0.08),
+        ),
+        Row(
+            "cross-fitted report: right of the certified",
+            (2,),
+            partial(careful, above=0.02, below=0.08),
+        ),
     )
     return [Experiment(world, 100, partial(report, world), rows) for world in WORLDS]

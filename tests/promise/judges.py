@@ -116,6 +116,17 @@ def centred(found: Floats, *, most: float) -> Found:
     return Found(f"{mean:+.3f}, one draw {typical:.3f}", f"within {most:.3f}", abs(mean) <= most)
 
 
+def careful(found: Floats, *, above: float, below: float) -> Found:
+    """Whether the mean of (repeats, 1) gaps is at most `above`, and no lower than -`below`.
+
+    Of what may say too little, and must not say too much; NaN is no gap.
+    """
+    gaps = found[~np.isnan(found[:, 0]), 0]
+    mean, typical = float(gaps.mean()), float(np.sqrt((gaps**2).mean()))
+    bound = f"{-below:+.3f} to {above:+.3f}"
+    return Found(f"{mean:+.3f}, one draw {typical:.3f}", bound, -below <= mean <= above)
+
+
 def small(found: Floats, *, most: float) -> Found:
     """Whether the mean of the first column is at most this; the second counts draws within chance.
 
