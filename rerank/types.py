@@ -24,6 +24,7 @@ Precision = Literal["fp32", "bf16", "int8"]  # in which a model computes
 Mode = Literal["search", "rerank", "lists"]
 """Our index makes the candidates; the caller brings them; or brings them with their scores."""
 MODES: tuple[Mode, ...] = ("search", "rerank")  # of a model that scores passages itself
+LARGEST_SCORE = 1e100  # of another system's stage: differences and sums of it stay finite
 LISTS: Mode = "lists"  # the one mode of a model that takes the scores of any other system
 
 
@@ -100,10 +101,10 @@ class Query:
                 array = np.array(values, dtype=np.float64)
             except (TypeError, ValueError):
                 array = np.full(1, np.inf)
-            if array.shape != (n,) or np.isinf(array).any():
+            if array.shape != (n,) or (np.abs(array) > LARGEST_SCORE).any():
                 raise InputError(
-                    f"expected one score of {stage!r} a passage, {n} in all, finite or NaN, got "
-                    f"{values!r:.200}"
+                    f"expected one score of {stage!r} a passage, {n} in all, up to "
+                    f"{LARGEST_SCORE:g} or NaN, got {values!r:.200}"
                 )
             found[stage] = array
         return found

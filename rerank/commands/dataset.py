@@ -71,6 +71,7 @@ def _import_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--corpus", type=Path, help="JSONL of the passages, for features of their words")
     p.add_argument("--depth", type=positive, default=100, help="passages of a run (default: 100)")
     p.add_argument("--out", type=Path, required=True, help="JSONL file to write")
+    p.add_argument("--overwrite", action="store_true", help="replace the file in --out")
     add_unjudged(p)
 
 
@@ -85,6 +86,13 @@ def _import(o: argparse.Namespace) -> None:
         if name in runs:
             raise InputError(f"two runs are named {name!r}; name them: NAME=RUN")
         runs[name] = Path(path)
+    if o.out.exists():
+        inputs = [*runs.values(), *filter(None, (o.qrels, o.queries, o.corpus))]
+        if not o.overwrite or any(o.out.samefile(path) for path in inputs if path.exists()):
+            raise InputError(
+                f"{o.out} exists; write to another file, or replace it with --overwrite, which no "
+                "input may be"
+            )
     rows = import_trec(
         runs,
         o.qrels,
@@ -93,15 +101,19 @@ def _import(o: argparse.Namespace) -> None:
         depth=o.depth,
         unjudged=o.unjudged,
     )
-    answered = []
+    answered, empty = [], []
 
     def written() -> Iterator[str]:
         for row in rows:
             answered.append(bool(row["relevant"]))
+            if not row["passages"]:
+                empty.append(str(row["_id"]))
             yield json.dumps(row, ensure_ascii=False) + "\n"
 
     write_file(o.out, written())
     print(f"{o.out}: lists of {len(answered)} queries, {sum(answered)} of them answerable")
+    if empty:
+        print(f"{len(empty)} of the lists are empty: no run has the query, as {empty[0]}")
     print(f"stages: {', '.join(runs)}; the last one is taken as the one that orders")
 
 

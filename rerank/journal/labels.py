@@ -20,7 +20,7 @@ OF_THE_TOP = _C.right.is_not(None) & _C.answer_hash.is_(None)  # not of a genera
 
 def newest_labels(store: JournalStore, most: int | None = None) -> list[Row]:
     """The newest label of each question, oldest first; `most` keeps only the newest ones."""
-    columns = (_C.question_hash, _C.mode, _C.right, _C.asked, _C.top_doc_id)
+    columns = (_C.question_hash, _C.mode, _C.right, _C.asked, _C.top_doc_id, _C.model)
     rows = store.rows(select(*columns).where(OF_THE_TOP).order_by(_C.judged.desc(), _C.entry_id))
     newest: dict[tuple[str, str], Row] = {}
     for row in rows:
@@ -34,7 +34,7 @@ def monitors(
     """Are the accepted answers of a model right as often as `target`; are its confidences true?
 
     Both are tests that may be looked at after every label: see `calibration.monitoring.sequential`.
-    A label that is changed later counts when it first came, with its new word.
+    A label that is changed later counts when it was changed.
 
     Raises:
         ValueError: a target or level outside (0, 1).

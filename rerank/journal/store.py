@@ -10,7 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from sqlalchemy import Connection, Select, and_, case, delete, null, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    case,
+    delete,
+    null,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from rerank.data.text import as_text
@@ -28,6 +39,7 @@ from rerank.journal.schema import JOURNAL
 PATIENCE = 5.0  # seconds to wait for a lock of others
 PRUNED = 1000  # entries removed in one transaction, so that writers wait for moments only
 LONGEST_COMMENT = 10_000  # characters
+NO_PASSAGES = "[]"  # of an entry whose texts are past retention
 DAY = 86_400.0
 INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 Row = Mapping[str, Any]
@@ -124,19 +136,34 @@ class JournalStore:
     def prune(self, *, days: float = 0, rows: int = 0) -> int:
         """Remove entries older than `days`, then the oldest beyond `rows`; 0 is no limit.
 
+        Of those that somebody judged the texts go, and the numbers stay: a test that may be looked
+        at after every label holds only if no label is forgotten.
+
         Returns:
             How many were removed.
         """
         c, removed = JOURNAL.c, 0
         if days:
-            removed += self._remove(select(c.entry_id).where(c.time < time.time() - days * DAY))
+            removed += self._forget(c.time < time.time() - days * DAY)
         if rows:
             last = select(c.entry_id).order_by(c.entry_id.desc()).offset(rows).limit(1)
             with self._read() as connection:
                 beyond = connection.execute(last).scalar()
             if beyond is not None:
-                removed += self._remove(select(c.entry_id).where(c.entry_id <= beyond))
+                removed += self._forget(c.entry_id <= beyond)
         return removed
+
+    def _forget(self, old: ColumnElement[bool]) -> int:
+        """Take the texts of the judged ones, and remove the others; how many were removed."""
+        c = JOURNAL.c
+        texts = {c.question: None, c.asked: None, c.answer: None, c.comment: None}
+        has_text = or_(c.asked.is_not(None), c.passages != NO_PASSAGES)
+        judged = and_(old, c.right.is_not(None), has_text)
+        with self._write() as connection:
+            connection.execute(
+                update(JOURNAL).where(judged).values({**texts, c.passages: NO_PASSAGES})
+            )
+        return self._remove(select(c.entry_id).where(old, c.right.is_(None)))
 
     def _remove(self, ids: Select[tuple[str]]) -> int:
         some = delete(JOURNAL).where(JOURNAL.c.entry_id.in_(ids.limit(PRUNED)))

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-from sqlalchemy import select
+from sqlalchemy import case, func, select
 
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import DAY, JournalStore
 
-LARGEST = 200_000  # newest answers that are counted by day
 _C = JOURNAL.c
 
 
@@ -29,33 +27,40 @@ class Day:
 
 
 def by_day(store: JournalStore, *, days: float) -> list[Day]:
-    """The days that have answers, oldest first, of the last `days`.
+    """The days (UTC) that have answers, oldest first, of the last `days`.
 
     Raises:
         JournalError: the database cannot be used.
     """
+    now = time.time()
+    first = int((now - days * DAY) // DAY)
+    found = (_day(store, n, since=now - days * DAY) for n in range(first, int(now // DAY) + 1))
+    return [day for day in found if day.questions]
+
+
+def _day(store: JournalStore, number: int, *, since: float) -> Day:
+    """The answers of one day, counted from 1970, that came `since` then."""
+    count, accepted = func.count(), func.sum(case((_C.accepted, 1), else_=0))
     chosen = (
-        select(_C.time, _C.confidence, _C.accepted, _C.level)
-        .where(_C.time >= time.time() - days * DAY)
-        .order_by(_C.time.desc())
-        .limit(LARGEST)
+        select(
+            _C.level,
+            count.label("questions"),
+            accepted.label("accepted"),
+            func.sum(_C.confidence).label("confidence"),
+        )
+        .where(_C.time >= max(since, number * DAY), _C.time < (number + 1) * DAY)
+        .group_by(_C.level)
+        .order_by(_C.level)
     )
     rows = store.rows(chosen)
-    number = np.array([int(row["time"] // DAY) for row in rows], dtype=np.int64)
-    found = []
-    for one in np.unique(number).tolist():
-        own = [rows[i] for i in np.flatnonzero(number == one)]
-        levels = [row["level"] for row in own]
-        found.append(
-            Day(
-                datetime.fromtimestamp(one * DAY, UTC).strftime("%Y-%m-%d"),
-                len(own),
-                sum(row["accepted"] for row in own),
-                float(np.mean([row["confidence"] for row in own])),
-                {level: levels.count(level) for level in dict.fromkeys(levels)},
-            )
-        )
-    return found
+    questions = sum(row["questions"] for row in rows)
+    return Day(
+        datetime.fromtimestamp(number * DAY, UTC).strftime("%Y-%m-%d"),
+        questions,
+        sum(row["accepted"] for row in rows),
+        sum(row["confidence"] for row in rows) / max(1, questions),
+        {row["level"]: row["questions"] for row in rows},
+    )
 
 
 def waiting(store: JournalStore, *, most: int = 50) -> list[dict[str, Any]]:
@@ -78,6 +83,7 @@ def waiting(store: JournalStore, *, most: int = 50) -> list[dict[str, Any]]:
             _C.level,
         )
         .where(_C.mode == "search", _C.accepted.is_(False), _C.right.is_(None))
+        .where(_C.answer_hash.is_(None))  # a judgement is about the first passage
         .order_by(_C.entry_id.desc())
         .limit(most)
     )

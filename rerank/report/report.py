@@ -342,7 +342,7 @@ def certificate_sentences(report: Report) -> list[str]:
     if maps.enough is not None:
         of_context.append(
             f"Passages handed on until the sufficiency reaches {maps.enough:g}, ten at most, lose "
-            f"at most {LOST:.0%} of the questions that ten would answer, at 95% confidence."
+            f"the answer of at most {LOST:.0%} of all questions, at 95% confidence."
         )
     if found.threshold is None:
         return [found.sentence, *of_context]

@@ -134,7 +134,7 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
         return rerank_response(found, asked, **names)
 
     app.include_router(rag_routes(assessed, feedback=journal is not None))
-    app.include_router(journal_routes(journal))
+    app.include_router(journal_routes(journal, lambda: holder.current.version))
     app.include_router(page_routes())
     app.include_router(_about(holder, worker))
     return app

@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -90,14 +90,16 @@ class ServerJournal:
         from rerank.journal.watch import by_day, waiting
 
         self._writer.flush(FLUSH)
+        told = report(self._store, days=days).to_dict()
+        del told["journal"]  # where it lies is nobody's business here
         return {
-            **report(self._store, days=days).to_dict(),
+            **told,
             "by_day": [asdict(day) for day in by_day(self._store, days=days)],
             "waiting": waiting(self._store),
         }
 
-    def labels(self) -> list[dict[str, Any]]:
-        """What people said of first passages, as `recalibrate --labels` reads it, newest first.
+    def labels(self, model: str) -> list[dict[str, Any]]:
+        """What people said of first passages, of `model`, as `recalibrate --labels` reads it.
 
         Raises:
             JournalError: the database cannot be used.
@@ -105,7 +107,8 @@ class ServerJournal:
         from rerank.journal.labels import newest_labels
 
         rows = newest_labels(self._store, None)
-        asked = [(json.loads(row["asked"]), row["right"]) for row in rows if row["asked"]]
+        own = [row for row in rows if row["model"] == model and row["asked"]]
+        asked = [(json.loads(row["asked"]), row["right"]) for row in own]
         return [{**query, "right": bool(right)} for query, right in asked]
 
     def close(self) -> None:
@@ -179,8 +182,11 @@ class FeedbackRequest(BaseModel):
     comment: str = Field("", description="why, in words; it is kept unless texts are left out")
 
 
-def journal_routes(journal: ServerJournal | None) -> APIRouter:
-    """The route of feedback; without a journal it says that there is none."""
+def journal_routes(journal: ServerJournal | None, version: Callable[[], str]) -> APIRouter:
+    """The routes of the journal; without one they say that there is none.
+
+    `version` gives that of the model that answers now.
+    """
     router = APIRouter(tags=["feedback"])
 
     @router.post("/v1/feedback", include_in_schema=journal is not None)
@@ -198,7 +204,7 @@ def journal_routes(journal: ServerJournal | None) -> APIRouter:
         return {"id": given.id, "right": given.right}
 
     @router.get("/v1/journal", include_in_schema=journal is not None)
-    async def watched(days: float = Query(30, gt=0, le=3660)) -> dict[str, Any]:
+    async def watched(days: float = Query(30, gt=0, le=366)) -> dict[str, Any]:
         """Tell how sure answers were, whether labels agree, and which answers wait for a word."""
         kept = _there(journal)
         with _able("the journal cannot be read now"):
@@ -206,10 +212,10 @@ def journal_routes(journal: ServerJournal | None) -> APIRouter:
 
     @router.get("/v1/journal/labels", include_in_schema=journal is not None)
     async def labels() -> Response:
-        """Give what people said as the lines that `rerank recalibrate --labels` reads."""
+        """Give what people said of the present model, as `rerank recalibrate --labels` reads it."""
         kept = _there(journal)
         with _able("the journal cannot be read now"):
-            found = await asyncio.to_thread(kept.labels)
+            found = await asyncio.to_thread(kept.labels, version())
         return Response("".join(f"{to_json(row)}\n" for row in found), media_type=LINES)
 
     return router

@@ -3,7 +3,7 @@
 
 const found = document.getElementById("found");
 const question = document.getElementById("question");
-const ADVISORY = 0.7;
+const LEVELS = { HIGH: "high", MEDIUM: "high", LOW: "medium", VERY_LOW: "low" };
 const STOPPED = {
   threshold: "enough was found",
   max_k: "more are not handed on",
@@ -23,7 +23,8 @@ document.addEventListener("keydown", (event) => {
 });
 const asked = JSON.parse(sessionStorage.getItem("asked") || "[]");
 showHistory();
-ask(new URLSearchParams(location.search).get("q") || ""); // a link may hold a question
+// a link may hold a question; the reader asks it, not whoever made the link
+question.value = new URLSearchParams(location.search).get("q") || "";
 
 async function ask(text) {
   if (!text) return;
@@ -76,13 +77,13 @@ function badge(assessment) {
   if (!assessment.calibrated) {
     return make("span", { class: "badge", id: "badge" }, "NOT CALIBRATED: no label of these documents is known");
   }
-  const kind = p >= ADVISORY ? "high" : p >= 0.5 ? "medium" : "low";
+  const kind = LEVELS[assessment.level] || "";
   const words = assessment.level.replace("_", " ");
   return make("span", { class: `badge ${kind}`, id: "badge" }, `${words}, ${percent(p)}`);
 }
 
 function banner(assessment) {
-  if (!assessment.calibrated || assessment.confidence >= ADVISORY) return null;
+  if (!assessment.calibrated || assessment.accepted) return null;
   return make("p", { class: "banner", id: "banner", role: "note" },
     `Advisory only - confidence ${percent(assessment.confidence)}. Verify with primary sources.`);
 }

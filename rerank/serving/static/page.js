@@ -22,8 +22,13 @@ function draw(tag, attributes = {}, ...children) {
 
 const percent = (p, digits = 0) => `${(100 * p).toFixed(digits)} %`;
 
-/** The JSON of a route; asks for the key once where the server wants one. */
+/** The JSON of a route. */
 async function call(path, body) {
+  return (await send(path, body)).json();
+}
+
+/** What a route answers; asks for a key where the server wants one. A refusal is an error. */
+async function send(path, body) {
   const headers = {};
   const key = sessionStorage.getItem("key");
   if (key) headers["Authorization"] = `Bearer ${key}`;
@@ -32,28 +37,31 @@ async function call(path, body) {
     method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body),
   });
   if (answer.status === 401) {
-    await keyEntered();
-    return call(path, body);
+    sessionStorage.removeItem("key");
+    await keyEntered(key ? "This is no key of this server; enter another one" : "This server asks for a key");
+    return send(path, body);
   }
-  const found = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(found.message || `the server answered ${answer.status}`);
-  return found;
+  if (!answer.ok) {
+    const refusal = await answer.json().catch(() => ({}));
+    throw new Error(refusal.message || `the server answered ${answer.status}`);
+  }
+  return answer;
 }
 
 /** Resolves when the reader has entered a key, which is kept for this tab alone. */
-function keyEntered() {
+function keyEntered(sentence) {
   return new Promise((resolve) => {
     const field = make("input", { type: "password", id: "key", autocomplete: "off" });
     const form = make("form", {
       onsubmit: (event) => {
         event.preventDefault();
-        sessionStorage.setItem("key", field.value.trim());
+        sessionStorage.setItem("key", field.value.replace(/[^\x21-\x7e]/g, "")); // what a header holds
         place.remove();
         resolve();
       },
     }, field, make("button", { class: "main" }, "Use this key"));
     const place = make("div", { class: "banner", role: "alert" },
-      make("label", { for: "key" }, "This server asks for a key"), form);
+      make("label", { for: "key" }, sentence), form);
     document.querySelector("main").prepend(place);
     field.focus();
   });

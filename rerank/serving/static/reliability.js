@@ -32,7 +32,7 @@ function show(told) {
     sentence.textContent = row.rows
       ? `From ${row.threshold.toFixed(2)} up, ${row.rows} of ${all} answers are accepted ` +
         `(${percent(row.rows / all)}); ${row.right} of these were right ` +
-        `(${percent(row.right / row.rows, 1)}, at least ${percent(row.lower95, 1)} with 95 % confidence).`
+        `(${percent(row.right / row.rows, 1)}, at least ${percent(row.lower95, 1)} with 95 % confidence, for a threshold chosen beforehand).`
       : `From ${row.threshold.toFixed(2)} up, no answer is accepted.`;
     slider.setAttribute("aria-valuetext", row.threshold.toFixed(2));
     here.setAttribute("x1", x(row.rows / all));

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from journals import make_entry, sqlite_url
+from sqlalchemy import select
 
 from rerank.journal.entry import Entry
+from rerank.journal.schema import JOURNAL
 from rerank.journal.store import DAY, JournalStore
 from rerank.journal.watch import by_day, waiting
 
@@ -53,3 +55,17 @@ def test_what_waits_is_unsure_and_not_judged(store: JournalStore) -> None:
     store.judge("1", right=False)
     assert [row["id"] for row in waiting(store)] == ["2", "0"]
     assert waiting(store)[0]["confidence"] == 0.3
+
+
+def test_retention_takes_the_texts_of_judged_answers_and_keeps_their_numbers(
+    store: JournalStore,
+) -> None:
+    """An answer that nobody judged goes whole; of the others every label still counts."""
+    store.add([entry(i, 10, 0.3, False, question="text", asked="{}") for i in range(3)])
+    store.judge("1", right=True, comment="said")
+    assert store.prune(days=5) == 2
+    (row,) = store.rows(select(JOURNAL))
+    assert (row["answer_id"], row["right"], row["confidence"]) == ("1", True, 0.3)
+    assert [row[name] for name in ("question", "asked", "comment")] == [None] * 3
+    assert row["passages"] == "[]"
+    assert store.prune(days=5) == 0
