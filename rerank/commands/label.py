@@ -140,20 +140,21 @@ def _show_question(session: Session, task: Task) -> None:
 
 def _finish(session: Session, o: argparse.Namespace) -> None:
     """Write the set; say what the labels say, who agrees, and what to do next."""
+    from rerank.assessment.policy import LEAST_LABELS
     from rerank.labelling.progress import agreement_sentence, agreements
 
     count = session.write()
     if not count:
         print(f"\nNothing is labelled yet; the same command goes on. Kept in {session.file.path}")
         return
-    print(f"\n{o.out}: {count} labelled questions; the same command goes on")
+    print(f"\n{o.out}: {count} questions labelled; the same command goes on")
     print("\n".join(session.so_far()))
     for names, found in agreements(session.questions()).items():
         print(agreement_sentence(names, found))
     model, out = shlex.quote(str(o.model)), shlex.quote(str(o.out))
     if session.model.calibrated:
         print(f"Next: rerank evaluate {model} {out}")
-    else:
+    elif count >= LEAST_LABELS:
         print(f"Next: rerank calibrate {out} --out work/calibrated")
 
 

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterable
 from itertools import chain
 
-from rerank.data.labelled_set import ASKED_ABOUT
 from rerank.data.text import query_hash
 from rerank.types import Passage, Query
 
@@ -28,8 +27,7 @@ def propose(passages: Iterable[Passage], count: int) -> list[Query]:
         text, own = question_of(passage)
         name = query_hash(text)
         if text and name not in found:
-            metadata = {PROPOSED: True, ASKED_ABOUT: passage.doc_id}
-            found[name] = own, Query(text, f"{PREFIX}{name}", metadata)
+            found[name] = own, Query(text, f"{PREFIX}{name}", {PROPOSED: True})
     order = sorted(found, key=lambda n: (not found[n][0], hashlib.sha256(n.encode()).hexdigest()))
     return [found[name][1] for name in order[:count]]
 

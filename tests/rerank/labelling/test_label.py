@@ -59,7 +59,7 @@ def events(tmp_path: Path) -> list[dict[str, Any]]:
 def test_ten_labels_killed_and_resumed(label: Label, tmp_path: Path, small: LabelledSet) -> None:
     """Ten questions in two sittings, a line torn by a kill between them; the set can be read."""
     first = label(["r", "n", "p", "n", "n", "r", "n"], "--count", 12)
-    assert "4 labelled questions; the same command goes on" in first
+    assert "4 questions labelled; the same command goes on" in first
     with (tmp_path / "set" / JUDGEMENTS).open("a") as file:
         file.write('{"do": "judge", "by": "me", "que')
     second = label(["n"] * 6 + ["q"], "--count", 12)
@@ -83,8 +83,39 @@ def test_ten_labels_killed_and_resumed(label: Label, tmp_path: Path, small: Labe
         assert wrong
         assert not wrong & known
     again = label([], "--count", 12, "--partly-right")
-    assert "10 labelled questions" in again
+    assert "10 questions labelled" in again
     assert 1.0 in LabelledSet.read(tmp_path / "set").qrels[ids[1]].values()
+
+
+class Interrupted(io.StringIO):
+    """Keys, and then Ctrl-C."""
+
+    def readline(self, size: int | None = -1, /) -> str:
+        """The next line."""
+        line = super().readline(-1 if size is None else size)
+        if not line:
+            raise KeyboardInterrupt
+        return line
+
+
+def test_ctrl_c_loses_nothing(
+    run: Run,
+    questions: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Exit code 130; the set holds what was finished, the file what was begun too."""
+    monkeypatch.setattr("sys.stdin", Interrupted("n\nr\n"))
+    out = tmp_path / "set"
+    asked = ("--questions", questions, "--count", 3, "--draw", "even")
+    assert call("label", run.folder, "--out", out, *asked) == 130
+    assert "run the same command again to resume" in capsys.readouterr().err
+    labelled = LabelledSet.read(out)
+    assert len(labelled.split("test")) == 1
+    assert all("weight" not in q.metadata for q in labelled.queries.values())
+    begun = questions_of(events(tmp_path))[1]
+    assert "right" in begun.person("me").grades.values()
 
 
 def test_undo_takes_back_one_key_after_the_other(label: Label, tmp_path: Path) -> None:
@@ -122,7 +153,7 @@ def test_proposed_questions_are_accepted_or_reworded(label: Label, tmp_path: Pat
     one, other = (labelled.queries[i] for i in labelled.split("test"))
     assert one.text.startswith("What does the documentation say about ") or one.text.endswith("?")
     assert other.text == "how do I sort?"
-    assert all(q.metadata["proposed"] and q.metadata["asked_about"] for q in (one, other))
+    assert all(q.metadata["proposed"] for q in (one, other))
     assert "weight" not in one.metadata
 
 
@@ -162,5 +193,7 @@ def test_bad_input_is_one_sentence(
     assert "annotator" in refused(capsys, *start, tmp_path / "new", "--annotator", " ")
     nowhere = ("label", run.folder, "--out", tmp_path / "new", "--questions", tmp_path / "no.txt")
     assert "no such file" in refused(capsys, *nowhere)
+    ours = ("label", "default", "--out", tmp_path / "new")
+    assert "no index to search" in refused(capsys, *ours)
     assert "--count" in refused(capsys, *start, tmp_path / "new", "--count", "0")
     assert not (tmp_path / "new").exists()
