@@ -233,6 +233,30 @@ class IngestConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelConfig:
+    """Which questions people are asked to label, and how many passages of each they see."""
+
+    count: int = option(50, "questions to label; more may be asked for later", least=1)
+    draw: str = option(
+        "auto",
+        "which questions: evenly, as `calibrate` needs them, or those that tell most of a model's "
+        "accuracy or of its map, with weights; auto: even before the first calibration, then "
+        "accuracy",
+        choices=("auto", "even", "accuracy", "map"),
+    )
+    depth: int = option(5, "best passages of each stage that are shown, merged", least=1, most=100)
+    shared: int = option(
+        5, "every so-maniest question is for all annotators, the others for one; 1: all", least=1
+    )
+    partly_right: bool = option(False, "count passages that answer partly as right, with grade 1")
+    seed: int = option(0, "seed of the draw", least=0)
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can use."""
+        check_options(self)
+
+
+@dataclass(frozen=True, slots=True)
 class FinetuneConfig:
     """Everything that a training run of the cross-encoder depends on, besides its data."""
 

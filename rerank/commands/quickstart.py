@@ -59,7 +59,7 @@ def _print_next(model: Path, corpus: Path, port: int) -> None:
     print(f"  ask:        open http://127.0.0.1:{port}/ in a browser while it is served")
     print(f'  or:         rerank search {named} "a question of yours"')
     print(f"  over HTTP:  curl http://127.0.0.1:{port}/v1/search -d '{BODY}' {JSON}")
-    print(f"  label:      write queries.jsonl and qrels/test.tsv into {labels}")
+    print(f"  label:      rerank label {named} --out {labels}")
     print(f"  calibrate:  rerank calibrate {labels} --out {calibrated}")
     print("When documents change, run this command again: it reads only what changed.")
 

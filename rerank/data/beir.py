@@ -200,11 +200,17 @@ def _unjudged(
 
 def write_files(labelled: LabelledFiles, folder: Path) -> None:
     """Write the BEIR layout; reading it back gives equal values. Splits that lie there go."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_corpus(labelled.corpus.values(), folder)
+    write_labels(labelled, folder)
+
+
+def write_labels(labelled: LabelledFiles, folder: Path) -> None:
+    """Write all of the layout but the corpus."""
     for part in (folder / "qrels", folder / "splits"):
         part.mkdir(parents=True, exist_ok=True)
         for old in (*part.glob("*.tsv"), *part.glob("*.txt")):
             old.unlink()
-    write_corpus(labelled.corpus.values(), folder)
     _write_lines(
         folder / "queries.jsonl", (to_json(query_row(q)) for q in labelled.queries.values())
     )

@@ -83,3 +83,13 @@ def _lock(handle: int) -> None:
         raise
     except (ImportError, OSError):
         return  # a system, or a file system, without such locks
+
+
+def wait_locked(handle: int) -> None:
+    """Lock an open file for this process, once no other has it; closing the file frees it."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except (ImportError, OSError):
+        return  # as in `_lock`

@@ -25,6 +25,7 @@ GIVEN = {
     "calibrate": ["calibrate", "set", "--out", "model"],
     "finetune": ["finetune", "set", "--out", "model"],
     "ingest": ["ingest", "folder", "--out", "corpus"],
+    "label": ["label", "model", "--out", "set"],
     "promote": ["promote", "model", "set"],
     "retrieve": ["retrieve", "model", "query"],
     "serve": ["serve", "model"],

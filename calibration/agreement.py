@@ -1,0 +1,62 @@
+"""How far two people agree, chance taken off. Labels in, a number with its interval out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibration.metrics.intervals import student_point
+from calibration.selection import codes
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Cohen's kappa of n items, at most 1, with its interval; NaN where it is not known."""
+
+    n: int
+    same: float  # share of the items with the same label
+    kappa: float
+    low: float
+    high: float
+
+
+def cohens_kappa(
+    first: Sequence[Hashable],
+    second: Sequence[Hashable],
+    groups: Sequence[Hashable] | None = None,
+    *,
+    level: float = 0.95,
+) -> Agreement:
+    """Return Cohen's kappa (1960) of two labels an item, (n,) each, items of a group together.
+
+    The interval is kappa and Student's t times the standard error of Fleiss, Cohen and Everitt
+    (1969), its terms summed by group where items of one group (n,) hang together, cut at -1 and 1.
+    kappa is NaN where chance alone would agree always (everything has one label); the interval is,
+    with fewer than two groups, and where the two never differ or always do: nothing is then known
+    of the spread.
+
+    Raises:
+        ValueError: no item, or not as many labels of the one as of the other.
+    """
+    n, nan = len(first), float("nan")
+    if not n or len(second) != n:
+        raise ValueError(f"expected as many labels of each, at least one; got {n}, {len(second)}")
+    names = {label: k for k, label in enumerate(dict.fromkeys([*first, *second]))}
+    a, b = (np.array([names[label] for label in labels]) for labels in (first, second))
+    rows, columns = (np.bincount(x, minlength=len(names)) / n for x in (a, b))
+    equal = (a == b).astype(float)
+    same, chance = float(equal.mean()), float(rows @ columns)
+    if chance >= 1 - 1e-12:
+        return Agreement(n, same, nan, nan, nan)
+    kappa = (same - chance) / (1 - chance)
+    influence = (equal - same) / (1 - chance)
+    influence -= (1 - same) * (columns[a] + rows[b] - 2 * chance) / (1 - chance) ** 2
+    sums = np.bincount(codes(groups, n), influence)
+    many = len(sums)
+    error = float(np.sqrt((sums**2).sum() * many / (many - 1))) / n if many > 1 else 0.0
+    if error < 1e-12:
+        return Agreement(n, same, kappa, nan, nan)
+    room = student_point(level, many) * error
+    return Agreement(n, same, kappa, max(-1.0, kappa - room), min(1.0, kappa + room))

@@ -1,0 +1,215 @@
+"""`rerank label`: people judge passages at a terminal, one key a judgement."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rerank.commands.command import Command
+from rerank.commands.inputs import load_model, note
+from rerank.commands.options import add_model, from_options
+from rerank.config import LabelConfig
+from rerank.errors import InputError
+
+if TYPE_CHECKING:
+    from rerank.labelling.session import Session, Task
+    from rerank.labelling.state import Grade
+    from rerank.types import Query
+
+JUDGE = "r right  p partly  w wrong  n nothing (else) here answers this  s skip  u undo  q quit"
+PROPOSE = "a accept this question  e enter other words  s skip  u undo  q quit"
+WIDEST = 100  # columns of text
+GRADE: dict[str, Grade] = {"r": "right", "p": "partly", "w": "wrong"}
+
+
+def _arguments(p: argparse.ArgumentParser) -> None:
+    add_model(p)
+    p.add_argument(
+        "--out", type=Path, required=True, help="labelled set to write, or to go on with"
+    )
+    p.add_argument(
+        "--questions",
+        type=Path,
+        help="file of questions: JSONL, or text with one a line (default: some are proposed from "
+        "headings and questions of the corpus)",
+    )
+    p.add_argument("--annotator", default="me", metavar="NAME", help="who is judging (default: me)")
+
+
+def _run(o: argparse.Namespace) -> None:
+    from rerank.labelling.session import Session
+
+    config = from_options(LabelConfig, o)
+    queries = None if o.questions is None else _read_questions(o.questions)
+    session = Session(load_model(o), o.out, config, annotator=o.annotator)
+    drawn = session.prepare(queries)
+    if drawn:
+        note(f"{drawn} questions are waiting in {o.out}")
+    try:
+        _ask(session, Keys())
+    finally:
+        _finish(session, o)
+
+
+def _read_questions(path: Path) -> list[Query]:
+    from rerank.data.beir import read_queries
+    from rerank.data.lines import lines
+    from rerank.data.records import read_query
+
+    if path.suffix != ".txt":
+        return read_queries(path)
+    rows = enumerate((line for _, line in lines(path)), start=1)
+    found = [read_query({"_id": f"{path.stem}-{i}", "text": line.strip()}) for i, line in rows]
+    if not found:
+        raise InputError(f"{path}: holds no question")
+    return found
+
+
+def _ask(session: Session, keys: Keys) -> None:
+    """Ask until nothing is left, or the person quits."""
+    from rerank.labelling.progress import EVERY
+
+    told = len(_done(session))
+    asked_about = ""
+    while (task := session.task()) is not None:
+        if task.question.text != asked_about:
+            asked_about = task.question.text
+            _show_question(session, task)
+        if not (_propose if task.question.proposed else _judge)(session, task, keys):
+            return
+        done = len(_done(session))
+        if done // EVERY > told // EVERY:
+            print("\n" + "\n".join(session.so_far()))
+        told = done
+    print("\nNo question is left; --count asks for more.")
+
+
+def _done(session: Session) -> list[str]:
+    """The questions that this person is done with."""
+    return [q.query_id for q in session.questions() if q.person(session.annotator).done]
+
+
+def _propose(session: Session, task: Task, keys: Keys) -> bool:
+    """Have a proposed question accepted; False where the person quits."""
+    key = keys.one(f"Proposed. {PROPOSE}", "aesuq")
+    if key == "a":
+        session.accept(task)
+    elif key == "e":
+        try:
+            session.accept(task, keys.line("question: "))
+        except InputError as error:
+            note(error)
+    else:
+        return _other(session, task, key)
+    return True
+
+
+def _judge(session: Session, task: Task, keys: Keys) -> bool:
+    """Have one passage judged; False where the person quits."""
+    passage = task.left[0].passage
+    print(f"\n[{task.place} of {len(task.pool.shown)}] {_plain(passage.title)}".rstrip())
+    print(_wrapped(passage.text))
+    key = keys.one(JUDGE, "rpwnsuq")
+    if key in GRADE:
+        session.judge(task, GRADE[key])
+    elif key == "n":
+        session.nothing(task)
+    else:
+        return _other(session, task, key)
+    return True
+
+
+def _other(session: Session, task: Task, key: str) -> bool:
+    """Skip, undo or quit."""
+    if key == "s":
+        session.skip(task)
+    elif key == "u" and not session.undo():
+        print("There is nothing to undo.")
+    return key != "q"
+
+
+def _show_question(session: Session, task: Task) -> None:
+    count = len(_done(session))
+    print(f"\n{'-' * 20} {count} labelled\n{_wrapped(task.question.text)}")
+
+
+def _finish(session: Session, o: argparse.Namespace) -> None:
+    """Write the set; say what the labels say, who agrees, and what to do next."""
+    from rerank.assessment.policy import LEAST_LABELS
+    from rerank.labelling.progress import agreement_sentence, agreements
+
+    count = session.write()
+    if not count:
+        print(f"\nNothing is labelled yet; the same command goes on. Kept in {session.file.path}")
+        return
+    print(f"\n{o.out}: {count} questions labelled; the same command goes on")
+    print("\n".join(session.so_far()))
+    for names, found in agreements(session.questions()).items():
+        print(agreement_sentence(names, found))
+    model, out = shlex.quote(str(o.model)), shlex.quote(str(o.out))
+    if session.model.calibrated:
+        print(f"Next: rerank evaluate {model} {out}")
+    elif count >= LEAST_LABELS:
+        print(f"Next: rerank calibrate {out} --out work/calibrated")
+
+
+class Keys:
+    """Keys of a terminal, without Enter; or the first letter of each line of anything else."""
+
+    def __init__(self) -> None:
+        self.terminal = sys.stdin.isatty()
+
+    def one(self, prompt: str, known: str) -> str:
+        """The next key that is one of `known`; q at the end of the input."""
+        print(prompt, flush=True)
+        while True:
+            key = (self._key() if self.terminal else sys.stdin.readline()[:1] or "q").lower()
+            if key in ("", "\x04"):
+                return "q"
+            if key in known:
+                return key
+            if key.strip():
+                note(f"{key!r} is no key here: {prompt}")
+
+    def line(self, prompt: str) -> str:
+        """A line of text."""
+        print(prompt, end="", flush=True)
+        return sys.stdin.readline().strip()
+
+    def _key(self) -> str:
+        import termios
+        import tty
+
+        handle = sys.stdin.fileno()
+        before = termios.tcgetattr(handle)
+        try:
+            tty.setcbreak(handle)
+            return sys.stdin.read(1)
+        finally:
+            termios.tcsetattr(handle, termios.TCSADRAIN, before)
+
+
+def _plain(text: str) -> str:
+    """Text without what would steer a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
+def _wrapped(text: str) -> str:
+    width = min(shutil.get_terminal_size().columns, WIDEST)
+    return "\n".join(textwrap.fill(line, width) for line in _plain(text).split("\n"))
+
+
+COMMAND = Command(
+    "label",
+    "label questions at the terminal, one key a judgement; run again, it goes on",
+    "label work/model --out work/labelled --questions asked.jsonl",
+    _arguments,
+    _run,
+    config=LabelConfig,
+    resumes=True,
+)

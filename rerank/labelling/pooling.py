@@ -1,0 +1,62 @@
+"""The best passages of all stages for a question, merged, in an order that tells nothing of them.
+
+It knows nothing of labels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.types import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A passage to judge; `doc_ids` are its own id, and those of passages with the same text."""
+
+    passage: Passage
+    doc_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What is shown for a question, and what the model says of it by itself."""
+
+    shown: tuple[Shown, ...]
+    confidence: float
+    top: str | None  # id of the passage that the confidence is about; it is among the shown
+
+
+def pool(model: CalibratedReranker, text: str, depth: int) -> Pool:
+    """The `depth` best by BM25, by the bi-encoder, fused and by relevance, each passage once.
+
+    The order is that of a hash of question and passage: the same each time, and unrelated to who
+    found what.
+    """
+    answer, index = model.search(text), model.pipeline.index
+    ranking, found = answer.ranking, dict[str, Passage]()
+    fused = np.argsort(-ranking.first_stage.fused, kind="stable")
+    stage = index.search(
+        text,
+        model.pipeline.encode([text])[0],
+        pool=depth,
+        count=2 * depth,
+        rrf_k=model.pipeline.config.rrf_k,
+    )
+    best = [*ranking.passages[:depth], *(ranking.passages[i] for i in fused[:depth])]
+    for passage in (*best, *(index.passage(row) for row in stage.rows)):
+        found.setdefault(passage.doc_id, passage)
+    by_text: dict[str, list[Passage]] = {}
+    for passage in found.values():
+        by_text.setdefault(" ".join(passage.full_text.split()), []).append(passage)
+    groups = sorted(by_text, key=lambda shown: _mixed(text, shown))
+    shown = (Shown(by_text[g][0], tuple(p.doc_id for p in by_text[g])) for g in groups)
+    return Pool(tuple(shown), answer.confidence, answer.top.doc_id if answer.top else None)
+
+
+def _mixed(question: str, passage: str) -> str:
+    return hashlib.sha256(f"{question}\n{passage}".encode()).hexdigest()

@@ -1,0 +1,100 @@
+"""What the labels say by now: how true the model is, what is still missing, who agrees with whom.
+
+Questions in, sentences out. It knows nothing of a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from calibration.agreement import Agreement, cohens_kappa
+from calibration.label_selection import weighted_mean
+from calibration.thresholds import certify
+from rerank.assessment.policy import LEAST_LABELS
+from rerank.labelling.state import Question, weights
+from rerank.labelling.written import right_of
+
+EVERY = 10  # labels between two reports
+
+
+def progress_sentences(
+    questions: Sequence[Question], *, calibrated: bool, target: float, partly_right: bool
+) -> list[str]:
+    """How right the model's top passages are by now, and how many more labels it takes.
+
+    target: the share of accepted answers that a certificate is to promise.
+    """
+    sampled = zip(questions, weights(questions), strict=True)
+    pairs = [(question, weight or 1.0) for question, weight in sampled if question.done]
+    done = [question for question, _ in pairs]
+    if not done:
+        return []
+    right = [right_of(question, partly_right=partly_right) for question in done]
+    y = np.array([q.top in found for q, found in zip(done, right, strict=True)], dtype=np.int64)
+    p, w = np.array([q.confidence for q in done]), np.array([weight for _, weight in pairs])
+    found = weighted_mean(y, w)
+    interval = (
+        "" if np.isnan(found.low) else f" (95 % interval {found.low:.0%} to {found.high:.0%})"
+    )
+    said = f"{len(done)} labelled: the top passage is right for {found.mean:.0%}{interval}"
+    if calibrated:
+        mean = float((w * p).sum() / w.sum())
+        return [
+            f"{said}; the model's confidence is {mean:.0%} on average.",
+            _certificate(y, p, target),
+        ]
+    return [f"{said}.", _to_calibrate(y, right)]
+
+
+def _to_calibrate(y: np.ndarray, right: Sequence[object]) -> str:
+    """What is missing before the first calibration."""
+    missing = LEAST_LABELS - len(y)
+    if missing > 0:
+        return f"{missing} more are needed to calibrate, some of them with no answer."
+    if all(y) or not any(y):
+        what = "right" if all(y) else "wrong"
+        return f"All top passages are {what}: a calibration needs labels of both kinds."
+    if all(right):
+        return "Enough to calibrate, but no question is without an answer: nothing is certified."
+    return "Enough to calibrate; with more labels the confidence becomes surer."
+
+
+def _certificate(y: np.ndarray, p: np.ndarray, target: float) -> str:
+    """What a certificate would take, were accuracy as it is on these."""
+    found = certify(y, p, target=target)
+    promise = f"a threshold with at least {target:.0%} right"
+    if found.threshold is not None:
+        return f"These are enough to certify {promise}, were they drawn evenly."
+    if found.labels_needed is None:
+        return f"More labels like these would not certify {promise}: better scores are needed."
+    return f"About {found.labels_needed - len(y)} more labels would certify {promise}."
+
+
+def agreements(questions: Sequence[Question]) -> dict[tuple[str, str], Agreement]:
+    """Cohen's kappa of each two people over the passages that both judged, by question."""
+    names = sorted({name for question in questions for name in question.people})
+    found = {}
+    for one, other in combinations(names, 2):
+        both = [
+            (a[doc_id], b[doc_id], question.query_id)
+            for question in questions
+            for a, b in [(question.person(one).grades, question.person(other).grades)]
+            for doc_id in a
+            if doc_id in b
+        ]
+        if both:
+            found[one, other] = cohens_kappa(*zip(*both, strict=True))
+    return found
+
+
+def agreement_sentence(names: tuple[str, str], found: Agreement) -> str:
+    """An agreement in words."""
+    said = f"{' and '.join(names)} agree on {found.same:.0%} of {found.n} passages; Cohen's kappa "
+    if np.isnan(found.kappa):
+        return f"{said}is not defined: every passage has the same label."
+    if np.isnan(found.low):
+        return f"{said}{found.kappa:.2f}, its interval is not known."
+    return f"{said}{found.kappa:.2f} (95 % interval {found.low:.2f} to {found.high:.2f})."

@@ -1,0 +1,48 @@
+"""Questions proposed from a corpus, where people have none at hand: from headings and FAQ lines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from itertools import chain
+
+from rerank.data.text import query_hash
+from rerank.types import Passage, Query
+
+PROPOSED = "proposed"  # metadata of a query: made from the corpus, and accepted by a person
+PREFIX = "proposed-"  # of its id, before the hash of its first words
+ABOUT = "What does the documentation say about {}?"
+MARKS = ("?", "？", "؟")
+LONGEST = 300  # characters of a question
+
+
+def propose(passages: Iterable[Passage], count: int) -> list[Query]:
+    """At most `count` questions, each once; those that the corpus itself asks come first.
+
+    A heading or a first sentence that is a question, else a question about the heading. Among
+    equals the order is that of a hash, so that they come from all over the corpus.
+    """
+    found: dict[str, tuple[bool, Query]] = {}
+    for passage in passages:
+        text, own = question_of(passage)
+        name = query_hash(text)
+        if text and name not in found:
+            found[name] = own, Query(text, f"{PREFIX}{name}", {PROPOSED: True})
+    order = sorted(found, key=lambda n: (not found[n][0], hashlib.sha256(n.encode()).hexdigest()))
+    return [found[name][1] for name in order[:count]]
+
+
+def question_of(passage: Passage) -> tuple[str, bool]:
+    """The question of a passage, "" for none, and whether the corpus itself asks it."""
+    heading = str(passage.metadata.get("heading") or passage.title).split(" > ")[-1].strip()
+    for text in (heading, _first_sentence(passage.text)):
+        if text.endswith(MARKS) and len(text) <= LONGEST:
+            return text, True
+    return (ABOUT.format(heading), False) if heading else ("", False)
+
+
+def _first_sentence(text: str) -> str:
+    """Up to the first end of a sentence or of a line."""
+    line = next(iter(text.strip().splitlines()), "")
+    ends = (line.find(mark) + 1 for mark in chain(MARKS, (". ", "! ")) if mark in line)
+    return line[: min(ends, default=len(line))].strip()

@@ -1,0 +1,274 @@
+"""One person labels: the next question with its passages, and what the person says of them.
+
+All state is in the file of judgements, so that a session that is killed loses nothing, and others
+may label at the same time. It knows nothing of a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibration.label_selection import choose_rows
+from rerank.assessment.model import CalibratedReranker
+from rerank.config import LabelConfig
+from rerank.data.beir import read_corpus
+from rerank.data.labelled_set import corpus_digest
+from rerank.data.records import LONGEST_QUERY, passage_row, read_id
+from rerank.data.text import as_text, query_hash, to_json
+from rerank.errors import InputError
+from rerank.labelling.judgements import JudgementFile
+from rerank.labelling.pooling import Pool, Shown, pool
+from rerank.labelling.progress import progress_sentences
+from rerank.labelling.proposals import PREFIX, PROPOSED, propose
+from rerank.labelling.state import (
+    Grade,
+    Question,
+    last_of,
+    next_question,
+    questions_of,
+    standing,
+)
+from rerank.labelling.written import write_set
+from rerank.retrieval.index import Index
+from rerank.storage.files import write_file
+from rerank.types import LISTS, Query
+
+JUDGEMENTS = "judgements.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a person is asked now: to accept a proposed question, or to judge a passage of one."""
+
+    question: Question
+    pool: Pool
+    left: tuple[Shown, ...]  # not judged yet by this person; the first one is asked about
+
+    @property
+    def place(self) -> int:
+        """Which passage it is, from 1."""
+        return len(self.pool.shown) - len(self.left) + 1
+
+
+class Session:
+    """Labels by `annotator`, kept in the folder `out`, which becomes a labelled set.
+
+    Raises:
+        InputError: the model searches no index; `out` holds labels made otherwise, or another
+            corpus; or the annotator's name is none.
+    """
+
+    def __init__(
+        self,
+        model: CalibratedReranker,
+        out: Path,
+        config: LabelConfig | None = None,
+        *,
+        annotator: str = "me",
+    ) -> None:
+        index = model.pipeline.index
+        if LISTS in model.maps or not isinstance(index, Index):
+            raise InputError(
+                f"{model.folder} has no index to search; label with a model of `rerank init` or of "
+                "`rerank calibrate CORPUS`"
+            )
+        read_id({"the name of the annotator": annotator}, "the name of the annotator")
+        self.model, self.out, self.annotator = model, out, annotator
+        self.corpus = index.corpus
+        self.config = config or LabelConfig()
+        self.file = JudgementFile(out / JUDGEMENTS)
+        self._pools: dict[str, Pool] = {}
+        self._refuse_other_contents()
+        out.mkdir(parents=True, exist_ok=True)
+
+    def prepare(self, queries: Sequence[Query] | None) -> int:
+        """Draw questions until there are `count`; return how many are drawn now.
+
+        Of `queries`, or of proposals from the corpus where that is None. Those that the model was
+        fitted on, and those drawn already, are left out. A draw for an accuracy or a map is that of
+        `label_next`; asked for in random order, so that it can be stopped at any time.
+
+        Raises:
+            InputError: not one question is there to draw from.
+        """
+        with self.file.locked() as handle:
+            known = questions_of(self.file.read())
+            count = self.config.count - len(known)
+            if count <= 0:
+                return 0
+            if queries is None:
+                queries = propose(self.corpus, 2 * self.config.count)
+            taken = {query_hash(q.text) for q in known} | self.model.fitted_on
+            taken |= {q.query_id.removeprefix(PREFIX) for q in known}  # proposed in other words
+            fresh: dict[str, Query] = {}
+            for query in queries:
+                if (name := query_hash(query.text)) not in taken:
+                    fresh.setdefault(name, query)
+            if not fresh and not known:
+                raise InputError(
+                    "there is no question to label that the model was not fitted on; give others "
+                    "with --questions FILE"
+                )
+            draw = 1 + max((question.draw for question in known), default=-1)
+            ids = {question.query_id for question in known}
+            events = self._draw(_named(list(fresh.values()), ids), count, draw)
+            self.file.append_locked(handle, events)
+            return len(events)
+
+    def _draw(self, queries: Sequence[Query], count: int, draw: int) -> list[dict[str, Any]]:
+        """The events of a draw."""
+        if not queries:
+            return []
+        answers = self.model.assess(queries, label="assessing")
+        count, seed = min(count, len(queries)), self.config.seed + draw
+        rng, quantity = np.random.default_rng(seed), self.config.draw
+        if quantity == "auto":
+            quantity = "accuracy" if self.model.calibrated else "even"
+        if quantity == "even":
+            rows = np.sort(rng.permutation(len(queries))[:count])
+            weight = np.full(count, len(queries) / count)
+        else:
+            drawn = choose_rows(
+                [answer.confidence for answer in answers],
+                count,
+                quantity="map" if quantity == "map" else "accuracy",
+                threshold=self.model.pipeline.config.thresholds.medium,
+                random_state=seed,
+            )
+            rows, weight = drawn.rows, drawn.weights
+        events = []
+        for i in rng.permutation(count).tolist():
+            query, answer = queries[rows[i]], answers[rows[i]]
+            proposed = bool(query.metadata.get(PROPOSED))
+            events.append(
+                {
+                    "do": "draw",
+                    "draw": draw,
+                    "query_id": query.query_id,
+                    "text": query.text,
+                    "metadata": dict(query.metadata),
+                    "weight": 0.0 if proposed else float(weight[i]),
+                    "proposed": proposed,
+                    **_said(answer.confidence, answer.top.doc_id if answer.top else None),
+                }
+            )
+        return events
+
+    def questions(self) -> list[Question]:
+        """Every question drawn, with all that stands of what anybody said."""
+        return questions_of(self.file.read())
+
+    def task(self) -> Task | None:
+        """What this person is asked now; None where nothing is left."""
+        question = next_question(self.questions(), self.annotator, self.config.shared)
+        if question is None:
+            return None
+        text, judged = question.text, question.person(self.annotator).grades
+        if text not in self._pools:
+            self._pools[text] = pool(self.model, text, self.config.depth)
+        shown = self._pools[text]
+        left = tuple(s for s in shown.shown if s.doc_ids[0] not in judged)
+        task = Task(question, shown, left)
+        if left or question.proposed:
+            return task
+        self.nothing(task)  # an update of the model has taken the rest away
+        return self.task()
+
+    def accept(self, task: Task, text: str | None = None) -> None:
+        """Accept a proposed question, in other words where `text` is given.
+
+        Raises:
+            InputError: the text is empty or too long.
+        """
+        text = task.question.text if text is None else " ".join(text.split())
+        as_text("the question", text, most=LONGEST_QUERY)
+        self._pools[text] = found = pool(self.model, text, self.config.depth)
+        self._append(task, "accept", text=text, **_said(found.confidence, found.top))
+
+    def judge(self, task: Task, grade: Grade) -> None:
+        """Grade the passage that is asked about."""
+        done = len(task.left) <= 1
+        self._append(task, "judge", grade=grade, done=done, doc_ids=_ids(task.left[:1]))
+
+    def nothing(self, task: Task) -> None:
+        """Say that no passage that is left answers the question: all of them are wrong."""
+        self._append(task, "judge", grade="wrong", done=True, doc_ids=_ids(task.left))
+
+    def skip(self, task: Task) -> None:
+        """Leave the question out, as far as this person goes."""
+        self._append(task, "skip")
+
+    def undo(self) -> bool:
+        """Take back the latest that this person said; whether there was anything."""
+        if last_of(standing(self.file.read()), self.annotator) is None:
+            return False
+        self.file.append([{"do": "undo", "by": self.annotator}])
+        return True
+
+    def write(self) -> int:
+        """Write the labelled set; return how many questions it has. Without one, nothing is."""
+        with self.file.locked():
+            questions = self.questions()
+            if not any(question.done for question in questions):
+                return 0
+            corpus = self.out / "corpus.jsonl"
+            if not corpus.exists():
+                write_file(corpus, (to_json(passage_row(p)) + "\n" for p in self.corpus))
+            return write_set(questions, self.out, partly_right=self.config.partly_right)
+
+    def so_far(self) -> list[str]:
+        """How true the model is by now, and how many more labels it takes, in sentences."""
+        return progress_sentences(
+            self.questions(),
+            calibrated=self.model.calibrated,
+            target=self.model.pipeline.config.thresholds.medium,
+            partly_right=self.config.partly_right,
+        )
+
+    def _append(self, task: Task, what: str, **more: Any) -> None:
+        event = {"do": what, "by": self.annotator, "query_id": task.question.query_id}
+        self.file.append([event | more])
+
+    def _refuse_other_contents(self) -> None:
+        """Refuse a folder whose labels would be written over, or whose passages are others."""
+        ours = self.file.path.exists()
+        for name in ("queries.jsonl", "qrels", "splits"):
+            if not ours and (self.out / name).exists():
+                raise InputError(
+                    f"{self.out / name} exists and was not made by `rerank label`; give another "
+                    "--out"
+                )
+        corpus = self.out / "corpus.jsonl"
+        if corpus.exists() and corpus_digest(read_corpus(corpus).values()) != corpus_digest(
+            self.corpus
+        ):
+            raise InputError(
+                f"{corpus} holds other passages than the model searches; give another --out, or "
+                f"run `rerank update {self.model.folder} {self.out}`"
+            )
+
+
+def _named(queries: Sequence[Query], taken: set[str]) -> list[Query]:
+    """The queries, each with an id of its own: of its text, where it has none or a used one."""
+    found, used = [], set(taken)
+    for query in queries:
+        name = query.query_id
+        if not name or name in used:
+            name = f"q-{query_hash(query.text)}"
+        used.add(name)
+        found.append(replace(query, query_id=name))
+    return found
+
+
+def _ids(shown: Sequence[Shown]) -> list[str]:
+    return [doc_id for one in shown for doc_id in one.doc_ids]
+
+
+def _said(confidence: float, top: str | None) -> dict[str, Any]:
+    """What the model said of a question."""
+    return {"confidence": confidence, "top": top}

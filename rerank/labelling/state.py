@@ -1,0 +1,137 @@
+"""What a file of judgements says: questions in order, and who judged what. Pure; no model.
+
+Events are `draw` (a question, its weight and what the model said of it), and of a person by name:
+`accept` (a proposed question, in these words), `judge`, `nothing`, `skip`, and `undo`, which takes
+back the latest of that person that stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rerank.labelling.judgements import Event
+
+Grade = Literal["right", "partly", "wrong"]
+GRADES: tuple[Grade, ...] = ("wrong", "partly", "right")  # rising
+
+DRAWN = ("query_id", "text", "metadata", "draw", "weight", "confidence", "top", "proposed")
+
+
+@dataclass(slots=True)
+class Person:
+    """What one person said of a question."""
+
+    grades: dict[str, Grade] = field(default_factory=dict)  # by passage id
+    done: bool = False  # all that was shown is judged
+    skipped: bool = False
+
+
+@dataclass(slots=True)
+class Question:
+    """A question to label, and what people said."""
+
+    query_id: str
+    text: str
+    metadata: Mapping[str, Any]
+    draw: int  # the number of the draw, from 0
+    weight: float  # questions that it stands for, among those that the draw was from; 0: no sample
+    confidence: float
+    top: str | None
+    proposed: bool = False  # and nobody has accepted it yet
+    people: dict[str, Person] = field(default_factory=dict)
+
+    def person(self, name: str) -> Person:
+        """What a person said; nothing, where that is so."""
+        return self.people.get(name, Person())
+
+    @property
+    def done(self) -> bool:
+        """Whether a person has judged all that was shown."""
+        return any(person.done for person in self.people.values())
+
+    @property
+    def grades(self) -> dict[str, Grade]:
+        """The grade of each passage by those who are done; the lower one where they disagree."""
+        found: dict[str, Grade] = {}
+        for person in self.people.values():
+            for doc_id, grade in person.grades.items() if person.done else ():
+                found[doc_id] = min(grade, found.get(doc_id, grade), key=GRADES.index)
+        return found
+
+
+def questions_of(events: Sequence[Event]) -> list[Question]:
+    """The questions in the order in which they are asked, with all that stands of what was said."""
+    found: dict[str, Question] = {}
+    for event in standing(events):
+        if event["do"] == "draw":
+            found[event["query_id"]] = Question(**{key: event[key] for key in DRAWN})
+            continue
+        question = found[event["query_id"]]
+        if event["do"] == "accept":
+            question.text, question.proposed = event["text"], False
+            question.confidence, question.top = event["confidence"], event["top"]
+            continue
+        person = question.people.setdefault(event["by"], Person())
+        if event["do"] == "skip":
+            person.skipped = True
+            continue
+        person.grades |= dict.fromkeys(event["doc_ids"], event["grade"])
+        person.done = event["done"]
+    return list(found.values())
+
+
+def standing(events: Sequence[Event]) -> list[Event]:
+    """The events that nobody took back, without the `undo`s themselves."""
+    kept: list[Event | None] = []
+    for event in events:
+        if event["do"] != "undo":
+            kept.append(event)
+            continue
+        row = last_of(kept, event["by"])
+        if row is not None:
+            kept[row] = None
+    return [event for event in kept if event is not None]
+
+
+def last_of(events: Sequence[Event | None], name: str) -> int | None:
+    """The place of the latest event of a person; None where there is none."""
+    rows = (i for i in reversed(range(len(events))) if (events[i] or {}).get("by") == name)
+    return next(rows, None)
+
+
+def next_question(questions: Sequence[Question], name: str, shared: int) -> Question | None:
+    """The first question that this person is to judge; None where nothing is left.
+
+    Every `shared`-th is for everyone, the others for whoever begins them.
+    """
+    for place, question in enumerate(questions):
+        own = question.person(name)
+        others = any(p.grades or p.skipped for n, p in question.people.items() if n != name)
+        mine = place % shared == 0 or not others or bool(own.grades)
+        if mine and not own.done and not own.skipped:
+            return question
+    return None
+
+
+def weights(questions: Sequence[Question]) -> list[float]:
+    """How many questions each one stands for, (n,), over all draws; 0 where one is no sample.
+
+    A further draw is from those not drawn before. What was drawn before then estimates the whole by
+    itself, and it is a known part beside an estimate of the rest; both are unbiased, and so is
+    their mean. The share of the second in it is m N / ((n + m) (N - n)), of n of N drawn before and
+    m now: then draws that are even stay even.
+    """
+    found = [question.weight for question in questions]
+    for draw in range(1, 1 + max((q.draw for q in questions), default=0)):
+        before = [w for w, q in zip(found, questions, strict=True) if q.draw < draw]
+        now, n, whole = sum(q.draw == draw for q in questions), len(before), sum(before)
+        rest = whole - n
+        share = min(1.0, now * whole / ((n + now) * rest)) if rest > 0 else 0.0
+        for i, question in enumerate(questions):
+            if question.draw < draw:
+                found[i] = (1 - share) * found[i] + share
+            elif question.draw == draw:
+                found[i] *= share
+    return found if all(w > 0 for w in found) else [0.0] * len(found)

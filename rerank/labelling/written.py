@@ -1,0 +1,69 @@
+"""Judgements to a labelled set, in the BEIR layout. It knows nothing of models.
+
+A passage is right, grade 2, where all who judged it say so; one that answers partly stands in the
+metadata `partly`, or is right with grade 1 where the caller wants that; wrong ones stand in
+`judged_wrong`, and those of which people disagree in `disputed`, graded by the lower judgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rerank.data.beir import LabelledFiles, write_labels
+from rerank.data.labelled_set import JUDGED_WRONG
+from rerank.data.weights import WEIGHT
+from rerank.labelling.state import Question, weights
+from rerank.types import Query
+
+SPLIT = "test"
+PARTLY, DISPUTED = "partly", "disputed"  # metadata of a query: ids of passages
+RIGHT_GRADE, PARTLY_GRADE = 2.0, 1.0
+
+
+def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledFiles:
+    """The queries that a person is done with, and their qrels, in one split; no corpus.
+
+    `metadata.weight` is there where the questions are a sample whose weights differ.
+    """
+    weight = weights(questions)
+    differ = len(set(weight)) > 1
+    queries: dict[str, Query] = {}
+    qrels: dict[str, dict[str, float]] = {}
+    for question, stands_for in zip(questions, weight, strict=True):
+        if not question.done:
+            continue
+        right = right_of(question, partly_right=partly_right)
+        metadata: dict[str, Any] = dict(question.metadata)
+        metadata |= {WEIGHT: stands_for} if differ else {}
+        lists = {
+            JUDGED_WRONG: [d for d, grade in question.grades.items() if grade == "wrong"],
+            PARTLY: [d for d, grade in question.grades.items() if grade == "partly"],
+            DISPUTED: disputed(question),
+        }
+        metadata |= {key: ids for key, ids in lists.items() if ids}
+        queries[question.query_id] = Query(question.text, question.query_id, metadata)
+        if right:
+            qrels[question.query_id] = right
+    return LabelledFiles({}, queries, qrels, {SPLIT: tuple(queries)})
+
+
+def right_of(question: Question, *, partly_right: bool) -> dict[str, float]:
+    """The grades of the passages that count as right."""
+    counted = {"right": RIGHT_GRADE} | ({"partly": PARTLY_GRADE} if partly_right else {})
+    return {d: counted[grade] for d, grade in question.grades.items() if grade in counted}
+
+
+def disputed(question: Question) -> list[str]:
+    """The passages of which those who are done say different things."""
+    said = [person.grades for person in question.people.values() if person.done]
+    every = dict.fromkeys(doc_id for grades in said for doc_id in grades)
+    return [d for d in every if len({grades[d] for grades in said if d in grades}) > 1]
+
+
+def write_set(questions: Sequence[Question], folder: Path, *, partly_right: bool) -> int:
+    """Write queries, qrels and the split beside the corpus; return how many are labelled."""
+    labels = labels_of(questions, partly_right=partly_right)
+    write_labels(labels, folder)
+    return len(labels.queries)

@@ -1,0 +1,199 @@
+"""Labelling at the terminal, by scripted keys: made, killed and resumed, undone, by two people."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import call, refused
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.records import query_row
+from rerank.labelling.pooling import pool
+from rerank.labelling.session import JUDGEMENTS
+from rerank.labelling.state import questions_of
+
+Run = Any  # the session's run, see conftest
+Label = Callable[..., str]
+
+
+@pytest.fixture
+def questions(small: LabelledSet, tmp_path: Path) -> Path:
+    """The 30 questions that the model was not fitted on, in a file."""
+    path = tmp_path / "questions.jsonl"
+    rows = (query_row(small.queries[i]) for i in small.splits["test"])
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def label(
+    run: Run,
+    questions: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Label:
+    """Run the command with keys as its input, and return what it prints."""
+
+    def labelling(keys: Sequence[str], *more: object, given: bool = True) -> str:
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{key}\n" for key in keys)))
+        asked = ["--questions", questions] if given else []
+        arguments = ["label", run.folder, "--out", tmp_path / "set", "--depth", 2, *asked, *more]
+        assert call(*arguments) == 0
+        return capsys.readouterr().out
+
+    return labelling
+
+
+def events(tmp_path: Path) -> list[dict[str, Any]]:
+    """The lines of the file of judgements."""
+    return [json.loads(line) for line in (tmp_path / "set" / JUDGEMENTS).read_text().splitlines()]
+
+
+def test_ten_labels_killed_and_resumed(label: Label, tmp_path: Path, small: LabelledSet) -> None:
+    """Ten questions in two sittings, a line torn by a kill between them; the set can be read."""
+    first = label(["r", "n", "p", "n", "n", "r", "n"], "--count", 12)
+    assert "4 questions labelled; the same command goes on" in first
+    with (tmp_path / "set" / JUDGEMENTS).open("a") as file:
+        file.write('{"do": "judge", "by": "me", "que')
+    second = label(["n"] * 6 + ["q"], "--count", 12)
+    assert "10 labelled: the top passage is right for" in second
+    assert "95 % interval" in second
+    labelled = LabelledSet.read(tmp_path / "set")
+    assert labelled.corpus == small.corpus
+    ids = labelled.split("test")
+    assert len(ids) == 10
+    assert set(ids) <= set(small.splits["test"])
+    grades = [set(labelled.qrels.get(i, {}).values()) for i in ids]
+    assert grades == [{2.0}, set(), set(), {2.0}, *[set()] * 6]
+    assert [len(labelled.queries[i].metadata.get("partly", ())) > 0 for i in ids[:3]] == [
+        False,
+        True,
+        False,
+    ]
+    for i in ids:
+        known = {*labelled.qrels.get(i, ()), *labelled.queries[i].metadata.get("partly", ())}
+        wrong = set(labelled.queries[i].metadata["judged_wrong"])
+        assert wrong
+        assert not wrong & known
+    again = label([], "--count", 12, "--partly-right")
+    assert "10 questions labelled" in again
+    assert 1.0 in LabelledSet.read(tmp_path / "set").qrels[ids[1]].values()
+
+
+class Interrupted(io.StringIO):
+    """Keys, and then Ctrl-C."""
+
+    def readline(self, size: int | None = -1, /) -> str:
+        """The next line."""
+        line = super().readline(-1 if size is None else size)
+        if not line:
+            raise KeyboardInterrupt
+        return line
+
+
+def test_ctrl_c_loses_nothing(
+    run: Run,
+    questions: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Exit code 130; the set holds what was finished, the file what was begun too."""
+    monkeypatch.setattr("sys.stdin", Interrupted("n\nr\n"))
+    out = tmp_path / "set"
+    asked = ("--questions", questions, "--count", 3, "--draw", "even")
+    assert call("label", run.folder, "--out", out, *asked) == 130
+    assert "run the same command again to resume" in capsys.readouterr().err
+    labelled = LabelledSet.read(out)
+    assert len(labelled.split("test")) == 1
+    assert all("weight" not in q.metadata for q in labelled.queries.values())
+    begun = questions_of(events(tmp_path))[1]
+    assert "right" in begun.person("me").grades.values()
+
+
+def test_undo_takes_back_one_key_after_the_other(label: Label, tmp_path: Path) -> None:
+    """A judgement, a question that was finished, and one that was skipped."""
+    label(["n", "s", "r", "u", "u", "u", "u"], "--count", 3)
+    standing = questions_of(events(tmp_path))
+    assert not any(p.grades or p.skipped for q in standing for p in q.people.values())
+    assert not (tmp_path / "set" / "queries.jsonl").exists()
+    label(["n", "u", "r", "n"], "--count", 3)
+    (done, *rest) = questions_of(events(tmp_path))
+    assert done.done
+    assert sorted(set(done.grades.values())) == ["right", "wrong"]
+    assert not any(question.done for question in rest)
+
+
+def test_two_people_share_every_fifth_question(label: Label, tmp_path: Path) -> None:
+    """The second is asked the shared ones and what the first left; a dispute counts as wrong."""
+    label(["r", "n", *["n"] * 6], "--count", 8, "--annotator", "ada")
+    said = label(["n", "n", "n", "n"], "--count", 8, "--annotator", "ben")
+    found = questions_of(events(tmp_path))
+    by = [sorted(name for name, p in q.people.items() if p.done) for q in found]
+    assert by == [["ada", "ben"], *[["ada"]] * 4, ["ada", "ben"], ["ada"], ["ben"]]
+    assert "ada and ben agree on" in said
+    assert "kappa" in said
+    labelled = LabelledSet.read(tmp_path / "set")
+    first = labelled.split("test")[0]
+    assert first not in labelled.qrels
+    assert len(labelled.queries[first].metadata["disputed"]) >= 1
+
+
+def test_proposed_questions_are_accepted_or_reworded(label: Label, tmp_path: Path) -> None:
+    """Without a file: as proposed, in other words, and skipped; the set has what was accepted."""
+    label(["a", "n", "e", "how do I sort?", "r", "n", "s"], "--count", 3, given=False)
+    labelled = LabelledSet.read(tmp_path / "set")
+    one, other = (labelled.queries[i] for i in labelled.split("test"))
+    assert one.text.startswith("What does the documentation say about ") or one.text.endswith("?")
+    assert other.text == "how do I sort?"
+    assert all(q.metadata["proposed"] for q in (one, other))
+    assert "weight" not in one.metadata
+
+
+def test_what_every_stage_finds_is_shown_once_in_an_order_of_its_own(
+    run: Run, small: LabelledSet
+) -> None:
+    """The top of BM25, the bi-encoder, the fusion and the relevance; the order is by none."""
+    model = CalibratedReranker.load(run.folder)
+    orders = []
+    for query_id in small.splits["test"][:5]:
+        text = small.queries[query_id].text
+        shown = pool(model, text, 3)
+        ids = [doc_id for one in shown.shown for doc_id in one.doc_ids]
+        assert len(ids) == len(set(ids))
+        answer = model.search(text)
+        ranking, stage = answer.ranking, answer.ranking.first_stage
+        best = {*ranking.doc_ids[:3]}
+        for place in (stage.bm25_rank, stage.dense_rank):
+            best |= {d for d, r in zip(ranking.doc_ids, place, strict=True) if r <= 3}
+        assert best <= set(ids)
+        assert shown.top == ranking.doc_ids[0]
+        orders.append(ids[0] == ranking.doc_ids[0])
+    assert not all(orders)
+
+
+def test_bad_input_is_one_sentence(
+    run: Run, questions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A set that was made otherwise, other passages, an empty name, a file that is not there."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "corpus.jsonl").write_text('{"_id": "1", "text": "another"}\n')
+    start = ("label", run.folder, "--questions", questions, "--out")
+    assert "other passages" in refused(capsys, *start, other)
+    (other / "queries.jsonl").write_text("")
+    assert "was not made by `rerank label`" in refused(capsys, *start, other)
+    assert "annotator" in refused(capsys, *start, tmp_path / "new", "--annotator", " ")
+    nowhere = ("label", run.folder, "--out", tmp_path / "new", "--questions", tmp_path / "no.txt")
+    assert "no such file" in refused(capsys, *nowhere)
+    ours = ("label", "default", "--out", tmp_path / "new")
+    assert "no index to search" in refused(capsys, *ours)
+    assert "--count" in refused(capsys, *start, tmp_path / "new", "--count", "0")
+    assert not (tmp_path / "new").exists()

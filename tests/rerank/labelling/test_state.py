@@ -1,0 +1,72 @@
+"""What events come to: weights of several draws, and what the labels then say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rerank.labelling.progress import progress_sentences
+from rerank.labelling.state import Person, Question, weights
+
+
+def question(i: int, *, draw: int = 0, weight: float = 1.0, right: bool | None = None) -> Question:
+    """A question that one person has judged, where `right` says whether its top is right."""
+    made = Question(f"q{i}", f"question {i}", {}, draw, weight, 0.6, "top")
+    if right is not None:
+        made.people["ada"] = Person({"top": "right" if right else "wrong"}, done=True)
+    return made
+
+
+def test_even_draws_stay_even() -> None:
+    """10 of 100, then 20 of the 90 that are left, then the rest: each stands for as many."""
+    first = [question(i, weight=10) for i in range(10)]
+    second = [question(i, draw=1, weight=90 / 20) for i in range(20)]
+    third = [question(i, draw=2) for i in range(70)]
+    assert weights(first) == [10.0] * 10
+    assert weights(first + second) == pytest.approx([100 / 30] * 30)
+    assert weights(first + second + third) == pytest.approx([1.0] * 100)
+    assert weights([*first, question(99, weight=0)]) == [0.0] * 11
+
+
+def test_two_uneven_draws_estimate_a_sum_without_bias() -> None:
+    """The mean over 4000 pairs of draws is the sum of the 12 values."""
+    rng = np.random.default_rng(0)
+    values = rng.random(12)
+    sums = []
+    for _ in range(4000):
+        rows = [rng.choice(3), *rng.choice(np.arange(3, 12), 3, replace=False)]
+        rest = [i for i in range(12) if i not in rows]
+        more = rng.choice(rest, 3, replace=False)
+        first = [question(i, weight=3.0) for i in rows]
+        second = [question(i, draw=1, weight=8 / 3) for i in more]
+        sums.append(np.dot(weights(first + second), values[[*rows, *more]]))
+    error = np.std(sums) / np.sqrt(len(sums))
+    assert abs(np.mean(sums) - values.sum()) < 4 * error
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "expected"),
+    [
+        (3, 4, "13 more are needed to calibrate"),
+        (20, 0, "a calibration needs labels of both kinds"),
+        (12, 9, "Enough to calibrate; with more"),
+    ],
+)
+def test_before_calibration_it_says_what_is_missing(right: int, wrong: int, expected: str) -> None:
+    """Twenty labels, and both right and wrong answers among them."""
+    asked = [question(i, right=i < right) for i in range(right + wrong)]
+    said = progress_sentences(asked, calibrated=False, target=0.7, partly_right=False)
+    assert said[0].startswith(f"{right + wrong} labelled: the top passage is right for")
+    assert expected in said[1]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "expected"),
+    [(24, 6, "more labels would certify"), (99, 1, "enough to certify"), (1, 99, "better scores")],
+)
+def test_after_it_what_a_certificate_takes(right: int, wrong: int, expected: str) -> None:
+    """Labels that do, some more, or better scores."""
+    asked = [question(i, right=i < right) for i in range(right + wrong)]
+    said = progress_sentences(asked, calibrated=True, target=0.7, partly_right=False)
+    assert "confidence is 60% on average" in said[0]
+    assert expected in said[1]
