@@ -17,7 +17,8 @@ function show(told) {
   if (!rows.length) {
     found.replaceChildren(...told.headline.map((line) => make("p", {}, line)),
       make("p", { class: "banner" },
-        "The confidence of this model was not measured on queries that it had not seen."));
+        "There are no curves to draw: only rerank calibrate measures them, on labelled queries."),
+      ...origin(told));
     return;
   }
   const all = rows[0].rows;
@@ -52,16 +53,23 @@ function show(told) {
     make("label", { for: "threshold" }, "Accept answers from this confidence on"),
     slider,
     sentence,
-    make("h2", {}, "The certificate"),
-    make("p", {}, told.certificate),
     make("h2", {}, "Beside other ways to get a confidence"),
     scrolled("Comparison", comparison(told.comparison)),
+    ...origin(told),
+  );
+  update();
+}
+
+/** What is promised, and what the model was made from. */
+function origin(told) {
+  return [
+    make("h2", {}, "The certificate"),
+    make("p", {}, told.certificate),
     make("h2", {}, "What the model is"),
     scrolled("The model", make("table", {}, make("tbody", {},
       ...Object.entries(told.made_from).map(([name, value]) => make("tr", {},
         make("th", { scope: "row" }, name), make("td", { class: "words" }, String(value))))))),
-  );
-  update();
+  ];
 }
 
 /** Something wide that can be scrolled, with the keyboard too. */
