@@ -39,7 +39,7 @@ from rerank.data.feedback import (
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
 from rerank.errors import InputError
-from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, without_promises
+from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, refused, without_promises
 from rerank.fitting.rankings import as_brought
 from rerank.inference.model_files import trained_on
 from rerank.inference.networks import NETWORKS
@@ -66,6 +66,10 @@ NOTHING_SAID: dict[Mode, str] = {
     "lists": "the labels say nothing of lists: the model stays as it was.",
 }
 OTHER_CORPUS = "Nothing is known of these passages: label answers about them and recalibrate."
+AS_THEY_CAME = (
+    "The labels are not of a random sample of questions: people chose which answers to judge. The "
+    "confidence follows them; a promise takes questions drawn at random (`rerank label`)."
+)
 OF_THE_PARENT = (
     "format_version",
     "files",
@@ -99,6 +103,7 @@ def recalibrate(
     max_labels: int | None = None,
     overwrite: bool = False,
     name: str = "",
+    at_random: bool = True,
 ) -> RecalibrationRun:
     """Write the model, moved by labels, to `out`, whole or not at all.
 
@@ -106,6 +111,9 @@ def recalibrate(
     labelled set or of its folder: then the new model searches the corpus of that set. Labels of
     queries that the model or its cross-encoder knows are left out. At most `max_labels` are taken,
     drawn at random.
+
+    `at_random`: the labels are of a random sample of what is asked. Where people chose which
+    answers to judge they are not, and nothing is certified.
 
     The model is tracked as `calibrate` does it, under `name`: by default that of `model`, or, where
     the new model searches another corpus, one that is made from the name of the set.
@@ -120,7 +128,10 @@ def recalibrate(
     out, workspace = Path(out), Workspace(Path(work))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = _labels(model, feedback, split, workspace)
-        contents, found, notes = _contents(model, feedback, pipeline, corpus, max_labels, name)
+        feedback, notes = _usable(model, feedback, max_labels)
+        moved = _moved(model, feedback, pipeline, notes, at_random=at_random)
+        contents, found = _contents(model, feedback, pipeline, corpus, moved, name)
+        notes += [NOTHING_SAID[mode] for mode in model.maps if mode not in moved]
         carry = network_writer(pipeline) if NETWORKS in model.manifest else None
         write_model(out, contents, overwrite=overwrite, carry=carry)
         run, untracked = track_if_installed(out, work=workspace)
@@ -132,41 +143,21 @@ def _contents(
     feedback: Sequence[Feedback],
     pipeline: Pipeline,
     corpus: Mapping[str, Any],
-    max_labels: int | None,
+    moved: Mapping[Mode, _MovedMode],
     name: str,
-) -> tuple[ModelContents, Recalibration, list[str]]:
-    """The model moved by the labels, what they said, and which of them were left out."""
+) -> tuple[ModelContents, Recalibration]:
+    """The model moved by the labels, and what they said."""
     manifest = {k: v for k, v in model.manifest.items() if k not in OF_THE_PARENT}
     manifest = {**manifest, **corpus}
     same = manifest["corpus_digest"] == model.manifest["corpus_digest"]
     of_parent = model_name(model.manifest) if same else ""
     manifest["name"] = name_of(name or of_parent, manifest["dataset"]["name"])
-    usable = fresh(model, feedback)
-    notes = []
-    if len(usable) < len(feedback):
-        notes.append(
-            f"left out: {len(feedback) - len(usable)} labels of queries that the model was fitted "
-            "on or its cross-encoder trained on."
-        )
-    feedback = subsample(usable, max_labels)
-    moved = {
-        mode: told
-        for mode in model.maps
-        if (told := _moved_mode(model.maps, mode, feedback, pipeline)) is not None
-    }
-    if not moved:
-        groups = len({f.group for f in feedback})
-        raise InputError(
-            f"expected labels of at least {LEAST_LABELS} different queries, got "
-            + " ".join([str(groups), *(f"({note})" for note in notes)])
-        )
     maps = {
         mode: moved[mode].maps
         if mode in moved
         else _unmoved(model.maps[mode], another_corpus=not same)
         for mode in model.maps
     }
-    notes += [NOTHING_SAID[mode] for mode in model.maps if mode not in moved]
     mode, told = next(iter(moved.items()))
     found = told.found
 
@@ -197,7 +188,47 @@ def _contents(
         fitted_on={query_hash(f.query.text) for f in feedback} | model.fitted_on,
         index=pipeline.index.folder if model.index_folder else None,
     )
-    return contents, found, notes
+    return contents, found
+
+
+def _usable(
+    model: CalibratedReranker, feedback: Sequence[Feedback], max_labels: int | None
+) -> tuple[list[Feedback], list[str]]:
+    """The labels that are taken, and a note on those that are left out."""
+    usable, notes = fresh(model, feedback), []
+    if len(usable) < len(feedback):
+        notes.append(
+            f"left out: {len(feedback) - len(usable)} labels of queries that the model was fitted "
+            "on or its cross-encoder trained on."
+        )
+    return list(subsample(usable, max_labels)), notes
+
+
+def _moved(
+    model: CalibratedReranker,
+    feedback: Sequence[Feedback],
+    pipeline: Pipeline,
+    notes: Sequence[str],
+    *,
+    at_random: bool,
+) -> dict[Mode, _MovedMode]:
+    """What the labels say of each mode that they are enough for.
+
+    Raises:
+        InputError: they are enough for none.
+    """
+    moved = {
+        mode: told if at_random else told.without_promises(AS_THEY_CAME)
+        for mode in model.maps
+        if (told := _moved_mode(model.maps, mode, feedback, pipeline)) is not None
+    }
+    if not moved:
+        groups = len({f.group for f in feedback})
+        raise InputError(
+            f"expected labels of at least {LEAST_LABELS} different queries, got "
+            + " ".join([str(groups), *(f"({note})" for note in notes)])
+        )
+    return moved
 
 
 def _labels(
@@ -251,6 +282,11 @@ class _MovedMode:
     found: Recalibration
     maps: FittedMaps
     judged: Judged
+
+    def without_promises(self, reason: str) -> _MovedMode:
+        """The same, promising nothing for this reason."""
+        found = replace(self.found, certificate=refused(self.found.certificate, reason))
+        return replace(self, found=found, maps=without_promises(self.maps, reason))
 
 
 def _moved_mode(

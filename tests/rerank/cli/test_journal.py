@@ -109,6 +109,8 @@ def test_recalibrate_and_drift_take_a_journal(
     )
     manifest = json.loads((moved / "manifest.json").read_text())
     assert manifest["recalibrated"]["labels"] == 12
+    certificate = CalibratedReranker.load(moved).maps["search"].certificate
+    assert certificate.refused.startswith("The labels are not of a random sample")
     assert manifest["recalibrated"]["right"] == sum(i % 3 > 0 for i in range(2, 14))
     capsys.readouterr()
     assert call("drift", run.folder, "--journal", journal, "--json", *more) in (0, 1)
