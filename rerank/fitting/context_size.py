@@ -12,7 +12,7 @@ from rerank.data.labels import Labels
 from rerank.types import Floats
 
 LOST = 0.05  # share of all questions, answerable or not, that may lose their answer
-THRESHOLDS = (1.0, 0.99, 0.98, 0.97, 0.95, 0.93, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5)
+THRESHOLDS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 
 
 def choose_enough(found: Labels, sufficiency: Floats, groups: NDArray[Any]) -> float | None:

@@ -16,19 +16,19 @@ def world(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def lost(found: np.ndarray, sufficiency: np.ndarray, threshold: float) -> float:
     """Share of the questions that ten passages answer and those handed on do not."""
-    k = [next((i for i, s in enumerate(row) if s >= threshold), 9) for row in sufficiency]
-    return float(np.mean(found[:, 9] - found[np.arange(len(found)), k]))
+    not_enough = np.minimum((sufficiency < threshold).sum(axis=1), 9)  # sufficiency never falls
+    return float(np.mean(found[:, 9] - found[np.arange(len(found)), not_enough]))
 
 
 def test_what_is_lost_stays_below_what_is_promised() -> None:
-    """Chosen on 800 questions, and judged on 100,000: wrong in 1 of 20 draws at most."""
+    """Chosen on 500 questions, and judged on 100,000: wrong in one of 20 draws at most."""
     rng = np.random.default_rng(0)
     fresh = world(rng, 100_000)
-    chosen = [choose_enough(*world(rng, 800), np.arange(800)) for _ in range(60)]
+    chosen = [choose_enough(*world(rng, 500), np.arange(500)) for _ in range(12)]
     known = [t for t in chosen if t is not None]
-    assert len(known) > 50
+    assert len(known) > 8
     assert min(known) < 1.0
-    assert sum(lost(*fresh, t) > LOST for t in known) <= 6  # of 60; more in 1 of 50 runs
+    assert sum(lost(*fresh, t) > LOST for t in known) <= 3  # of 12; more in 1 of 400 runs
 
 
 def test_few_questions_promise_nothing() -> None:
