@@ -11,7 +11,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback, feedback_from
 from rerank.data.records import read_query
 from rerank.errors import InputError
-from rerank.journal.labels import newest_labels
+from rerank.journal.labels import label_of, newest_labels
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import JournalStore, Row
 from rerank.types import Query
@@ -68,7 +68,7 @@ def _label(row: Row, model: CalibratedReranker) -> Feedback:
         raise InputError(OTHER_KIND)
     if row["asked"] is None:
         raise InputError(NO_TEXT)
-    return feedback_from({**json.loads(row["asked"]), "right": row["right"]})
+    return feedback_from(label_of(row))
 
 
 def journal_queries(journal: str, *, newest: int) -> list[Query]:

@@ -6,6 +6,9 @@ again and again one label counts, because the next is known from the first.
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 from sqlalchemy import select
 
@@ -26,6 +29,11 @@ def newest_labels(store: JournalStore, most: int | None = None) -> list[Row]:
     for row in rows:
         newest.setdefault((row["mode"], row["question_hash"]), row)
     return list(newest.values())[:most][::-1]
+
+
+def label_of(row: Row) -> dict[str, Any]:
+    """A row of `newest_labels` that has its text, as a line of a file of labels."""
+    return {**json.loads(row["asked"]), "right": bool(row["right"])}
 
 
 def monitors(

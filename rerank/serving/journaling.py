@@ -6,7 +6,6 @@ A journal that fails costs no answer. It knows nothing of how an answer is made.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -104,12 +103,10 @@ class ServerJournal:
         Raises:
             JournalError: the database cannot be used.
         """
-        from rerank.journal.labels import newest_labels
+        from rerank.journal.labels import label_of, newest_labels
 
-        rows = newest_labels(self._store, None)
-        own = [row for row in rows if row["model"] == model and row["asked"]]
-        asked = [(json.loads(row["asked"]), row["right"]) for row in own]
-        return [{**query, "right": bool(right)} for query, right in asked]
+        rows = newest_labels(self._store)
+        return [label_of(row) for row in rows if row["model"] == model and row["asked"]]
 
     def close(self) -> None:
         """Write what waits, and end."""

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from fastapi import APIRouter, Request
 from pydantic import Field
 
+from rerank.assessment.model import CalibratedReranker
 from rerank.rag.adaptive import guaranteed, take
-from rerank.rag.answer.bounded import bounded_answer
+from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
 from rerank.rag.answer.model_answers import extractive, lexicon_of
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
@@ -71,9 +72,7 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
     async def answer(request: Request, asked: PlainRequest) -> dict[str, Any]:
         """Answer in the words of the sources, or refuse."""
         found, names = await assessed(request, asked)
-        model = request.state.served.model
-        made = bounded_answer(found, extractive(model), lexicon_of(model), AnswerConfig())
-        request.state.made = made
+        made = request.state.made = _answered(found, request.state.served.model)
         return {**_named(names), **made.to_dict(), "query_id": names["request_id"]}
 
     @router.post("/v1/ask")
@@ -81,9 +80,7 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
         """Tell all that a person needs: the answer, its confidence and why, and its sources."""
         found, names = await assessed(request, asked)
         model = request.state.served.model
-        config = AnswerConfig()
-        taken = take(found, config.strategy)
-        made = bounded_answer(found, extractive(model), lexicon_of(model), config)
+        taken, made = take(found, AnswerConfig().strategy), _answered(found, model)
         retrieval = assess_with(model, found).to_dict()
         return {
             **_named(names),
@@ -108,6 +105,11 @@ def shown(passage: RankedPassage) -> dict[str, Any]:
         "text": passage.text,
         **asdict(place_of(passage)),
     }
+
+
+def _answered(found: Assessment, model: CalibratedReranker) -> BoundedAnswer:
+    """The answer in the words of the sources."""
+    return bounded_answer(found, extractive(model), lexicon_of(model), AnswerConfig())
 
 
 def _named(names: dict[str, str]) -> dict[str, str]:
