@@ -6,7 +6,7 @@ Arrays in, plain rows out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,6 +37,17 @@ class Accepted(NamedTuple):
     right: int
     effective: float  # independent rows that they are worth
     lower95: float  # of the share that is right; 0.0 where there is none
+
+
+class Curves(NamedTuple):
+    """Both, of the same rows."""
+
+    bins: list[Bin]
+    thresholds: list[Accepted]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON: the rows of each by their names."""
+        return {name: [row._asdict() for row in rows] for name, rows in self._asdict().items()}
 
 
 def reliability_bins(y: ArrayLike, p: ArrayLike, *, groups: Groups = None) -> list[Bin]:

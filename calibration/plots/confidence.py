@@ -7,7 +7,7 @@ what the numbers are about.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from calibration import arrays, metrics
 from calibration.arrays import Floats
-from calibration.metrics.binned import bins, consistency_band
+from calibration.curves import Bin, reliability_bins
 from calibration.metrics.null_labels import Groups
 from calibration.plots.style import (
     AMBER,
@@ -48,20 +48,18 @@ def reliability_diagram(
     title: str = "Reliability",
     threshold: float = 0.7,
     groups: Groups = None,
-    draws: int = 500,
-    random_state: int = 0,
+    bins: Sequence[Bin] | None = None,
 ) -> Figure:
     """Return the reliability diagram of confidences p (n,) against labels y (n,) of 0 and 1.
 
-    Dots are bins of about as many rows, ties kept together, with 95 % binomial bars, exact for
-    independent rows. The band is where 95 % of the dots fall when p is exactly calibrated, from
-    `draws` samples of labels; those of a group (n,) go together as far as y does.
+    Dots are the `reliability_bins` of y, p and groups (n,), or `bins` where the caller has them,
+    with 95 % binomial bars, exact for independent rows. The band is where 95 % of the dots fall
+    when p is exactly calibrated.
 
     Raises:
         ValueError: as `calibration.arrays.checked`.
     """
     labels, values = arrays.checked(y, p)
-    band = consistency_band(labels, values, groups=groups, draws=draws, random_state=random_state)
     figure = Figure(figsize=(6.4, 8.2), facecolor="white")
     main = figure.add_axes((LEFT, 0.315, WIDE, 0.555))
     strip = figure.add_axes((LEFT, 0.185, WIDE, 0.105), sharex=main)
@@ -70,7 +68,7 @@ def reliability_diagram(
         tidy(axes)
         axes.axvline(threshold, color=AMBER, lw=1.1, ls=DASHED, zorder=1)
     main.plot([0, 1], [0, 1], color=SOFT, lw=1.0, zorder=2)
-    _dots(main, labels, values, band)
+    _dots(main, reliability_bins(labels, values, groups=groups) if bins is None else bins)
     main.set(xlim=(-0.015, 1.015), ylim=(-0.015, 1.015))
     main.set_ylabel("share that is right", color=INK)
     main.tick_params(labelbottom=False)
@@ -103,21 +101,20 @@ def reliability_diagram(
     return figure
 
 
-def _dots(axes: Axes, labels: Floats, values: Floats, band: tuple[Floats, Floats]) -> None:
+def _dots(axes: Axes, bins: Sequence[Bin]) -> None:
     """Draw the share that is right in each bin, with its exact bounds, over the band."""
-    number = bins(values)
-    count, hits = np.bincount(number), np.bincount(number, labels)
-    centre, (low, high) = np.bincount(number, values) / count, band
+    centre, share, count, low, high = map(list, zip(*bins, strict=True))
     if len(centre) > 1:
         axes.fill_between(centre, low, high, color=BAND, lw=0, zorder=1)
     else:
         axes.plot([centre[0]] * 2, [low[0], high[0]], color=BAND, lw=14, solid_capstyle="butt")
+    hits = [round(s * n) for s, n in zip(share, count, strict=True)]
     bounds = [
-        (lower_bound(int(h), int(c), level=0.975), upper_bound(int(h), int(c), level=0.975))
-        for h, c in zip(hits, count, strict=True)
+        (lower_bound(h, n, level=0.975), upper_bound(h, n, level=0.975))
+        for h, n in zip(hits, count, strict=True)
     ]
     axes.vlines(centre, *zip(*bounds, strict=True), color=BLUE, lw=1.3, alpha=0.55, zorder=3)
-    axes.plot(centre, hits / count, "o", color=BLUE, ms=6.5, mec="white", mew=0.9, zorder=4)
+    axes.plot(centre, share, "o", color=BLUE, ms=6.5, mec="white", mew=0.9, zorder=4)
 
 
 def risk_coverage_curve(

@@ -11,7 +11,7 @@ import numpy as np
 
 from calibration import metrics
 from calibration.arrays import plain
-from calibration.curves import at_thresholds, reliability_bins
+from calibration.curves import Curves, at_thresholds, reliability_bins
 from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
 from calibration.thresholds import Certificate
@@ -87,15 +87,13 @@ class Evaluation:
             "passages_scored": self.passages_scored,
         }
 
-    def curves(self) -> dict[str, Any]:
+    def curves(self) -> Curves:
         """What a page draws: the dots of the reliability diagram; what each threshold accepts."""
         ours, groups = self.confidences[OURS], self.labelled.groups
-        bins = reliability_bins(self.right, ours, groups=groups)
-        accepted = at_thresholds(self.right, ours, np.linspace(0, 1, 101), groups=groups)
-        return {
-            "bins": [one._asdict() for one in bins],
-            "thresholds": [one._asdict() for one in accepted],
-        }
+        return Curves(
+            reliability_bins(self.right, ours, groups=groups),
+            at_thresholds(self.right, ours, np.linspace(0, 1, 101), groups=groups),
+        )
 
     def events_cells(self) -> list[tuple[str, ...]]:
         """The probabilities beside the confidence, each with its base rate's: a head, then rows."""

@@ -47,7 +47,7 @@ def report_figures(report: Report) -> dict[str, Figure]:
             ours,
             title=f"{name}, {report.planned.report_split}: {report.fitted.calibrator}",
             threshold=threshold,
-            groups=evaluation.labelled.groups,
+            bins=report.curves.bins,
         ),
         "risk_coverage": plots.risk_coverage_curve(
             evaluation.right,

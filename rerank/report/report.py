@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from calibration.arrays import log_odds, logit, plain
+from calibration.curves import Curves
 from calibration.maps import LogisticMap, TwoStageMap
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
@@ -66,6 +67,7 @@ class Report:
     planned: Plan
     fitted: Fitted
     evaluation: Evaluation
+    curves: Curves  # of the evaluation
     rerank: Evaluation | None  # of the same queries, with passages as their callers might bring
     steps: tuple[Step, ...]
     budgets: Budgets
@@ -83,7 +85,7 @@ class Report:
             "groups": len(set(self.fitted.groups)),
             "effective_queries": self.fitted.effective,
             **self.evaluation.to_dict(),
-            "curves": self.evaluation.curves(),
+            "curves": self.curves.to_dict(),
         }
         also = {"rerank": self.rerank.to_dict()} if self.rerank else {}
         return {**measured, **also, **plain(tables)}
@@ -130,6 +132,7 @@ def make_report(
         planned,
         fitted,
         evaluation,
+        evaluation.curves(),
         rerank,
         made,
         budgets,

@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from calibration.arrays import logit, sigmoid
+from calibration.curves import reliability_bins
 from calibration.metrics.binned import bins, consistency_band
 from calibration.plots.confidence import (
     confidence_histogram,
@@ -29,8 +30,8 @@ MOVES = np.array([1.5, -0.25, 0.5, -1.0])
 LONG = "Query words in the top passage, rare ones counting more\n-12.34, usually -56.78"
 
 FIGURES = {
-    "reliability": lambda: reliability_diagram(Y, P, title="A set", draws=30),
-    "four rows": lambda: reliability_diagram([1, 0, 1, 1], [0.8] * 4, title="Four", draws=30),
+    "reliability": lambda: reliability_diagram(Y, P, title="A set"),
+    "four rows": lambda: reliability_diagram([1, 0, 1, 1], [0.8] * 4, title="Four"),
     "one way": lambda: risk_coverage_curve(Y, {"calibrated": P}),
     "six ways": lambda: risk_coverage_curve(
         Y, {f"way {i} with rather a long name of its own, longer still": P**i for i in range(1, 7)}
@@ -100,8 +101,16 @@ def points(figure: Figure, marker: str = "o") -> list[tuple[float, float]]:
 
 def test_dots_are_the_share_that_is_right() -> None:
     """Two confidences, counted by hand: 1 of 4 right at 0.2 and 2 of 3 at 0.9."""
-    figure = reliability_diagram([0, 0, 1, 0, 1, 1, 0], [0.2] * 4 + [0.9] * 3, draws=5)
+    figure = reliability_diagram([0, 0, 1, 0, 1, 1, 0], [0.2] * 4 + [0.9] * 3)
     np.testing.assert_allclose(points(figure), [(0.2, 0.25), (0.9, 2 / 3)])
+
+
+def test_the_diagram_draws_the_bins_that_the_page_has() -> None:
+    """The same dots and bars, whether it makes the bins or is given them."""
+    bins_of_the_page = reliability_bins(Y, P)
+    figure = reliability_diagram(Y, P)
+    assert points(figure) == [(b.confidence, b.accuracy) for b in bins_of_the_page]
+    assert points(reliability_diagram(Y, P, bins=bins_of_the_page[:3])) == points(figure)[:3]
 
 
 def test_operating_point_is_where_the_threshold_puts_you() -> None:
@@ -208,7 +217,7 @@ def test_a_drawn_picture_comes_with_and_without_its_caption() -> None:
 
 def test_a_name_with_dollar_signs_is_no_formula() -> None:
     """A data set's name is shown as it is, whatever it looks like."""
-    assert draw(reliability_diagram(Y, P, title=r"$\frac$ set", draws=2)).title == r"$\frac$ set"
+    assert draw(reliability_diagram(Y, P, title=r"$\frac$ set")).title == r"$\frac$ set"
 
 
 def test_bins_keep_ties_together() -> None:
@@ -229,7 +238,7 @@ def test_pyplot_is_never_imported() -> None:
         "import sys; from calibration.plots.confidence import reliability_diagram as d;"
         "from calibration.plots.inputs import feature_effects as e;"
         "from calibration.plots.style import draw;"
-        "draw(d([0, 1], [0.2, 0.8], title='t', draws=2));"
+        "draw(d([0, 1], [0.2, 0.8], title='t'));"
         "draw(e(['a'], [1.0], base=0.0, confidence=0.5));"
         "print('matplotlib.pyplot' in sys.modules)"
     )
