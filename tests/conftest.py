@@ -173,7 +173,7 @@ def rankings(searched: PlannedRankings, maps: FittedMaps) -> dict[str, Ranking]:
 @pytest.fixture(scope="session")
 def fitted(to_fit: Labelled[Scored], maps: FittedMaps, config: Config) -> Fitted:
     """What fitting on the same candidates gives."""
-    return fit(to_fit, maps.policy, config)
+    return fit(to_fit, maps.policy, config, to_keep=True)
 
 
 @pytest.fixture(scope="session")

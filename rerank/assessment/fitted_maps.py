@@ -29,12 +29,12 @@ class FittedMaps:
     is, from which relevance and sufficiency follow (see `rerank.assessment.relevance`).
     `certificate`: the confidence from which selective accuracy is promised. `segments`: what each
     segment of the queries adds to the confidence. `context`: the sufficiency from which it is
-    promised that the first passages hold an answer; None where nobody has looked. `enough`: the
-    sufficiency from which on no more passages need be handed on (see
-    `rerank.fitting.context_size`); None where nothing is promised. `calibrated`: whether labels of
-    this corpus were among those fitted on; else the probabilities order queries and passages, and
-    mean nothing more. `lists`: what the lists are like that came with their scores; None where our
-    own stages give them.
+    promised that the first passages hold an answer; None where nobody has looked.
+    `stopping_threshold`: the sufficiency from which on no more passages need be handed on (see
+    `rerank.fitting.context_promises`); None where nothing is promised. `calibrated`: whether
+    labels of this corpus were among those fitted on; else the probabilities order queries and
+    passages, and mean nothing more. `lists`: what the lists are like that came with their scores;
+    None where our own stages give them.
     """
 
     policy: ReadPolicy
@@ -45,7 +45,7 @@ class FittedMaps:
     certificate: Certificate
     segments: Segments = field(default_factory=Segments)
     context: Certificate | None = None
-    enough: float | None = None
+    stopping_threshold: float | None = None
     calibrated: bool = True
     lists: ListKind | None = None
 
@@ -69,7 +69,7 @@ class FittedMaps:
             "certificate": self.certificate.to_dict(),
             "segments": self.segments.to_dict(),
             "context": self.context.to_dict() if self.context else None,
-            "enough": self.enough,
+            "stopping_threshold": self.stopping_threshold,
             "calibrated": self.calibrated,
         }
 
@@ -100,7 +100,8 @@ class FittedMaps:
             certificate = Certificate(**kept["certificate"])
             segments = Segments.from_dict(kept["segments"])
             context = Certificate(**kept["context"]) if kept.get("context") else None
-            enough = None if kept.get("enough") is None else float(kept["enough"])
+            stop = kept.get("stopping_threshold", kept.get("enough"))  # its old name
+            stopping_threshold = None if stop is None else float(stop)
             calibrated = kept.get("calibrated", True) is not False
             confidence = map_from_dict(kept["confidence"])
             logistic = {n: map_from_dict(kept[n]) for n in ("prior", "score", "hazard", "another")}
@@ -122,7 +123,7 @@ class FittedMaps:
                 raise InputError(
                     f"the {name} map has {len(fitted.coef)} weights, expected {expected}"
                 )
-        for name, share in (("cutoff", cutoff), ("sufficiency that is enough", enough or 0.0)):
+        for name, share in (("cutoff", cutoff), ("stopping threshold", stopping_threshold or 0.0)):
             if not 0 <= share <= 1:
                 raise InputError(f"the {name} should be in [0, 1], got {share}")
         checked = cast(dict[str, LogisticMap], logistic)
@@ -135,7 +136,7 @@ class FittedMaps:
             certificate,
             segments,
             context,
-            enough,
+            stopping_threshold,
             calibrated,
             lists,
         )

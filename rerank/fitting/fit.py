@@ -24,18 +24,17 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import ranking_features
-from rerank.assessment.relevance import DEPTH, fit_hazards, relevance_and_sufficiency
+from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit
-from rerank.fitting.context_size import choose_enough
+from rerank.fitting.context_promises import context_promises
 from rerank.fitting.label_checks import refuse_one_sided
-from rerank.fitting.passages import cross_fit, cross_ordered, fit_score, limited
+from rerank.fitting.passages import cross_ordered, fit_score, limited
 from rerank.fitting.unanswerable import is_copy
 from rerank.types import Floats, ListKind, Ranking, Scored
 
-HOLDS = "hold an answer among the first {} passages"
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
 AROUND = {  # whether there are pooled maps -> what the report says
     True: "The maps are shrunk towards those of other labelled sets.",
@@ -71,6 +70,7 @@ def fit(
     about: str = ABOUT,
     pooled: FittedMaps | None = None,
     lists: ListKind | None = None,
+    to_keep: bool = False,
 ) -> Fitted:
     """Fit score, confidence and hazards on labelled candidates, cross-fitted by query group.
 
@@ -80,7 +80,8 @@ def fit(
     it; `policy` says how much of it the model will score. `about` names the questions that the
     certificate is about. All maps are fitted around the `pooled` ones, where there are some: few
     labels leave them nearly as they are, many leave nothing of them. `lists` says of what kind the
-    candidates are, where they came with their scores.
+    candidates are, where they came with their scores. The promises of the context are made only
+    of a model `to_keep`.
     """
     with optional():
         from calibration.fitting import cross_fit_two_stage, fit_two_stage
@@ -130,29 +131,24 @@ def fit(
         target=config.thresholds.medium,
         about=about,
     )
-    real = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
-    k, found = config.sufficiency_k, hits(ordered, depth=DEPTH)
-    sufficiency = _cross_fit_sufficiency(ordered, unseen, config, of_others, confidence.most)
-    context = certify(
-        found[:, k - 1],
-        sufficiency[:, k - 1],
-        groups=groups,
-        target=config.thresholds.sufficient,
-        about=about,
-        event=HOLDS.format(k),
-    )
     answered = [bool(grades) for grades in scored.grades]
-    certificate, context = (refuse_one_sided(c, answered) for c in (certificate, context))
+    context, stopping_threshold = None, None
+    if to_keep:
+        context, stopping_threshold = context_promises(
+            ordered, unseen, config, of_others, most=confidence.most, about=about
+        )
+        context = refuse_one_sided(context, answered)
+    real = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
     return Fitted(
         FittedMaps(
             policy,
             fit_score(seen, of_passages),
             confidence,
             *fit_hazards(ordered, unseen, of_others),
-            certificate,
+            refuse_one_sided(certificate, answered),
             segments,
             context,
-            choose_enough(found[real], sufficiency[real], groups[real]),
+            stopping_threshold,
             lists=lists,
         ),
         choice.name,
@@ -163,29 +159,6 @@ def fit(
         features,
         right,
         groups.tolist(),
-    )
-
-
-def _cross_fit_sufficiency(
-    ordered: Labelled[Ranking],
-    unseen: Floats,
-    config: Config,
-    around: tuple[LogisticMap | None, LogisticMap | None],
-    most: float,
-) -> Floats:
-    """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
-
-    def sufficiency(i: int, hazards: tuple[LogisticMap, LogisticMap]) -> Floats:
-        score, confidence = ordered.items[i].score, float(unseen[i])
-        return relevance_and_sufficiency(score, confidence, *hazards, most)[1]
-
-    return np.array(
-        cross_fit(
-            ordered.groups,
-            config,
-            lambda seen: fit_hazards(ordered.where(seen), unseen[seen], around),
-            sufficiency,
-        )
     )
 
 

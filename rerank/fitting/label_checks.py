@@ -54,7 +54,10 @@ def without_promises(maps: FittedMaps, reason: str) -> FittedMaps:
     """The maps, whose certificates promise nothing for this reason."""
     context = refused(maps.context, reason) if maps.context else None
     return replace(
-        maps, certificate=refused(maps.certificate, reason), context=context, enough=None
+        maps,
+        certificate=refused(maps.certificate, reason),
+        context=context,
+        stopping_threshold=None,
     )
 
 

@@ -54,7 +54,12 @@ def pool(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
     policy = ReadPolicy(prior, float(np.quantile(list(cutoffs.values()), LOW)))
     nothing = refused(maps.certificate, NO_LABELS)
     return replace(
-        maps, policy=policy, certificate=nothing, context=None, enough=None, calibrated=False
+        maps,
+        policy=policy,
+        certificate=nothing,
+        context=None,
+        stopping_threshold=None,
+        calibrated=False,
     )
 
 

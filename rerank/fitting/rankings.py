@@ -16,7 +16,7 @@ from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
-from rerank.fitting.unanswerable import with_copies
+from rerank.fitting.unanswerable import speak_for_themselves, with_copies
 from rerank.types import Candidates, Floats, ListKind, Query, Scored
 
 LENGTHS = (5, 10, 20, 50)  # passages that callers bring, as the hash of a query says
@@ -38,12 +38,19 @@ def search_rankings(
 ) -> PlannedRankings:
     """The plan's queries, asked of the index, with copies that nothing answers where they lack.
 
-    What is fitted on them is fitted around the `pooled` maps, where there are some.
+    There are copies in the report only where there are some in the fit, so that both are of the
+    same mixture. What is fitted on them is fitted around the `pooled` maps, where there are some.
     """
-    fit = _found(pipeline, planned.fit, "finding candidates to fit on")
+
+    def found(part: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:
+        items = pipeline.retrieve(part.items, label=f"finding candidates to {use} on")
+        plain = Labelled(items, part.groups, part.grades)
+        return with_copies(pipeline, plain) if copy else plain
+
+    fit = found(planned.fit, "fit", copy=not speak_for_themselves(planned.fit.grades))
     if planned.cross_fitted:
         return _score(pipeline, fit, fit, pooled)
-    report = _found(pipeline, planned.report, "finding candidates to report on")
+    report = found(planned.report, "report", copy=len(fit) > len(planned.fit))
     return _score(pipeline, fit, report, pooled)
 
 
@@ -57,11 +64,6 @@ def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
     fit = read(planned.fit)
     report = fit if planned.cross_fitted else read(planned.report)
     return PlannedRankings(fit, report, policy, lists=pipeline.kind)
-
-
-def _found(pipeline: Pipeline, part: Labelled[Query], label: str) -> Labelled[Candidates]:
-    found = Labelled(pipeline.retrieve(part.items, label=label), part.groups, part.grades)
-    return with_copies(pipeline, found)
 
 
 def rerank_rankings(

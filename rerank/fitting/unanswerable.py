@@ -36,14 +36,12 @@ def copies_wanted(answered: Sequence[bool], share: float) -> int:
     """How many copies make queries without an answer a `share` of all, in [0, 1).
 
     answered: one a labelled query, whether any passage is right for it. At most one copy each of
-    those that are; none where `FAIR_NUMBER` are not, or where they are the share already.
+    those that are; none where the others are the share already.
 
     >>> copies_wanted([True] * 40, 0.2)
     10
     """
     n, able = len(answered), sum(answered)
-    if n - able >= FAIR_NUMBER:
-        return 0
     wanted = (share * n - (n - able)) / (1 - share)
     return min(max(0, round(wanted)), able)
 
@@ -55,6 +53,11 @@ def mixture(about: str, labelled: Labelled[Any]) -> str:
         return about
     share = sum(not grades for grades in labelled.grades) / len(labelled)
     return f"{about}, {share:.0%} of them without an answer here (expected, not seen)"
+
+
+def speak_for_themselves(grades: Sequence[Grades]) -> bool:
+    """Whether the queries fitted on hold `FAIR_NUMBER` without an answer: then none is copied."""
+    return sum(not right for right in grades) >= FAIR_NUMBER
 
 
 def with_copies(pipeline: Pipeline, found: Labelled[Candidates]) -> Labelled[Candidates]:

@@ -251,7 +251,15 @@ def _fitted_and_measured(
     about = mixture(planned.grouping.about, first.fit)
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
         fits = {
-            mode: fit(r.fit, r.policy, config, about=about, pooled=r.pooled, lists=r.lists)
+            mode: fit(
+                r.fit,
+                r.policy,
+                config,
+                about=about,
+                pooled=r.pooled,
+                lists=r.lists,
+                to_keep=True,
+            )
             for mode, r in ranked.items()
         }
         fitted = fits[main]

@@ -370,7 +370,7 @@ def _update(
         segments=Segments(updates),
         certificate=found.certificate,
         context=None,  # the sufficiency has moved, and these labels are of the top passage
-        enough=None,
+        stopping_threshold=None,
         calibrated=old.calibrated or found.effective >= CALIBRATED_FROM,
     )
     return found, moved

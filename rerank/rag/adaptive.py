@@ -76,12 +76,12 @@ def guaranteed(maps: FittedMaps) -> Strategy:
     Raises:
         InputError: the model promises nothing of the kind.
     """
-    if maps.enough is None:
+    if maps.stopping_threshold is None:
         raise InputError(
             "this model promises nothing of fewer than ten passages; it takes more labelled "
             "queries, some hundreds as a rule"
         )
-    return Strategy(1, DEEPEST, maps.enough, similarity_floor=-1.0, least_gain=0.0)
+    return Strategy(1, DEEPEST, maps.stopping_threshold, similarity_floor=-1.0, least_gain=0.0)
 
 
 def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveResult:

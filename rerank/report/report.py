@@ -32,7 +32,7 @@ from rerank.evaluation.ablation import (
 )
 from rerank.evaluation.baselines import sources
 from rerank.evaluation.evaluate import OURS, Evaluation
-from rerank.fitting.context_size import LOST
+from rerank.fitting.context_promises import LOST
 from rerank.fitting.fit import Fitted
 from rerank.fitting.label_checks import NO_LISTS
 from rerank.fitting.plan import Plan
@@ -342,10 +342,10 @@ def certificate_sentences(report: Report) -> list[str]:
     found, of_context = maps.certificate, []
     if maps.context:
         of_context.append(f"The context: {maps.context.sentence}")
-    if maps.enough is not None:
+    if maps.stopping_threshold is not None:
         of_context.append(
-            f"Passages handed on until the sufficiency reaches {maps.enough:g}, ten at most, lose "
-            f"the answer of at most {LOST:.0%} of all questions, at 95% confidence."
+            f"Passages handed on until the sufficiency reaches {maps.stopping_threshold:g}, ten at "
+            f"most, lose the answer of at most {LOST:.0%} of all questions, at 95% confidence."
         )
     if found.threshold is None:
         return [found.sentence, *of_context]

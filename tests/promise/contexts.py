@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from calibration.monotone_losses import boldest_setting
+from calibration.risk_control import fixed_sequence
 from calibration.thresholds import certify
 
 DOCUMENTS, SIZE = 60, 15
@@ -75,7 +75,7 @@ def lost_by_all() -> Floats:
 def sizes(rng: Generator) -> tuple[float]:
     """Choose how many passages to hand on; return whether more answers than `MOST` are lost."""
     document = np.repeat(np.arange(DOCUMENTS), rng.integers(1, 2 * SIZE, DOCUMENTS))
-    setting = boldest_setting(lost(*ranks(rng, document)), document, most=MOST)
+    setting = fixed_sequence(lost(*ranks(rng, document)), document, risk=MOST)
     if setting < 0:
         return (float("nan"),)
     return (float(lost_by_all()[setting] > MOST),)

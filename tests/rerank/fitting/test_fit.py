@@ -20,8 +20,8 @@ from rerank.assessment.judge import Judged, judge
 from rerank.assessment.pipeline import scored_features
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
+from rerank.fitting import context_promises, passages
 from rerank.fitting import fit as fitting
-from rerank.fitting import passages
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.passages import CUTOFFS, choose_cutoff, fit_score
 from rerank.types import Floats, Ranking, Scored
@@ -113,7 +113,7 @@ def test_the_same_seed_gives_the_same_numbers(
     fitted: Fitted, to_fit: Labelled[Scored], maps: FittedMaps, config: Config
 ) -> None:
     """Fitting twice gives the same maps to the last bit."""
-    again = fit(to_fit, maps.policy, config)
+    again = fit(to_fit, maps.policy, config, to_keep=True)
     assert again == fitted
 
 
@@ -226,21 +226,27 @@ def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
 ) -> None:
     """Each fold's hazard is fitted on the others; the promise is of the first passages."""
     asked: list[set[str]] = []
-    original = fitting.fit_hazards
+    original = context_promises.fit_hazards
 
     def watched(labelled: Labelled[Ranking], confidences: Floats, *around: Any) -> Any:
         asked.append(set(labelled.groups.tolist()))
         return original(labelled, confidences, *around)
 
-    monkeypatch.setattr(fitting, "fit_hazards", watched)
-    found = fit(to_fit, fitted.maps.policy, config)
+    monkeypatch.setattr(context_promises, "fit_hazards", watched)
+    found = fit(to_fit, fitted.maps.policy, config, to_keep=True)
     everyone = set(to_fit.groups.tolist())
-    *folds, whole = asked
-    assert whole == everyone
-    assert len(folds) == config.folds
-    assert set().union(*(everyone - groups for groups in folds)) == everyone
+    assert len(asked) == config.folds
+    assert set().union(*(everyone - groups for groups in asked)) == everyone
     context = found.maps.context
     assert context == fitted.maps.context
     assert context is not None
     assert context.event == f"hold an answer among the first {config.sufficiency_k} passages"
     assert FittedMaps.from_dict(found.maps.to_dict()).context == context
+
+
+def test_only_a_model_to_keep_promises_something_of_the_context(
+    to_fit: Labelled[Scored], fitted: Fitted, config: Config
+) -> None:
+    """A fold measures with the same maps, and makes none of the promises that nobody reads."""
+    maps = fit(to_fit, fitted.maps.policy, config).maps
+    assert maps == replace(fitted.maps, context=None, stopping_threshold=None)

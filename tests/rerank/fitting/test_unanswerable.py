@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
+from hand_made import make_scored
 
 from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
+from rerank.data.labelled_set import Grouping
 from rerank.data.labels import Labelled
+from rerank.fitting import rankings
 from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.unanswerable import answers, copies_wanted, is_copy, mixture, with_copies
+from rerank.fitting.plan import Plan
+from rerank.fitting.rankings import search_rankings
+from rerank.fitting.unanswerable import (
+    FAIR_NUMBER,
+    answers,
+    copies_wanted,
+    is_copy,
+    mixture,
+    with_copies,
+)
 from rerank.types import Candidates, Passage, Query, Scored
 
 WORDS = "the quick brown fox jumps over the lazy dog while seven wizards watch from the hill"
@@ -39,13 +53,44 @@ def mixed(half: Pipeline, answered: Labelled[Candidates]) -> Labelled[Candidates
 
 
 def test_copies_bring_the_share_that_is_expected() -> None:
-    """Real ones count; a fair number of them is left alone; no query is copied twice."""
+    """Real ones count, and no query is copied twice."""
     assert copies_wanted([True] * 80, 0.2) == 20
     assert copies_wanted([True] * 80 + [False] * 4, 0.2) == 16
     assert copies_wanted([True] * 80 + [False] * 19, 0.1) == 0
-    assert copies_wanted([True] * 80 + [False] * 20, 0.9) == 0
     assert copies_wanted([True] * 80, 0.9) == 80
     assert copies_wanted([True] * 80, 0.0) == copies_wanted([False] * 9, 0.5) == 0
+
+
+class _Unsearched:
+    """A pipeline whose index brings nothing."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = replace(config, expected_unanswerable=0.5)
+
+    def retrieve(self, queries: Sequence[Query], **_: object) -> list[Candidates]:
+        return [make_scored().candidates for _ in queries]
+
+    def retrieve_without(self, queries: Sequence[Query], gone: object) -> list[Candidates]:
+        return self.retrieve(queries)
+
+
+@pytest.mark.parametrize(("fitted_on", "copied"), [(FAIR_NUMBER - 1, True), (FAIR_NUMBER, False)])
+def test_the_report_is_of_the_mixture_of_the_fit(
+    fitted_on: int, copied: bool, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are copied or neither, however few of the reported queries have no answer."""
+
+    def part(unanswered: int) -> Labelled[Query]:
+        grades: list[dict[str, float]] = [{}] * unanswered + [{"d": 1.0}] * (40 - unanswered)
+        return Labelled([Query("q")] * 40, np.arange(40).astype(np.str_), grades)
+
+    seen: list[int] = []
+    monkeypatch.setattr(
+        rankings, "_score", lambda _, fit, report, *__: seen.extend(map(len, (fit, report)))
+    )
+    plan = Plan(part(fitted_on), part(2), "test", 0, 0, False, 0, Grouping("question", "new", {}))
+    search_rankings(cast(Pipeline, _Unsearched(config)), plan)
+    assert [count > 40 for count in seen] == [copied, copied]
 
 
 def test_near_duplicates_of_an_answer_go_with_it() -> None:

@@ -97,12 +97,12 @@ def test_passages_that_add_nothing_are_left_out() -> None:
 
 def test_what_the_labels_guarantee_is_handed_on_whole(model: CalibratedReranker) -> None:
     """Up to the sufficiency that is enough, none passed over; without a guarantee, a sentence."""
-    maps = replace(model.maps["search"], enough=0.7)
+    maps = replace(model.maps["search"], stopping_threshold=0.7)
     result = take(found(dense=[0.0] * 10), guaranteed(maps))
     assert (result.k, result.stop_reason) == (4, "threshold")
-    assert take(found(dense=[0.0] * 10), guaranteed(replace(maps, enough=1.0))).k == 10
+    assert take(found(dense=[0.0] * 10), guaranteed(replace(maps, stopping_threshold=1.0))).k == 10
     with pytest.raises(InputError, match="promises nothing"):
-        guaranteed(replace(maps, enough=None))
+        guaranteed(replace(maps, stopping_threshold=None))
 
 
 def test_search_asks_the_model_once() -> None:

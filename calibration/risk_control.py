@@ -1,0 +1,46 @@
+"""Learn-then-Test: of several settings, from safe to risky, the last whose mean loss is controlled.
+
+Losses and groups in, a place out. It knows nothing of what a setting does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.group_tests import mean_upper_bound
+
+
+def fixed_sequence(
+    losses: ArrayLike,
+    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    *,
+    risk: float = 0.05,
+    level: float = 0.95,
+) -> int:
+    """Return the last setting whose mean loss is at most `risk`, with `level` confidence; -1: none.
+
+    losses (n, m) in [0, 1]: of each row by each setting, from the safest to the riskiest, such as
+    an answer that is lost where fewer passages are handed on. Learn-then-Test by fixed sequence
+    testing (Angelopoulos et al. 2021): each setting is tested at the whole 1 - `level`, until one
+    fails. So a promise that is false is made with that probability at most. The tests are of new
+    groups (n,) (`mean_upper_bound`). The losses need not rise; where they do, nothing is lost by
+    stopping.
+
+    Raises:
+        ValueError: as `mean_lower_bound`; losses that are no table, or `risk` outside (0, 1).
+    """
+    table = np.asarray(losses, dtype=np.float64)
+    if table.ndim != 2:
+        raise ValueError(f"losses should be (n, m), got {table.shape}")
+    if not 0 < risk < 1:
+        raise ValueError(f"risk must lie between 0 and 1, got {risk}")
+    last = -1
+    for j, column in enumerate(table.T):
+        if mean_upper_bound(column, groups, level=level) > risk:
+            break
+        last = j
+    return last

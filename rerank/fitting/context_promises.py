@@ -1,0 +1,99 @@
+"""What is promised of the passages that are handed on: that they hold an answer, that few will do.
+
+Rankings that maps have ordered which have not seen them in, promises out. Only the model that is
+kept needs them: a fold measures without.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.maps import LogisticMap
+from calibration.risk_control import fixed_sequence
+from calibration.thresholds import Certificate, certify
+from rerank.assessment.relevance import DEPTH, fit_hazards, relevance_and_sufficiency
+from rerank.config import Config
+from rerank.data.labels import Labelled, Labels, hits
+from rerank.fitting.passages import cross_fit
+from rerank.fitting.unanswerable import is_copy
+from rerank.types import Floats, Ranking
+
+HOLDS = "hold an answer among the first {} passages"
+LOST = 0.05  # share of all questions, answerable or not, that may lose their answer
+THRESHOLDS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
+
+Around = tuple[LogisticMap | None, LogisticMap | None]  # pooled hazards, where there are some
+
+
+def context_promises(
+    ordered: Labelled[Ranking],
+    confidences: Floats,
+    config: Config,
+    around: Around,
+    *,
+    most: float,
+    about: str,
+) -> tuple[Certificate, float | None]:
+    """The certified sufficiency, and the stopping threshold (see `choose_stopping_threshold`).
+
+    `confidences` (n,) are of maps that had not seen the query, as are the orders; `most` is the
+    highest that their map can give. `about` names the questions of the promise.
+    """
+    found, k = hits(ordered, depth=DEPTH), config.sufficiency_k
+    sufficiency = _cross_fit_sufficiency(ordered, confidences, config, around, most)
+    certificate = certify(
+        found[:, k - 1],
+        sufficiency[:, k - 1],
+        groups=ordered.groups,
+        target=config.thresholds.sufficient,
+        about=about,
+        event=HOLDS.format(k),
+    )
+    real = np.array([not is_copy(r.query) for r in ordered.items], dtype=np.bool_)
+    stop = choose_stopping_threshold(found[real], sufficiency[real], ordered.groups[real])
+    return certificate, stop
+
+
+def choose_stopping_threshold(
+    found: Labels, sufficiency: Floats, groups: NDArray[Any]
+) -> float | None:
+    """The lowest sufficiency from which on no more passages need be handed on; None: no promise.
+
+    `found` (n, d) is 1 where one of the first k passages is right, for k = 1 to d, and
+    `sufficiency` (n, d) its probability by maps that have not seen the query. Handed on are the
+    first k at which the sufficiency reaches the threshold, else all d. A question is lost where d
+    passages hold an answer and those handed on do not. Of new questions at most `LOST` are lost,
+    with 95 % confidence: see `calibration.risk_control.fixed_sequence`.
+    """
+    losses = [found[:, -1] - _kept(found, sufficiency, t) for t in THRESHOLDS]
+    place = fixed_sequence(np.column_stack(losses), groups, risk=LOST)
+    return None if place < 0 else THRESHOLDS[place]
+
+
+def _kept(found: Labels, sufficiency: Floats, threshold: float) -> Labels:
+    """1 where what is handed on holds an answer, (n,)."""
+    reached = sufficiency >= threshold
+    k = np.where(reached.any(axis=1), reached.argmax(axis=1), found.shape[1] - 1)
+    return np.asarray(found[np.arange(len(found)), k], dtype=np.int64)
+
+
+def _cross_fit_sufficiency(
+    ordered: Labelled[Ranking], confidences: Floats, config: Config, around: Around, most: float
+) -> Floats:
+    """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
+
+    def sufficiency(i: int, hazards: tuple[LogisticMap, LogisticMap]) -> Floats:
+        score, confidence = ordered.items[i].score, float(confidences[i])
+        return relevance_and_sufficiency(score, confidence, *hazards, most)[1]
+
+    return np.array(
+        cross_fit(
+            ordered.groups,
+            config,
+            lambda seen: fit_hazards(ordered.where(seen), confidences[seen], around),
+            sufficiency,
+        )
+    )
