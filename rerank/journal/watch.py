@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import case, exists, func, select
 
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import DAY, JournalStore
@@ -64,14 +64,28 @@ def _day(store: JournalStore, number: int, *, since: float) -> Day:
 
 
 def waiting(store: JournalStore, *, most: int = 50) -> list[dict[str, Any]]:
-    """The newest searches below the advisory threshold that nobody has judged, newest first.
+    """Searched questions below the advisory threshold whose first passage nobody has judged.
 
-    Each with `id`, `time`, `question` (None where texts are left out), `document`, `doc_id`,
-    `confidence` and `level`.
+    Each once, by its newest answer, the newest first: with `id`, `time`, `question` (None where
+    texts are left out), `document`, `doc_id`, `confidence`, `level`, and `times`, how often it
+    was answered so.
 
     Raises:
         JournalError: the database cannot be used.
     """
+    judged = JOURNAL.alias()
+    same = (
+        judged.c.question_hash == _C.question_hash,
+        judged.c.top_doc_id.is_not_distinct_from(_C.top_doc_id),
+    )
+    repeated = (
+        select(func.max(_C.entry_id).label("newest"), func.count().label("times"))
+        .where(_C.mode == "search", _C.accepted.is_(False), _C.right.is_(None))
+        .where(_C.answer_hash.is_(None))  # a judgement is about the first passage
+        .where(~exists().where(judged.c.right.is_not(None), judged.c.mode == "search", *same))
+        .group_by(_C.question_hash)
+        .subquery()
+    )
     chosen = (
         select(
             _C.answer_id.label("id"),
@@ -81,9 +95,9 @@ def waiting(store: JournalStore, *, most: int = 50) -> list[dict[str, Any]]:
             _C.top_doc_id.label("doc_id"),
             _C.confidence,
             _C.level,
+            repeated.c.times,
         )
-        .where(_C.mode == "search", _C.accepted.is_(False), _C.right.is_(None))
-        .where(_C.answer_hash.is_(None))  # a judgement is about the first passage
+        .join(repeated, _C.entry_id == repeated.c.newest)
         .order_by(_C.entry_id.desc())
         .limit(most)
     )

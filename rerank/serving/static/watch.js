@@ -63,7 +63,8 @@ function row(one) {
     : make("span", { class: "quiet" }, "the text was left out");
   return make("li", {},
     make("div", {}, make("span", { class: `badge ${LEVELS[one.level] || ""}` },
-      `${one.level.replace("_", " ")}, ${percent(one.confidence)}`), " ", link),
+      `${one.level.replace("_", " ")}, ${percent(one.confidence)}`), " ", link,
+      make("span", { class: "quiet" }, one.times > 1 ? ` asked ${one.times} times` : "")),
     make("div", { class: "quiet" },
       `${new Date(1000 * one.time).toLocaleString()}: ${one.document || one.doc_id || "nothing found"}`),
     make("div", { class: "feedback" },

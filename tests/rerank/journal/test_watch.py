@@ -25,7 +25,8 @@ def store(tmp_path: Path) -> Iterator[JournalStore]:
 def entry(i: int, age: float, confidence: float, accepted: bool, **changed: object) -> Entry:
     """The entry of a question asked `age` days ago."""
     made = make_entry(str(i), confidence=confidence, accepted=accepted)
-    return replace(made, entry_id=f"{i:04}", time=made.time - age * DAY, **changed)  # type: ignore[arg-type]
+    own = {"entry_id": f"{i:04}", "question_hash": f"{i:016}", "time": made.time - age * DAY}
+    return replace(made, **{**own, **changed})  # type: ignore[arg-type]
 
 
 def test_days_are_counted_by_level(store: JournalStore) -> None:
@@ -55,6 +56,18 @@ def test_what_waits_is_unsure_and_not_judged(store: JournalStore) -> None:
     store.judge("1", right=False)
     assert [row["id"] for row in waiting(store)] == ["2", "0"]
     assert waiting(store)[0]["confidence"] == 0.3
+
+
+def test_a_repeated_question_waits_once(store: JournalStore) -> None:
+    """By its newest answer, with how often it came; judging that one judges them all."""
+    again = {"question_hash": "same"}
+    store.add([entry(i, 0, 0.3, False, **again) for i in range(3)])
+    store.add([entry(3, 0, 0.3, False), entry(4, 0, 0.9, True, **again)])
+    assert [(row["id"], row["times"]) for row in waiting(store)] == [("3", 1), ("2", 3)]
+    store.judge("2", right=False)
+    assert [row["id"] for row in waiting(store)] == ["3"]
+    store.add([entry(5, 0, 0.2, False, top_doc_id="another", **again)])
+    assert [(row["id"], row["times"]) for row in waiting(store)] == [("5", 1), ("3", 1)]
 
 
 def test_retention_takes_the_texts_of_judged_answers_and_keeps_their_numbers(
