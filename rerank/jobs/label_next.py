@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from calibration.label_selection import Quantity, choose_rows
+from calibration.label_selection import Quantity
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.records import query_row
-from rerank.data.text import query_hash, to_json
+from rerank.data.text import to_json
 from rerank.data.weights import WEIGHT
 from rerank.errors import InputError
+from rerank.labelling.drawing import Drawn, draw, fresh_queries
 from rerank.storage.files import write_file
 from rerank.types import Query
 
@@ -36,25 +36,18 @@ def label_next(
     Raises:
         InputError: fewer queries than `count`.
     """
-    known = model.fitted_on
-    fresh = [query for query in queries if query_hash(query.text) not in known]
+    fresh = fresh_queries(model, queries)
     if not 1 <= count <= len(fresh):
         raise InputError(
             f"expected at least {count} queries that the model was not fitted on, got {len(fresh)}"
         )
-    found = model.assess(fresh, label="assessing")
-    drawn = choose_rows(
-        np.array([answer.confidence for answer in found]),
-        count,
-        quantity=quantity,
-        threshold=model.pipeline.config.thresholds.medium,
-        random_state=seed,
-    )
-    lines = []
-    for row, weight in zip(drawn.rows.tolist(), drawn.weights.tolist(), strict=True):
-        top, query = found[row].top, query_row(fresh[row])
-        told = {"doc_id": top.doc_id, "title": top.title, "text": top.text} if top else None
-        query["metadata"] = {**query.get("metadata", {}), WEIGHT: weight}
-        lines.append(to_json({**query, "confidence": found[row].confidence, "top": told}) + "\n")
-    write_file(out, lines)
-    return len(lines)
+    drawn = draw(model, fresh, count, how=quantity, seed=seed)
+    write_file(out, (to_json(_row(one)) + "\n" for one in drawn))
+    return len(drawn)
+
+
+def _row(one: Drawn) -> dict[str, Any]:
+    top, row = one.answer.top, query_row(one.query)
+    row["metadata"] = {**row.get("metadata", {}), WEIGHT: one.weight}
+    shown = {"doc_id": top.doc_id, "title": top.title, "text": top.text} if top else None
+    return {**row, "confidence": one.answer.confidence, "top": shown}

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from calibration.label_selection import choose_rows
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import LabelConfig
 from rerank.data.beir import read_corpus
@@ -21,6 +20,7 @@ from rerank.data.labelled_set import corpus_digest
 from rerank.data.records import LONGEST_QUERY, passage_row, read_id
 from rerank.data.text import as_text, query_hash, to_json
 from rerank.errors import InputError
+from rerank.labelling.drawing import Drawn, How, draw, fresh_queries
 from rerank.labelling.judgements import JudgementFile
 from rerank.labelling.pooling import Pool, Shown, pool
 from rerank.labelling.progress import progress_sentences
@@ -90,8 +90,8 @@ class Session:
         """Draw questions until there are `count`; return how many are drawn now.
 
         Of `queries`, or of proposals from the corpus where that is None. Those that the model was
-        fitted on, and those drawn already, are left out. A draw for an accuracy or a map is that of
-        `label_next`; asked for in random order, so that it can be stopped at any time.
+        fitted on, and those drawn already, are left out, and each question is there once. A draw is
+        that of `rerank.labelling.drawing`.
 
         Raises:
             InputError: not one question is there to draw from.
@@ -103,61 +103,32 @@ class Session:
                 return 0
             if queries is None:
                 queries = propose(self.corpus, 2 * self.config.count)
-            taken = {query_hash(q.text) for q in known} | self.model.fitted_on
+            taken = {query_hash(q.text) for q in known}
             taken |= {q.query_id.removeprefix(PREFIX) for q in known}  # proposed in other words
             fresh: dict[str, Query] = {}
-            for query in queries:
-                if (name := query_hash(query.text)) not in taken:
-                    fresh.setdefault(name, query)
+            for query in fresh_queries(self.model, queries, taken):
+                fresh.setdefault(query_hash(query.text), query)
             if not fresh and not known:
                 raise InputError(
                     "there is no question to label that the model was not fitted on; give others "
                     "with --questions FILE"
                 )
-            draw = 1 + max((question.draw for question in known), default=-1)
+            number = 1 + max((question.draw for question in known), default=-1)
             ids = {question.query_id for question in known}
-            events = self._draw(_named(list(fresh.values()), ids), count, draw)
+            events = self._draw(_named(list(fresh.values()), ids), count, number)
             self.file.append_locked(handle, events)
             return len(events)
 
-    def _draw(self, queries: Sequence[Query], count: int, draw: int) -> list[dict[str, Any]]:
-        """The events of a draw."""
+    def _draw(self, queries: Sequence[Query], count: int, number: int) -> list[dict[str, Any]]:
+        """The events of a draw, in random order, so that it can be stopped at any time."""
         if not queries:
             return []
-        answers = self.model.assess(queries, label="assessing")
-        count, seed = min(count, len(queries)), self.config.seed + draw
-        rng, quantity = np.random.default_rng(seed), self.config.draw
-        if quantity == "auto":
-            quantity = "accuracy" if self.model.calibrated else "even"
-        if quantity == "even":
-            rows = np.sort(rng.permutation(len(queries))[:count])
-            weight = np.full(count, len(queries) / count)
-        else:
-            drawn = choose_rows(
-                [answer.confidence for answer in answers],
-                count,
-                quantity="map" if quantity == "map" else "accuracy",
-                threshold=self.model.pipeline.config.thresholds.medium,
-                random_state=seed,
-            )
-            rows, weight = drawn.rows, drawn.weights
-        events = []
-        for i in rng.permutation(count).tolist():
-            query, answer = queries[rows[i]], answers[rows[i]]
-            proposed = bool(query.metadata.get(PROPOSED))
-            events.append(
-                {
-                    "do": "draw",
-                    "draw": draw,
-                    "query_id": query.query_id,
-                    "text": query.text,
-                    "metadata": dict(query.metadata),
-                    "weight": 0.0 if proposed else float(weight[i]),
-                    "proposed": proposed,
-                    **_said(answer.confidence, answer.top.doc_id if answer.top else None),
-                }
-            )
-        return events
+        count, seed, asked = min(count, len(queries)), self.config.seed + number, self.config.draw
+        auto: How = "accuracy" if self.model.calibrated else "even"
+        how = auto if asked == "auto" else cast(How, asked)
+        drawn = draw(self.model, queries, count, how=how, seed=seed)
+        order = np.random.default_rng([seed, 1]).permutation(count).tolist()
+        return [_drawn(drawn[i], number) for i in order]
 
     def questions(self) -> list[Question]:
         """Every question drawn, with all that stands of what anybody said."""
@@ -188,7 +159,7 @@ class Session:
         text = task.question.text if text is None else " ".join(text.split())
         as_text("the question", text, most=LONGEST_QUERY)
         self._pools[text] = found = pool(self.model, text, self.config.depth)
-        self._append(task, "accept", text=text, **_said(found.confidence, found.top))
+        self._append(task, "accept", text=text, **_answered(found.confidence, found.top))
 
     def judge(self, task: Task, grade: Grade) -> None:
         """Grade the passage that is asked about."""
@@ -265,10 +236,26 @@ def _named(queries: Sequence[Query], taken: set[str]) -> list[Query]:
     return found
 
 
+def _drawn(one: Drawn, number: int) -> dict[str, Any]:
+    """The event of a question that is drawn."""
+    query, top = one.query, one.answer.top
+    proposed = bool(query.metadata.get(PROPOSED))
+    return {
+        "do": "draw",
+        "draw": number,
+        "query_id": query.query_id,
+        "text": query.text,
+        "metadata": dict(query.metadata),
+        "weight": 0.0 if proposed else one.weight,
+        "proposed": proposed,
+        **_answered(one.answer.confidence, top.doc_id if top else None),
+    }
+
+
 def _ids(shown: Sequence[Shown]) -> list[str]:
     return [doc_id for one in shown for doc_id in one.doc_ids]
 
 
-def _said(confidence: float, top: str | None) -> dict[str, Any]:
+def _answered(confidence: float, top: str | None) -> dict[str, Any]:
     """What the model said of a question."""
     return {"confidence": confidence, "top": top}

@@ -1,0 +1,65 @@
+"""Which queries to label: a sample of those that a model was not fitted on, with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from calibration.label_selection import Quantity, choose_rows
+from rerank.assessment.model import CalibratedReranker
+from rerank.data.text import query_hash
+from rerank.types import Assessment, Query
+
+How = Quantity | Literal["even"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A query to label, what the model says of it, and how many queries it stands for."""
+
+    query: Query
+    answer: Assessment
+    weight: float
+
+
+def fresh_queries(
+    model: CalibratedReranker, queries: Iterable[Query], taken: Set[str] = frozenset()
+) -> list[Query]:
+    """The queries that the model was not fitted on; nor any whose `query_hash` is in `taken`."""
+    known = model.fitted_on | taken
+    return [query for query in queries if query_hash(query.text) not in known]
+
+
+def draw(
+    model: CalibratedReranker,
+    queries: Sequence[Query],
+    count: int,
+    *,
+    how: How,
+    seed: int,
+) -> list[Drawn]:
+    """Draw `count` of the queries, in their order: evenly, or stratified by confidence.
+
+    Stratified is for the accuracy above the advisory threshold or for the map: see
+    `calibration.label_selection`.
+    """
+    answers = model.assess(queries, label="assessing")
+    if how == "even":
+        rows = np.sort(np.random.default_rng(seed).permutation(len(queries))[:count])
+        weights = np.full(count, len(queries) / count)
+    else:
+        sample = choose_rows(
+            [answer.confidence for answer in answers],
+            count,
+            quantity=how,
+            threshold=model.pipeline.config.thresholds.medium,
+            random_state=seed,
+        )
+        rows, weights = sample.rows, sample.weights
+    return [
+        Drawn(queries[row], answers[row], weight)
+        for row, weight in zip(rows.tolist(), weights.tolist(), strict=True)
+    ]
