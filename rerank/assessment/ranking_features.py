@@ -55,8 +55,8 @@ def ranking_features(
 
 
 def meaning(name: str, table: Mapping[str, Feature] = RANKING_FEATURES) -> str:
-    """The words before the formula in a feature's docstring."""
-    return (table[name].__doc__ or name).split(":")[0].strip().rstrip(".")
+    """The words before the formula, behind the last colon, in a feature's docstring."""
+    return (table[name].__doc__ or name).rsplit(": ", 1)[0].strip().rstrip(".")
 
 
 def spearman(a: Floats, b: Floats) -> float:

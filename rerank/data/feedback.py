@@ -19,7 +19,7 @@ from rerank.data.grouping import groupings
 from rerank.data.labelled_set import ASKED_ABOUT, LabelledSet
 from rerank.data.labels import Labels
 from rerank.data.lines import read_records
-from rerank.data.records import read_id, read_query
+from rerank.data.records import read_id, read_query, read_right
 from rerank.data.text import kind
 from rerank.errors import InputError
 from rerank.types import Mode, Passage, Query, Ranking
@@ -112,11 +112,9 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
         InputError: naming the field, what came and what was expected.
     """
     query = replace(read_query({**row, "_id": "label"}), query_id="")
-    right, relevant = row.get("right"), row.get("relevant")
+    right, relevant = read_right(row), row.get("relevant")
     if (right is None) == (relevant is None):
         raise InputError(f"expected one of 'right' and 'relevant', got {sorted(row)}")
-    if right is not None and not isinstance(right, bool):
-        raise InputError(f"'right' should be true or false, got {right!r:.80}")
     if relevant is not None and not isinstance(relevant, list):
         raise InputError(f"'relevant' should be a list of passage ids, got {kind(relevant)}")
     ids = [read_id({"relevant": i}, "relevant") for i in relevant or ()]

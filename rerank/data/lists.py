@@ -15,12 +15,20 @@ from typing import Any
 
 from rerank.data.beir import LabelledFiles
 from rerank.data.lines import Problems, records
-from rerank.data.records import DOC_ID, PASSAGES, read_id, read_number, read_query, read_text
+from rerank.data.records import (
+    DOC_ID,
+    PASSAGES,
+    read_id,
+    read_number,
+    read_query,
+    read_right,
+    read_text,
+)
 from rerank.data.text import kind
-from rerank.errors import InputError
+from rerank.errors import InputError, nearest
 from rerank.types import ListKind, Passage, Query
 
-SPLIT = "train"  # of a query whose line names none
+SPLITS = ("train", "dev", "test")  # the first one is that of a query whose line names none
 
 
 def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
@@ -77,7 +85,12 @@ def _labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str
     unnamed = next((i for i, p in enumerate(brought) if not any(key in p for key in DOC_ID)), None)
     if unnamed is not None:
         raise InputError(f"passages[{unnamed}] has no '_id'; labels and groups go by it")
-    split = read_text(row, "split") if row.get("split") is not None else SPLIT
+    split = read_text(row, "split") if row.get("split") is not None else SPLITS[0]
+    if split not in SPLITS:
+        raise InputError(
+            f"'split' should be one of {', '.join(SPLITS)}, got {split!r:.80}"
+            f"{nearest(split, SPLITS)}"
+        )
     return query, _grades(row, query, brought), split
 
 
@@ -89,12 +102,11 @@ def _grades(
     Raises:
         InputError: there is no label at all, or there are both kinds.
     """
-    own = [
-        (p.doc_id, given[key], key)
+    own = {
+        p.doc_id: grade
         for p, given in zip(query.passages or (), brought, strict=True)
-        for key in ("right", "grade")
-        if given.get(key) is not None
-    ]
+        if (grade := _own(given, p.doc_id)) is not None
+    }
     relevant = row.get("relevant")
     if (relevant is None) == (not own):
         said = "both of these" if own else "neither"
@@ -111,16 +123,26 @@ def _grades(
             f"'relevant' should be a list of ids, or grades by id, got {kind(relevant)}"
         )
     else:
-        found = {doc_id: _own(value, key) for doc_id, value, key in own}
+        found = own
     return {doc_id: grade for doc_id, grade in found.items() if grade > 0}
 
 
-def _own(value: Any, key: str) -> float:
-    if key == "grade":
-        return _grade({key: value}, key)
-    if not isinstance(value, bool):
-        raise InputError(f"'right' should be true or false, got {value!r:.80}")
-    return float(value)
+def _own(given: Mapping[str, Any], doc_id: str) -> float | None:
+    """The grade that a passage says of itself; None where it says none.
+
+    Raises:
+        InputError: `right` and `grade` contradict each other.
+    """
+    right = read_right(given)
+    if given.get("grade") is None:
+        return None if right is None else float(right)
+    grade = _grade(given, "grade")
+    if right is not None and right != (grade > 0):
+        raise InputError(
+            f"passage {doc_id!r:.80} has 'right' {str(right).lower()} and 'grade' {grade:g}, which "
+            "contradict each other; a grade above 0 is right"
+        )
+    return grade
 
 
 def _grade(row: Mapping[str, Any], key: str) -> float:

@@ -190,6 +190,14 @@ def read_number(row: Mapping[str, Any], key: str) -> float:
     return float(number)
 
 
+def read_right(row: Mapping[str, Any]) -> bool | None:
+    """The field `right`; None where there is none."""
+    right = row.get("right")
+    if right is not None and not isinstance(right, bool):
+        raise InputError(f"'right' should be true or false, got {right!r:.80}")
+    return right
+
+
 def _scores(value: Mapping[str, Any]) -> Scores | None:
     """The scores of a passage by stage; None where it has none."""
     given = value.get("scores")

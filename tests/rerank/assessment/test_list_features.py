@@ -81,6 +81,8 @@ def test_of_a_ranking_by_hand() -> None:
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     assert meaning("bm25.margin", table) == "Lead over the second by bm25"
+    colon = features_of(ListKind(("es: v2",), texts=False)).ranking
+    assert meaning("es: v2.margin", colon) == "Lead over the second by es: v2"
     groups = features_of(BARE).groups
     assert sorted(name for names in groups.values() for name in names) == sorted(table)
 
