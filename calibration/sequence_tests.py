@@ -31,7 +31,7 @@ HOPE = 0.25
 
 
 @lru_cache
-def _enough(gap: float, target: float, level: float) -> int:
+def _rows_needed(gap: float, target: float, level: float) -> int:
     """Return how many rows a test needs to pass with probability `POWER`, `gap` above the target.
 
     Exact; the search begins below the size of a normal approximation.
@@ -59,7 +59,7 @@ def test_sizes(target: float, level: float, n: float) -> tuple[int, ...]:
     """
     sizes: list[int] = []
     gap = GAPS[0]
-    while (size := _enough(gap, target, level)) <= n:
+    while (size := _rows_needed(gap, target, level)) <= n:
         sizes.append(size)
         gap = GAPS[len(sizes)] if len(sizes) < len(GAPS) else gap / 2
     return tuple(sizes) or (max(1, int(n)),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rerank.adapters.told import told
+from rerank.adapters.metadata import document_metadata
 from rerank.errors import optional
 
 with optional():
@@ -35,7 +35,7 @@ class CalibratedRanker:
             replace(
                 documents[p.row],
                 score=p.relevance,
-                meta={**documents[p.row].meta, **told(found, p)},
+                meta={**documents[p.row].meta, **document_metadata(found, p)},
             )
             for p in found.first(self.top_k if top_k is None else top_k)
             if p.relevance >= self.min_relevance

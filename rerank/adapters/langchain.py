@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rerank.adapters.told import told
+from rerank.adapters.metadata import document_metadata
 from rerank.errors import optional
 
 with optional():
@@ -31,7 +31,7 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
         found = self.model.rerank(query, [d.page_content for d in documents])
         return [
             documents[p.row].model_copy(
-                update={"metadata": {**documents[p.row].metadata, **told(found, p)}}
+                update={"metadata": {**documents[p.row].metadata, **document_metadata(found, p)}}
             )
             for p in found.first(self.top_n)
             if p.relevance >= self.min_relevance

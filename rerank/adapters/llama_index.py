@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rerank.adapters.told import told
+from rerank.adapters.metadata import document_metadata
 from rerank.errors import InputError, optional
 
 with optional():
@@ -44,6 +44,6 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
         for passage in found.first(self.top_n):
             if passage.relevance >= self.min_relevance:
                 node = nodes[passage.row].node.model_copy()
-                node.metadata = {**node.metadata, **told(found, passage)}
+                node.metadata = {**node.metadata, **document_metadata(found, passage)}
                 kept.append(NodeWithScore(node=node, score=passage.relevance))
         return kept

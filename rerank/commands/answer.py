@@ -49,7 +49,7 @@ def _answer_file(o: argparse.Namespace, config: AnswerConfig) -> int:
     queries = read_queries(o.queries)
     made = answer(load_model(o), queries, config)
     with progress(len(queries), "answering", unit="query") as bar:
-        count, failed = write_answers(made, o.out, overwrite=o.overwrite, told=bar.update)
+        count, failed = write_answers(made, o.out, overwrite=o.overwrite, done=bar.update)
     print(f"{o.out}: {count} answers")
     if failed:
         note(f"{failed} of them hold an error: the language model gave no answer")

@@ -74,7 +74,7 @@ def _ask(session: Session, keys: Keys) -> None:
     """Ask until nothing is left, or the person quits."""
     from rerank.labelling.progress import EVERY
 
-    told = len(_done(session))
+    shown_at = len(_done(session))
     asked_about = ""
     while (task := session.task()) is not None:
         if task.question.text != asked_about:
@@ -83,9 +83,9 @@ def _ask(session: Session, keys: Keys) -> None:
         if not (_propose if task.question.proposed else _judge)(session, task, keys):
             return
         done = len(_done(session))
-        if done // EVERY > told // EVERY:
+        if done // EVERY > shown_at // EVERY:
             print("\n" + "\n".join(session.so_far()))
-        told = done
+        shown_at = done
     print("\nNo question is left; --count asks for more.")
 
 

@@ -45,12 +45,12 @@ def _run(o: argparse.Namespace) -> None:
 
 def _with_texts(query: str, found: Assessment) -> dict[str, Any]:
     """A prediction with the texts that it speaks of."""
-    told = found.to_dict()
+    record = found.to_dict()
     passages = [
         {**numbers, "title": passage.title, "text": passage.text}
-        for numbers, passage in zip(told["ranking"], found.passages, strict=True)
+        for numbers, passage in zip(record["ranking"], found.passages, strict=True)
     ]
-    return {"query": query, **told, "ranking": passages}
+    return {"query": query, **record, "ranking": passages}
 
 
 def _print_assessment(query: str, found: Assessment) -> None:

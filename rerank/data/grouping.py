@@ -44,12 +44,12 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
         ("passage", THESE_DOCUMENTS, _itself),
     ):
         of = _components(labelled, about, alike, key)
-        if enough(of.values(), len(ids)):
+        if usable_groups(of.values(), len(ids)):
             yield Grouping(name, promise, of)
     yield Grouping("question", THESE_DOCUMENTS, {})
 
 
-def enough(groups: Iterable[str], many: int) -> bool:
+def usable_groups(groups: Iterable[str], many: int) -> bool:
     """Whether the groups, one a query, are ten at least, and none has half of `many` queries."""
     counts = Counter(groups)
     return len(counts) >= LEAST_GROUPS and max(counts.values()) <= LARGEST_SHARE * many

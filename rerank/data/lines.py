@@ -32,8 +32,8 @@ class Problems:
         """Note that something is wrong with the line at `where`."""
         self.count += 1
         if len(self.found) < SHOWN_PROBLEMS:
-            told = what if len(what) <= LONGEST_PROBLEM else what[: LONGEST_PROBLEM - 1] + "…"
-            self.found.append(f"{where}: {told}")
+            short = what if len(what) <= LONGEST_PROBLEM else what[: LONGEST_PROBLEM - 1] + "…"
+            self.found.append(f"{where}: {short}")
 
     def stop(self, what: str) -> None:
         """Raise one error that lists the problems, if there are any."""

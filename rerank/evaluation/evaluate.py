@@ -30,7 +30,7 @@ SUFFICIENCY = "sufficiency: one of the first {}"
 RANKS = {"1": (1, 1), "2": (2, 2), "3": (3, 3), "4-10": (4, 10)}  # whose relevance is measured
 RELEVANCE = "relevance: passage at rank {}"
 ORDERS = ("fused", "logit", "relevance")
-TOLD = (3, 5, 10)  # the k that a text table shows; all are measured
+SHOWN_K = (3, 5, 10)  # the k that a text table shows; all are measured
 SHARES = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
 
 
@@ -103,9 +103,9 @@ class Evaluation:
         return [head, *rows]
 
     def events_table(self) -> str:
-        """`events_cells` in columns; of sufficiency, `TOLD` alone."""
-        untold = {SUFFICIENCY.format(k) for k in range(2, DEPTH + 1) if k not in TOLD}
-        return aligned([row for row in self.events_cells() if row[0] not in untold])
+        """`events_cells` in columns; of sufficiency, `SHOWN_K` alone."""
+        left_out = {SUFFICIENCY.format(k) for k in range(2, DEPTH + 1) if k not in SHOWN_K}
+        return aligned([row for row in self.events_cells() if row[0] not in left_out])
 
     def orders_cells(self) -> list[tuple[str, ...]]:
         """The orders, each against the fused first stage with its interval: a head, then rows.

@@ -70,10 +70,10 @@ def summary(found: Mapping[str, Any]) -> dict[str, Any]:
     Beside each arm, the mean difference of log loss, pooled less alone, and its 95 % interval.
     """
     counts = dict.fromkeys(count for rows in found.values() for count in rows)
-    told: dict[str, Any] = {}
+    means: dict[str, Any] = {}
     for count in counts:
         both = [rows[count] for rows in found.values() if count in rows]
-        told[count] = {
+        means[count] = {
             arm: {
                 **{f: _mean(r[arm][f] for r in both if arm in r) for f in FIGURES},
                 "accepted_right": _ratio([r[arm] for r in both if arm in r]),
@@ -86,7 +86,7 @@ def summary(found: Mapping[str, Any]) -> dict[str, Any]:
         if len(gaps) > 1:
             half = 1.96 * float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
             mean = float(np.mean(gaps))
-            told[count]["gap"] = {
+            means[count]["gap"] = {
                 "log_loss": mean,
                 "low": mean - half,
                 "high": mean + half,
@@ -94,14 +94,14 @@ def summary(found: Mapping[str, Any]) -> dict[str, Any]:
                 "better": sum(gap < 0 for gap in gaps),
                 "sets": len(gaps),
             }
-    return told
+    return means
 
 
-def card(told: Mapping[str, Any]) -> str:
-    """What `summary` tells, as the Markdown of a model card."""
+def card(means: Mapping[str, Any]) -> str:
+    """The figures of `summary`, as the Markdown of a model card."""
     head = ["labels", "maps", "sets", "log loss", "AUROC", "smECE", "hit@1", "at 0.7", "right"]
     lines = [head, ["---"] * len(head)]
-    for count, arms in told.items():
+    for count, arms in means.items():
         for arm in ("pooled", "alone"):
             if arm in arms:
                 values = [arms[arm][name] for name in FIGURES]
@@ -111,7 +111,7 @@ def card(told: Mapping[str, Any]) -> str:
         f"At {count} labels the log loss differs by {gap['log_loss']:+.3f} "
         f"[{gap['low']:+.3f}, {gap['high']:+.3f}] (95 % over sets); it is lower in {gap['better']} "
         f"of {gap['sets']} sets, and {gap['worst']:+.3f} at worst."
-        for count, arms in told.items()
+        for count, arms in means.items()
         if (gap := arms.get("gap"))
     ]
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *gaps])
@@ -120,9 +120,11 @@ def card(told: Mapping[str, Any]) -> str:
 def _fitted(
     taken: Labelled[Scored], own: PlannedRankings, config: Config, around: FittedMaps | None
 ) -> FittedMaps | None:
+    if len(set(taken.groups.tolist())) < 2:  # nothing can be cross-fitted
+        return None
     try:
         return fit(taken, own.policy, config, pooled=around).maps
-    except (InputError, ValueError):  # labels of one class, or of one group
+    except InputError:  # the labels cannot be fitted on
         return None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rerank.assessment.policy import LEAST_LABELS
-from rerank.data.grouping import enough, groupings, joined
+from rerank.data.grouping import groupings, joined, usable_groups
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
@@ -88,7 +88,7 @@ def plan(
         except InputError:
             continue
         ids = [query.query_id for query in planned.fit.items]
-        if enough([grouping.of[i] for i in ids if i in grouping.of], len(ids)):
+        if usable_groups([grouping.of[i] for i in ids if i in grouping.of], len(ids)):
             return planned
     return _plan(labelled, smallest, documents, trained_on, max_queries, seed)
 

@@ -158,13 +158,13 @@ def _contents(
         else _unmoved(model.maps[mode], another_corpus=not same)
         for mode in model.maps
     }
-    mode, told = next(iter(moved.items()))
-    found = told.found
+    mode, new = next(iter(moved.items()))
+    found = new.found
 
     # the queries of another corpus are another distribution; those few of the same are not
-    features, known = told.judged.features, same and model.maps[mode].calibrated
+    features, known = new.judged.features, same and model.maps[mode].calibrated
     seen = (
-        model.sketch if known else sketch(features, list(told.maps.features.ranking), found.groups)
+        model.sketch if known else sketch(features, list(new.maps.features.ranking), found.groups)
     )
     pictures = recalibration_pictures(found)
     contents = ModelContents(
@@ -218,9 +218,9 @@ def _moved(
         InputError: they are enough for none.
     """
     moved = {
-        mode: told if at_random else told.without_promises(AS_THEY_CAME)
+        mode: new if at_random else new.without_promises(AS_THEY_CAME)
         for mode in model.maps
-        if (told := _moved_mode(model.maps, mode, feedback, pipeline)) is not None
+        if (new := _moved_mode(model.maps, mode, feedback, pipeline)) is not None
     }
     if not moved:
         groups = len({f.group for f in feedback})
@@ -300,9 +300,9 @@ def _moved_mode(
     certify nothing.
     """
     old, own = maps[mode], labels_of(feedback, mode)
-    pretend = mode == "rerank" and not _enough(own)
+    pretend = mode == "rerank" and not _has_least_labels(own)
     labels = [f for f in labels_of(feedback, "search") if f.right is None] if pretend else own
-    if not _enough(labels):
+    if not _has_least_labels(labels):
         return None
     queries = [f.query for f in labels]
     if pretend:
@@ -330,7 +330,7 @@ def _pretended(
     return pipeline.score(brought, prior, cutoff=policy.cutoff, label="scoring brought passages")
 
 
-def _enough(labels: Sequence[Feedback]) -> bool:
+def _has_least_labels(labels: Sequence[Feedback]) -> bool:
     return len({f.group for f in labels}) >= LEAST_LABELS
 
 

@@ -141,7 +141,7 @@ def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[st
     ways = measured.get("confidence") or {}
     ours: Mapping[str, Any] = next((ways[name] for name in OURS if name in ways), {})
     low, high = ours.get("smece_interval") or (None, None)
-    enough = measured.get("events", {}).get(SUFFICIENCY.format(SUFFICIENCY_AT), {})
+    sufficiency = measured.get("events", {}).get(SUFFICIENCY.format(SUFFICIENCY_AT), {})
     certified = certificate.accepted / certificate.queries if certificate.queries else 0.0
     found = {
         "hit_at_1": ours.get("base_accuracy"),
@@ -158,7 +158,7 @@ def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[st
         "certified_share": 0.0 if certificate.threshold is None else certified,
         "passages_scored": measured.get("passages_scored"),
         **{
-            f"sufficiency_at_{SUFFICIENCY_AT}_{key}": enough.get(key)
+            f"sufficiency_at_{SUFFICIENCY_AT}_{key}": sufficiency.get(key)
             for key in ("auroc", "smece", "brier", "log_loss")
         },
         **{f"ndcg_at_10_{k}": v.get("ndcg10") for k, v in measured.get("orders", {}).items()},

@@ -97,7 +97,7 @@ class RefusedValueError(JournalError):
 
 
 @contextmanager
-def told(engine: Engine) -> Iterator[None]:
+def one_sentence_errors(engine: Engine) -> Iterator[None]:
     """Where the database is used: its errors as one sentence.
 
     Raises:
@@ -129,7 +129,7 @@ def bring_up_to_date(engine: Engine, *, create: bool) -> None:
 
     Raises:
         InputError: there is no journal, and `create` is False; or a newer version has made it.
-        JournalError: see `told`.
+        JournalError: see `one_sentence_errors`.
     """
     from alembic import command
     from alembic.config import Config
@@ -144,7 +144,7 @@ def bring_up_to_date(engine: Engine, *, create: bool) -> None:
     sqlite = engine.dialect.name == "sqlite"
     if sqlite and not create and not Path(database).is_file():
         raise missing
-    with told(engine):
+    with one_sentence_errors(engine):
         with engine.connect() as connection:
             options = {"version_table": VERSION_TABLE}
             found = MigrationContext.configure(connection, opts=options).get_current_revision()

@@ -28,9 +28,9 @@ from rerank.data.text import as_text
 from rerank.journal.database import (
     address,
     bring_up_to_date,
+    one_sentence_errors,
     open_engine,
     shown,
-    told,
     writing,
 )
 from rerank.journal.entry import Entry
@@ -85,12 +85,12 @@ class JournalStore:
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        with told(self._engine), writing(self._engine) as connection:
+        with one_sentence_errors(self._engine), writing(self._engine) as connection:
             yield connection
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
-        with told(self._engine), self._engine.connect() as connection:
+        with one_sentence_errors(self._engine), self._engine.connect() as connection:
             yield connection
 
     def add(self, entries: Sequence[Entry]) -> None:

@@ -120,7 +120,7 @@ class JournalWriter:
                     self._store.check()  # the file may be a new one
                 rejected = self._write(batch)
             except Exception as error:
-                self._failed(error, told=failing)
+                self._failed(error, already=failing)
                 failing = True
                 if not self._wait_to_retry(pause):
                     return
@@ -168,9 +168,9 @@ class JournalWriter:
             self._hurry = self._hurry and bool(self._entries)
             self._changed.notify_all()
 
-    def _failed(self, error: Exception, *, told: bool) -> None:
+    def _failed(self, error: Exception, *, already: bool) -> None:
         self._count("failed", 1)
-        if not told:
+        if not already:
             why = str(error) if isinstance(error, RerankError) else type(error).__name__
             _log(logging.ERROR, "journal fails", why=why, waiting=self.waiting)
 
@@ -192,7 +192,7 @@ class JournalWriter:
         try:
             removed = self._store.prune(days=self._days, rows=self._rows)
         except Exception as error:
-            self._failed(error, told=False)
+            self._failed(error, already=False)
         else:
             if removed:
                 _log(logging.INFO, "journal pruned", removed=removed)

@@ -1,7 +1,7 @@
 """Bounded second tries for a question whose confidence is low: other candidates, same judge.
 
 A try counts only if it raises the calibrated confidence. The best of several confidences promises
-too much, so what is told is the first one's, or that of a map fitted on labelled tries.
+too much, so what is confidence is the first one's, or that of a map fitted on labelled tries.
 """
 
 from __future__ import annotations
@@ -87,10 +87,12 @@ def with_second_tries(
             break
     if best is first:
         return first
-    told = first.confidence
+    confidence = first.confidence
     if best_of is not None:
-        told = float(best_of.predict(best_of_inputs([first.confidence], [best.confidence]))[0])
-    return with_confidence(model, best, told)
+        confidence = float(
+            best_of.predict(best_of_inputs([first.confidence], [best.confidence]))[0]
+        )
+    return with_confidence(model, best, confidence)
 
 
 def assess_try(model: CalibratedReranker, first: Assessment, one: Try) -> Assessment:

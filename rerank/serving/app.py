@@ -152,7 +152,7 @@ def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
     @router.get("/v1/reliability")
     async def reliability() -> dict[str, Any]:
         """Say how true the confidence was measured to be, and what each threshold would accept."""
-        return holder.current.signed_off()
+        return holder.current.reliability_page()
 
     @router.get("/healthz", response_class=PlainTextResponse)
     async def healthz() -> str:

@@ -89,10 +89,10 @@ class ServerJournal:
         from rerank.journal.watch import by_day, waiting
 
         self._writer.flush(FLUSH)
-        told = report(self._store, days=days).to_dict()
-        del told["journal"]  # where it lies is nobody's business here
+        page = report(self._store, days=days).to_dict()
+        del page["journal"]  # where it lies is nobody's business here
         return {
-            **told,
+            **page,
             "by_day": [asdict(day) for day in by_day(self._store, days=days)],
             "waiting": waiting(self._store),
         }
@@ -189,8 +189,8 @@ def journal_routes(journal: ServerJournal | None, version: Callable[[], str]) ->
     @router.post("/v1/feedback", include_in_schema=journal is not None)
     async def feedback(given: FeedbackRequest) -> dict[str, Any]:
         """Record whether an answer was right. The newest word wins; the same again is no change."""
-        kept = _there(journal)
-        with _able("the journal cannot be written now; nothing is recorded"):
+        kept = _required(journal)
+        with _refused_if_it_fails("the journal cannot be written now; nothing is recorded"):
             known = await asyncio.to_thread(kept.judge, given.id, given.right, given.comment)
         if not known:
             raise Refusal(
@@ -203,29 +203,29 @@ def journal_routes(journal: ServerJournal | None, version: Callable[[], str]) ->
     @router.get("/v1/journal", include_in_schema=journal is not None)
     async def watched(days: float = Query(30, gt=0, le=366)) -> dict[str, Any]:
         """Tell how sure answers were, whether labels agree, and which answers wait for a word."""
-        kept = _there(journal)
-        with _able("the journal cannot be read now"):
+        kept = _required(journal)
+        with _refused_if_it_fails("the journal cannot be read now"):
             return await asyncio.to_thread(kept.watched, days)
 
     @router.get("/v1/journal/labels", include_in_schema=journal is not None)
     async def labels() -> Response:
         """Give what people said of the present model, as `rerank recalibrate --labels` reads it."""
-        kept = _there(journal)
-        with _able("the journal cannot be read now"):
+        kept = _required(journal)
+        with _refused_if_it_fails("the journal cannot be read now"):
             found = await asyncio.to_thread(kept.labels, version())
         return Response("".join(f"{to_json(row)}\n" for row in found), media_type=LINES)
 
     return router
 
 
-def _there(journal: ServerJournal | None) -> ServerJournal:
+def _required(journal: ServerJournal | None) -> ServerJournal:
     if journal is None:
         raise Refusal(404, NO_JOURNAL, reason="journal")
     return journal
 
 
 @contextmanager
-def _able(what: str) -> Iterator[None]:
+def _refused_if_it_fails(what: str) -> Iterator[None]:
     """A database that fails is a refusal, and a line in the log."""
     try:
         yield

@@ -186,7 +186,7 @@ class RequestGuard:
         seconds = self._retry_after()
         raise Refusal(
             429,
-            f"{self._in_progress} requests are in progress; try again in {seconds} seconds",
+            f"too many requests in progress ({self._in_progress}); try again in {seconds} s",
             reason="full",
             headers={"Retry-After": str(seconds)},
         )

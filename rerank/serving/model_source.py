@@ -114,7 +114,7 @@ class ServedModel:
             "reliability": {k: v for k, v in self.reliability.items() if k != "curves"},
         }
 
-    def signed_off(self) -> dict[str, Any]:
+    def reliability_page(self) -> dict[str, Any]:
         """What `/v1/reliability` answers: whether the confidence is true, for who signs it off.
 
         `curves` and `comparison` are empty where nothing was measured on other queries.

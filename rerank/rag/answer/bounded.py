@@ -48,7 +48,7 @@ class BoundedAnswer:
 
     def to_dict(self) -> dict[str, Any]:
         """The output record; `error` stands in it only where there is one."""
-        told = {
+        record = {
             "query_id": self.query_id,
             "answer": self.answer,
             "refused": self.refused,
@@ -61,7 +61,7 @@ class BoundedAnswer:
             "attribution_coverage": self.attribution_coverage,
             "model_calls": self.model_calls,
         }
-        return {**told, "error": self.error} if self.error else told
+        return {**record, "error": self.error} if self.error else record
 
     def text(self) -> str:
         """The answer with its sources, as a person reads it."""
@@ -94,7 +94,7 @@ def bounded_answer(
     usable = [p for p in taken.passages if p.relevance >= config.min_score]
     level = preset(config.policy).level(verdict.confidence or 0.0)
 
-    def told(answer: str, refused: bool, **more: Any) -> BoundedAnswer:
+    def made_of(answer: str, refused: bool, **more: Any) -> BoundedAnswer:
         low = not refused and verdict.verdict in ("PARTIAL", UNASSESSED)
         given: dict[str, Any] = {
             "sources": (),
@@ -114,7 +114,7 @@ def bounded_answer(
         )
 
     if verdict.verdict == "INSUFFICIENT" or len(usable) < config.min_chunks:
-        return told(NO_ANSWER, True)
+        return made_of(NO_ANSWER, True)
     sources, calls = sources_of(usable), 0
     checked: list[Checked] = []
     for strict in (False, True):
@@ -125,7 +125,7 @@ def bounded_answer(
             raise
         calls += made.calls
         if NO_ANSWER.rstrip(".") in made.text:
-            return told(NO_ANSWER, True, model_calls=calls)
+            return made_of(NO_ANSWER, True, model_calls=calls)
         again = check(made.text, sources, lexicon, judge=judge, threshold=config.support)
         if not checked or attribution_coverage(again) >= attribution_coverage(checked):
             checked = again
@@ -133,11 +133,11 @@ def bounded_answer(
             break
     coverage = attribution_coverage(checked)
     if not any(c.supported for c in checked):
-        return told(NO_ANSWER, True, model_calls=calls, attribution_coverage=coverage)
+        return made_of(NO_ANSWER, True, model_calls=calls, attribution_coverage=coverage)
     cited = {i for c in checked for i in c.quotes}
     used = tuple(s for s in sources if s.id in cited)
     quotes = tuple(next(c.quotes[s.id] for c in checked if s.id in c.quotes) for s in used)
-    return told(
+    return made_of(
         without_unsupported(checked),
         False,
         sources=used,

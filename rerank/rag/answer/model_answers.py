@@ -93,11 +93,11 @@ def write_answers(
     out: Path,
     *,
     overwrite: bool = False,
-    told: Callable[[], object] = lambda: None,
+    done: Callable[[], object] = lambda: None,
 ) -> tuple[int, int]:
     """Write one JSON object a line, each as soon as it is there; how many, and how many failed.
 
-    `told` is called after each.
+    `done` is called after each.
 
     Raises:
         FolderError: `out` exists and `overwrite` is False.
@@ -110,5 +110,5 @@ def write_answers(
             lines.write(f"{to_json(one.to_dict())}\n")
             lines.flush()
             count, failed = count + 1, failed + bool(one.error)
-            told()
+            done()
     return count, failed

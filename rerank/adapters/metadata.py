@@ -1,4 +1,4 @@
-"""What each framework's document is told beside its score; the same words in all of them."""
+"""The metadata of a ranked document: the same words in every framework."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from rerank.types import Assessment, RankedPassage
 
 
-def told(assessment: Assessment, passage: RankedPassage) -> dict[str, Any]:
+def document_metadata(assessment: Assessment, passage: RankedPassage) -> dict[str, Any]:
     """The metadata of one ranked document.
 
     `relevance_score` is P(this document is right); `confidence`, `level` and `accepted` are of the
