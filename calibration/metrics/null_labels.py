@@ -27,7 +27,11 @@ def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:
     decides nothing, because all p are 0 or 1; 0 without groups of two rows.
     """
     labels, values = checked(y, p)
-    number = codes(groups, len(labels))
+    return _dependence(labels, values, codes(groups, len(labels)))
+
+
+def _dependence(labels: Floats, values: Floats, number: NDArray[np.int64]) -> float:
+    """`dependence`, of groups that have numbers (n,)."""
     sizes, rest = np.bincount(number), labels - values
     if sizes.max() < 2:
         return 0.0
@@ -58,7 +62,7 @@ def sample_null_labels(
     count = int(number.max()) + 1
     together = 0.0
     if count < len(values):
-        together = 1.0 if y is None else dependence(y, values, number)
+        together = 1.0 if y is None else _dependence(*checked(y, values), number)
     for _ in range(draws):
         u = rng.random(len(values))
         if together:

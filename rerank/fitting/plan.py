@@ -6,8 +6,8 @@ Nobody is left out for what their labels say: that would tilt the share of answe
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -79,33 +79,57 @@ def plan(
     Raises:
         InputError: too few queries, or groups of them, are left to fit or to report on.
     """
+    if max_queries is not None and max_queries < LEAST_QUERIES:
+        raise InputError(f"at most {max_queries} queries: expected at least {LEAST_QUERIES}")
     every = [i for ids in labelled.splits.values() for i in ids]
+    fresh = set(unseen(labelled, every, trained_on))
+    questions = _Questions(
+        labelled,
+        {split: [i for i in ids if i in fresh] for split, ids in labelled.splits.items()},
+        {i: labelled.question_group(i) for i in every},
+        {i: labelled.duplicate_keys(i) for i in every},
+    )
     *larger, smallest = groupings(labelled, every)
     documents = next((g for g in larger if g.name == "document"), None)
     for grouping in larger:
         try:
-            planned = _plan(labelled, grouping, documents, trained_on, max_queries, seed)
+            planned = _plan(questions, grouping, documents, max_queries, seed)
         except InputError:
             continue
         ids = [query.query_id for query in planned.fit.items]
         if usable_groups([grouping.of[i] for i in ids if i in grouping.of], len(ids)):
             return planned
-    return _plan(labelled, smallest, documents, trained_on, max_queries, seed)
+    return _plan(questions, smallest, documents, max_queries, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """A labelled set, and what is known of its queries, whatever they are grouped by."""
+
+    labelled: LabelledSet
+    fresh: Mapping[str, list[str]]  # of each split: those that were not trained on
+    group: Mapping[str, str]  # see `LabelledSet.question_group`
+    same: Mapping[str, frozenset[str]]  # see `LabelledSet.duplicate_keys`
+
+    def select(self, ids: Sequence[str], group: Mapping[str, str]) -> Labelled[Query]:
+        """The queries of these ids, in this order, with their labels."""
+        return Labelled(
+            [self.labelled.queries[i] for i in ids],
+            np.array([group[i] for i in ids], dtype=np.str_),
+            [self.labelled.qrels.get(i, {}) for i in ids],
+        )
 
 
 def _plan(
-    labelled: LabelledSet,
+    questions: _Questions,
     grouping: Grouping,
     documents: Grouping | None,
-    trained_on: frozenset[str],
     max_queries: int | None,
     seed: int,
 ) -> Plan:
     """The plan of `plan` with queries grouped so; `documents`, where known, says what was read."""
-    labelled = replace(labelled, grouping=grouping)
-    if max_queries is not None and max_queries < LEAST_QUERIES:
-        raise InputError(f"at most {max_queries} queries: expected at least {LEAST_QUERIES}")
-    fresh = {split: unseen(labelled, ids, trained_on) for split, ids in labelled.splits.items()}
+    labelled, fresh, same = questions.labelled, questions.fresh, questions.same
+    group = {i: grouping.of.get(i) or own for i, own in questions.group.items()}
     untouched = {
         split
         for split, ids in labelled.splits.items()
@@ -120,14 +144,14 @@ def _plan(
     rest = [i for split in clean for i in fresh[split]]
     if named:
         report = fresh[named]
-        reported = frozenset[str]().union(*map(labelled.duplicate_keys, report))
-        fit = [i for i in rest if labelled.duplicate_keys(i).isdisjoint(reported)]
+        reported = frozenset[str]().union(*(same[i] for i in report))
+        fit = [i for i in rest if same[i].isdisjoint(reported)]
     else:
         report = fit = rest
     whole = sum(len(ids) for ids in labelled.splits.values())
     asked_twice = len(rest) - len(fit)
     seen = whole - len(rest) - (len(report) if named else 0)
-    fit, report = (_at_most(labelled, ids, max_queries, seed) for ids in (fit, report))
+    fit, report = (_at_most(ids, questions.group, max_queries, seed) for ids in (fit, report))
     if len(fit) < LEAST_QUERIES or not report:
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {len(report)} to report on, of "
@@ -135,8 +159,10 @@ def _plan(
             f"{asked_twice} because a reported query has the same words or group); expected at "
             f"least {LEAST_QUERIES} to fit on; label more queries, or group them more finely"
         )
-    chosen, least = _joined(labelled, fit), 2 if named else LEAST_FOLDS
-    if (many := len(set(chosen.groups.tolist()))) < least:
+    # groups of which two hold the same question are one
+    together = joined({i: [group[i], *sorted(same[i])] for i in fit}, ())
+    least = 2 if named else LEAST_FOLDS
+    if (many := len(set(together.values()))) < least:
         raise InputError(
             f"{labelled.name}: the {len(fit)} queries to fit on are {many} groups; expected at "
             f"least {least}: group them more finely, or label queries about more documents"
@@ -147,23 +173,18 @@ def _plan(
         read = set().union(*labelled.splits.values()).difference(*fresh.values())
         known = {documents.of[i] for i in read if i in documents.of}
         beside_training &= any(documents.of.get(i) in known for i in (*fit, *report))
-    fitted = {labelled.group(i) for i in fit}
+    fitted = {group[i] for i in fit}
+    chosen = questions.select(fit, together)
     return Plan(
         chosen,
-        labelled.select(report) if named else chosen,
+        questions.select(report, group) if named else chosen,
         named or CROSS_FITTED,
         seen,
         asked_twice,
         beside_training,
-        sum(labelled.group(i) in fitted for i in report) if named else 0,
+        sum(group[i] in fitted for i in report) if named else 0,
         grouping,
     )
-
-
-def _joined(labelled: LabelledSet, ids: Sequence[str]) -> Labelled[Query]:
-    """The queries of these ids; groups of which two hold the same question are one."""
-    group = joined({i: [labelled.group(i), *sorted(labelled.duplicate_keys(i))] for i in ids}, ())
-    return replace(labelled.select(ids), groups=np.array([group[i] for i in ids], dtype=np.str_))
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:
@@ -176,13 +197,13 @@ def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]
     return [i for i in ids if labelled.duplicate_keys(i).isdisjoint(known)]
 
 
-def _at_most(labelled: LabelledSet, ids: list[str], limit: int | None, seed: int) -> list[str]:
+def _at_most(ids: list[str], group: Mapping[str, str], limit: int | None, seed: int) -> list[str]:
     """At most `limit` of the ids, drawn group by group (the last one cut), in their old order."""
     if limit is None or len(ids) <= limit:
         return ids
     by_group: dict[str, list[str]] = {}
     for i in ids:
-        by_group.setdefault(labelled.question_group(i), []).append(i)
+        by_group.setdefault(group[i], []).append(i)
     groups = sorted(by_group)
     random.Random(seed).shuffle(groups)
     drawn = set([i for g in groups for i in by_group[g]][:limit])
