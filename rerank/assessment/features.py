@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rerank.assessment.list_features import list_passage_features, list_ranking_features
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, Feature
+from rerank.assessment.relevance import INPUTS
 from rerank.types import ListKind
 
 
@@ -18,6 +19,14 @@ class Features:
     passage: Sequence[str]
     ranking: Mapping[str, Feature]
     groups: Mapping[str, Sequence[str]]  # of the ranking's: each is in one
+
+    def names(self) -> dict[str, list[str]]:
+        """The inputs of every map, as a manifest keeps them."""
+        return {
+            "passage_features": list(self.passage),
+            "ranking_features": list(self.ranking),
+            "hazard": list(INPUTS),
+        }
 
 
 def features_of(kind: ListKind | None) -> Features:

@@ -68,9 +68,9 @@ def write_model(
 
     def fill(folder: Path) -> Mapping[str, Any]:
         c = contents
+        bound = bound_to(c.manifest["config"], c.manifest["fingerprints"])
         if c.index is not None:
             copy_folder(c.index, folder / INDEX)
-        bound = bound_to(c.manifest["config"], c.manifest["fingerprints"])
         write_json(folder / CALIBRATORS, {"bound_to": bound, **c.maps})
         write_json(folder / SKETCH, c.sketch)
         write_json(folder / MEASURED, c.measured)

@@ -21,7 +21,6 @@ from dataclasses import replace
 from functools import partial
 
 from calibration.selection import grouped_folds
-from calibration.thresholds import ABOUT
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.config import Config
 from rerank.data.labels import Labelled
@@ -53,11 +52,11 @@ def fold_fits(
     held: Sequence[Bools],
     policies: Sequence[ReadPolicy],
     config: Config,
-    *,
-    about: str = ABOUT,
 ) -> list[tuple[Labelled[Scored], Fitted]]:
     """The queries that each fold measures, and the fit on all others."""
-    fit_on = partial(fit, config=config, about=about, pooled=ranked.pooled, lists=ranked.lists)
+    fit_on = partial(
+        fit, config=config, about=ranked.about, pooled=ranked.pooled, lists=ranked.lists
+    )
     scored = ranked.fit
     return [
         (scored.where(measured), fit_on(scored.where(~measured), policy))

@@ -46,6 +46,21 @@ class Plan:
         """Whether the queries fitted on are reported on too: see `rerank.fitting.cross_fitted`."""
         return self.report_split == CROSS_FITTED
 
+    @property
+    def reported(self) -> str:
+        """What the figures are measured on, in a sentence: other queries, or these in folds."""
+        if not self.cross_fitted:
+            return (
+                f"Measured on {len(self.report)} queries ({self.report_split}) that were not "
+                "fitted on."
+            )
+        return (
+            f"Measured on the same {len(self.report)} queries by nested cross-fitting: the whole "
+            "fit (cutoff, calibrator and certified threshold too) is made again for each fold, "
+            "without the groups that it then measures. So no label is held out, and none measures "
+            "a fit that has seen it. Name a split `test` to measure on that instead."
+        )
+
     def counts(self) -> dict[str, int | str | bool]:
         """The plan in numbers."""
         return {

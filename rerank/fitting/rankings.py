@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from calibration.thresholds import ABOUT
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.list_pipeline import ListPipeline, unused_policy
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_score
@@ -16,7 +17,7 @@ from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
-from rerank.fitting.unanswerable import speak_for_themselves, with_copies
+from rerank.fitting.unanswerable import mixture, speak_for_themselves, with_copies
 from rerank.types import Candidates, Floats, ListKind, Query, Scored
 
 LENGTHS = (5, 10, 20, 50)  # passages that callers bring, as the hash of a query says
@@ -29,6 +30,7 @@ class PlannedRankings:
     fit: Labelled[Scored]
     report: Labelled[Scored]
     policy: ReadPolicy
+    about: str = ABOUT  # the questions that a certificate on them promises something of
     pooled: FittedMaps | None = None  # the maps that those fitted on them are shrunk towards
     lists: ListKind | None = None  # of what kind they are, where they came with their scores
 
@@ -48,10 +50,11 @@ def search_rankings(
         return with_copies(pipeline, plain) if copy else plain
 
     fit = found(planned.fit, "fit", copy=not speak_for_themselves(planned.fit.grades))
+    about = mixture(planned.grouping.about, fit)
     if planned.cross_fitted:
-        return _score(pipeline, fit, fit, pooled)
+        return _score(pipeline, fit, fit, about, pooled)
     report = found(planned.report, "report", copy=len(fit) > len(planned.fit))
-    return _score(pipeline, fit, report, pooled)
+    return _score(pipeline, fit, report, about, pooled)
 
 
 def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
@@ -63,7 +66,7 @@ def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
 
     fit = read(planned.fit)
     report = fit if planned.cross_fitted else read(planned.report)
-    return PlannedRankings(fit, report, policy, lists=pipeline.kind)
+    return PlannedRankings(fit, report, policy, planned.grouping.about, lists=pipeline.kind)
 
 
 def rerank_rankings(
@@ -76,7 +79,7 @@ def rerank_rankings(
     """
     fit = _brought(pipeline, searched.fit)
     report = fit if searched.report is searched.fit else _brought(pipeline, searched.report)
-    return _score(pipeline, fit, report, pooled, searched.policy.cutoff)
+    return _score(pipeline, fit, report, searched.about, pooled, searched.policy.cutoff)
 
 
 def _brought(pipeline: Pipeline, part: Labelled[Scored]) -> Labelled[Candidates]:
@@ -97,6 +100,7 @@ def _score(
     pipeline: Pipeline,
     fit: Labelled[Candidates],
     report: Labelled[Candidates],
+    about: str,
     pooled: FittedMaps | None,
     cutoff: float | None = None,
 ) -> PlannedRankings:
@@ -116,4 +120,4 @@ def _score(
         to_report = scored(report, [prior_score(c, prior_map) for c in report.items], "report")
     if cutoff is None:
         cutoff = choose_cutoff(to_fit, pipeline.config, pooled)
-    return PlannedRankings(to_fit, to_report, ReadPolicy(prior_map, cutoff), pooled)
+    return PlannedRankings(to_fit, to_report, ReadPolicy(prior_map, cutoff), about, pooled)

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.assessment.features import Features, features_of
+from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model_folder import (
@@ -25,7 +25,6 @@ from rerank.assessment.model_folder import (
     write_model,
 )
 from rerank.assessment.pooled_maps import pooled_for
-from rerank.assessment.relevance import INPUTS
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
@@ -48,14 +47,14 @@ from rerank.fitting.rankings import (
     rerank_rankings,
     search_rankings,
 )
-from rerank.fitting.unanswerable import mixture
 from rerank.inference.model_files import lasting_name, resolve, trained_on
 from rerank.inference.networks import NETWORKS, ROLES, described, exported, write_networks
 from rerank.jobs.pipelines import open_pipeline
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
-from rerank.report.report import make_report, report_text
+from rerank.report.report import make_report
+from rerank.report.sentences import report_text
 from rerank.retrieval.index import LAYOUT
 from rerank.storage.folder import is_made_from
 from rerank.storage.locks import output_folder
@@ -116,6 +115,7 @@ def calibrate(
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
     _refuse_unknown_calibrator(config.calibrator)
+    refuse_one_passage(labelled)
     if labelled.lists:
         if index is not None:
             raise InputError("lists come with their scores: they need no index (`index`, --index)")
@@ -145,7 +145,6 @@ def calibrate(
                 f"none of the queries has the metadata {config.segment_by!r} of `segment_by` "
                 "(--segment-by)"
             )
-        refuse_one_passage(labelled)
         ranked, folder = source.rank(planned)
         made_from["corpus_digest"] = labelled.corpus_digest()
         contents = _fitted_and_measured(planned, ranked, source.baselines, config, made_from)
@@ -197,7 +196,7 @@ def _own_stages(
     made_from = {
         "fingerprints": fingerprints(encoder, reranker, config),
         "fitted_around": pooled.described() if pooled else None,
-        "inputs": {**_inputs(features_of(None)), "index": LAYOUT},
+        "inputs": {**features_of(None).names(), "index": LAYOUT},
     }
     known = trained_on(reranker)
     return _Source(made_from, rank, HEURISTICS, known, networks, carry)
@@ -215,16 +214,8 @@ def _given_lists(kind: ListKind, config: Config) -> _Source:
     def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
         return {LISTS: list_rankings(ListPipeline(kind, config), planned)}, None
 
-    inputs = {"stages": list(kind.stages), "texts": kind.texts, **_inputs(features_of(kind))}
+    inputs = {"stages": list(kind.stages), "texts": kind.texts, **features_of(kind).names()}
     return _Source({"fingerprints": {}, "inputs": inputs}, rank, OF_LOGITS)
-
-
-def _inputs(features: Features) -> dict[str, Any]:
-    return {
-        "passage_features": list(features.passage),
-        "ranking_features": list(features.ranking),
-        "hazard": list(INPUTS),
-    }
 
 
 def _refuse_unknown_calibrator(name: str) -> None:
@@ -248,14 +239,13 @@ def _fitted_and_measured(
     """Fit and measure each mode; the first one is the main one, which is compared with others."""
     main, *others = ranked
     first = ranked[main]
-    about = mixture(planned.grouping.about, first.fit)
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
         fits = {
             mode: fit(
                 r.fit,
                 r.policy,
                 config,
-                about=about,
+                about=r.about,
                 pooled=r.pooled,
                 lists=r.lists,
                 to_keep=True,
@@ -271,10 +261,7 @@ def _fitted_and_measured(
         if planned.cross_fitted:
             held = held_out(first.fit, config)
             policies = fold_policies(first, held, config)
-            parts = {
-                mode: fold_fits(r, held, policies, config, about=about)
-                for mode, r in ranked.items()
-            }
+            parts = {mode: fold_fits(r, held, policies, config) for mode, r in ranked.items()}
         else:
             parts = {mode: [(r.report, fits[mode])] for mode, r in ranked.items()}
         bar.update()
@@ -300,7 +287,9 @@ def _fitted_and_measured(
             rerank=measured.get("rerank"),
             made_from=made_from,
         )
+        text = report_text(report)
         pictures = report_pictures(report_figures(report))
+        page = report_page(report, pictures)
         bar.update()
     maps = {main: fitted.maps}
     maps |= {mode: without_promises(fits[mode].maps, NO_LISTS) for mode in others}
@@ -313,8 +302,8 @@ def _fitted_and_measured(
         maps=maps_to_dict(maps),
         sketch=fitted.sketch.to_dict(),
         measured=report.to_dict(),
-        report=report_text(report),
-        page=report_page(report, pictures),
+        report=text,
+        page=page,
         pictures={name: picture.whole for name, picture in pictures.items()},
         fitted_on=(query_hash(query.text) for query in planned.fit.items),
         index=None,

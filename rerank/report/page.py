@@ -10,13 +10,11 @@ from rerank.evaluation.evaluate import OURS
 from rerank.report.glossary import GLOSSARY
 from rerank.report.headline import headline
 from rerank.report.html import html_page
-from rerank.report.report import (
-    Report,
+from rerank.report.report import Report, flat
+from rerank.report.sentences import (
     band_sentence,
     certificate_sentences,
-    flat,
     groups_sentence,
-    reported_sentence,
     rerank_sentence,
     scored_sentence,
     sources_of_ways,
@@ -98,7 +96,7 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
     return html_page(
         "report",
         title=f"{report.name}: how true is the confidence?",
-        below=reported_sentence(report.planned),
+        below=report.planned.reported,
         headline=headline(evaluation, fitted.maps.certificate),
         warnings=warnings(report),
         certificate=certificate_sentences(report)[:1],  # the headline has the second

@@ -1,11 +1,10 @@
-"""What a calibration run says of itself: one frozen result, its sentences, and the text it prints.
+"""What a calibration run found, as one frozen result: measurements, ablations, queries explained.
 
-`report_page` makes pictures and a page of the same result.
+Showing it computes nothing: `sentences` makes text of it, `page` pictures and a page.
 """
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,17 +29,10 @@ from rerank.evaluation.ablation import (
     by_labels,
     steps,
 )
-from rerank.evaluation.baselines import sources
 from rerank.evaluation.evaluate import OURS, Evaluation
-from rerank.fitting.context_promises import LOST
 from rerank.fitting.fit import Fitted
-from rerank.fitting.label_checks import NO_LISTS
 from rerank.fitting.plan import Plan
-from rerank.fitting.rankings import LENGTHS
-from rerank.report.headline import headline
 from rerank.types import Floats, Passage, Ranking
-
-WIDTH = 96  # characters of a line of the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,7 @@ class Report:
         tables = {"ablation": [asdict(step) for step in self.steps], "labels": asdict(self.budgets)}
         measured = {
             "report_split": self.planned.report_split,
-            "reported": reported_sentence(self.planned),
+            "reported": self.planned.reported,
             "copies": self.copies,
             "grouped_by": self.planned.grouping.name,
             "groups": len(set(self.fitted.groups)),
@@ -236,186 +228,3 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{key}"] = value
     return found
-
-
-# --- sentences --------------------------------------------------------------------------------
-
-
-def reported_sentence(planned: Plan) -> str:
-    """What the figures are measured on: others than the queries fitted on, or these in folds."""
-    if not planned.cross_fitted:
-        return (
-            f"Measured on {len(planned.report)} queries ({planned.report_split}) that were not "
-            "fitted on."
-        )
-    return (
-        f"Measured on the same {len(planned.report)} queries by nested cross-fitting: the whole "
-        "fit (cutoff, calibrator and certified threshold too) is made again for each fold, without "
-        "the groups that it then measures. So no label is held out, and none measures a fit that "
-        "has seen it. Name a split `test` to measure on that instead."
-    )
-
-
-def split_sentences(report: Report) -> list[str]:
-    """Who was fitted on, who was measured on, and who was left out and why."""
-    planned = report.planned
-    found = [f"{report.name}: fitted on {len(planned.fit)} queries. {reported_sentence(planned)}"]
-    if report.copies:
-        found.append(copies_sentence(report))
-    if planned.seen_by_reranker:
-        found.append(
-            f"Left out: {planned.seen_by_reranker} queries, because the cross-encoder was trained "
-            "on them or on their split."
-        )
-    found += warnings(report)
-    if planned.asked_twice:
-        found.append(f"Left out: {planned.asked_twice} queries that the measured ones ask again.")
-    return found
-
-
-def copies_sentence(report: Report) -> str:
-    """How many queries without an answer were made, and what the figures are of then."""
-    measured = report.evaluation.labelled
-    return (
-        f"Questions that nothing answers: {sum(not g for g in report.planned.fit.grades)} of the "
-        f"queries fitted on, so {report.copies} copies of others, with their answers taken out of "
-        "the index, were added (--expected-unanswerable), and as many in a hundred to the measured "
-        f"ones: {sum(not g for g in measured.grades)} of {len(measured)} have no answer. All "
-        "figures and the certificate are of this mixture."
-    )
-
-
-def warnings(report: Report) -> list[str]:
-    """What makes every figure too good, if anything does."""
-    if not report.planned.beside_training:
-        return []
-    return [
-        "Warning: the cross-encoder was trained on other queries about the same documents, and "
-        "knows these better than it will know new ones: expect to be promised too much. Nothing is "
-        "certified. Keep documents apart from its training, or take another --reranker."
-    ]
-
-
-def groups_sentence(report: Report) -> str:
-    """What keeps queries together, how many groups there are, and what the labels are worth."""
-    fitted, planned = report.fitted, report.planned
-    made = ", copies included," if report.copies else ""
-    said = (
-        f"Groups: {planned.grouping.name}, {len(set(fitted.groups))} of them; the "
-        f"{len(fitted.right)} queries fitted on{made} are worth {fitted.effective:.0f} independent "
-        "ones."
-    )
-    if planned.same_group:
-        said += (
-            f" {planned.same_group} of the measured queries are of groups that were fitted on: the "
-            "figures are of new questions about the same, and flatter the model on others."
-        )
-    return said
-
-
-def scored_sentence(report: Report) -> str:
-    """How many passages the cross-encoder scores; or by which stages the lists came scored."""
-    if kind := report.fitted.maps.lists:
-        *first, last = kind.stages
-        others = f" and fused the fused ranks of {', '.join(first)}" if first else ""
-        said = f"The lists came with their scores: below, logit is the score of {last}{others}."
-        return said if kind.texts else f"{said} Not all passages have a text: none was read."
-    cutoff = report.fitted.maps.policy.cutoff
-    how = f", those at least {cutoff:g} times as likely as the likeliest" if cutoff else ""
-    return f"Passages scored per query: {report.evaluation.passages_scored:.1f}{how}."
-
-
-def band_sentence(report: Report) -> str:
-    """What a confidence near the threshold promises and holds; empty where there is none."""
-    ours = report.evaluation.table[OURS]
-    if not ours.band_rows:
-        return ""
-    return (
-        f"Within 0.05 of {ours.threshold:g} lie {ours.band_rows} queries: they were promised "
-        f"{ours.band_confidence:.1%} on average, and {ours.band_accuracy:.1%} of them are right."
-    )
-
-
-def certificate_sentences(report: Report) -> list[str]:
-    """The certificate, and how it fared on the measured queries."""
-    maps = report.fitted.maps
-    found, of_context = maps.certificate, []
-    if maps.context:
-        of_context.append(f"The context: {maps.context.sentence}")
-    if maps.stopping_threshold is not None:
-        of_context.append(
-            f"Passages handed on until the sufficiency reaches {maps.stopping_threshold:g}, ten at "
-            f"most, lose the answer of at most {LOST:.0%} of all questions, at 95% confidence."
-        )
-    if found.threshold is None:
-        return [found.sentence, *of_context]
-    evaluation = report.evaluation
-    kept = evaluation.right[evaluation.reaching(found)]
-    share = f", {kept.mean():.1%}" if len(kept) else ""
-    which = "by the threshold of their own fold " if evaluation.folds else ""
-    fared = f"Of the measured queries {which}{kept.sum()} of {len(kept)} were{share}."
-    return [found.sentence, fared, *of_context]
-
-
-def rerank_sentence(report: Report) -> str:
-    """How the confidence fares where askers bring their own passages; "" where that is all."""
-    if report.rerank is None:
-        return ""
-    ours = report.rerank.table[OURS]
-    accepted = f"{ours.accepted} of {ours.n} are at >= {ours.threshold:g}"
-    if ours.accuracy_accepted is not None:
-        accepted += f", {ours.right_accepted} ({ours.accuracy_accepted:.1%}) of these right"
-    auroc = "-" if math.isnan(ours.auroc) else f"{ours.auroc:.3f}"
-    return (
-        f"Where callers bring {LENGTHS[0]} to {LENGTHS[-1]} passages: AUROC {auroc}, smECE "
-        f"{ours.smece:.3f} (exactly calibrated: up to {ours.smece_floor95:.3f}); {accepted}. "
-        f"Nothing is certified there. {NO_LISTS}"
-    )
-
-
-def table_note(report: Report) -> str:
-    """How to read the comparison."""
-    ours = report.evaluation.table[OURS]
-    return (
-        "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE: "
-        "error of the probabilities, lower is better; exactly calibrated ones would show smECE up "
-        f"to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, that share or "
-        f"more should be right; the lower bound takes our {ours.accepted} as the "
-        f"{ours.effective_accepted:.0f} independent ones that they are worth by group."
-    )
-
-
-def sources_of_ways(report: Report) -> dict[str, str]:
-    """What each way of being confident is, and where it comes from."""
-    fitted = {
-        "temperature": "The best logit divided by one number, which was fitted.",
-        OURS: "This model.",
-    }
-    every = {**sources(), **fitted}
-    return {way: text for way, text in every.items() if way in report.evaluation.confidences}
-
-
-def report_text(report: Report) -> str:
-    """The headline with its warnings; a blank line; all the rest."""
-    evaluation, fitted = report.evaluation, report.fitted
-    head = [*headline(evaluation, fitted.maps.certificate), *warnings(report)]
-    first = [
-        *(sentence for sentence in split_sentences(report) if sentence not in head),
-        groups_sentence(report),
-        scored_sentence(report),
-        f"Calibrator: {fitted.calibrator}. {fitted.reason}",
-        *certificate_sentences(report),
-    ]
-    parts = (
-        "\n".join(head),
-        "\n".join(textwrap.fill(sentence, WIDTH) for sentence in first),
-        evaluation.orders_table(),
-        evaluation.table.table(),
-        textwrap.fill(table_note(report), WIDTH),
-        "\n".join(
-            textwrap.fill(f"{n}: {text}", WIDTH) for n, text in sources_of_ways(report).items()
-        ),
-        evaluation.events_table(),
-        textwrap.fill(rerank_sentence(report), WIDTH),
-    )
-    return "\n\n".join(filter(None, parts)) + "\n"

@@ -30,15 +30,13 @@ from rerank.report.headline import (
     headline,
 )
 from rerank.report.page import report_figures, report_page, report_pictures
-from rerank.report.report import (
-    Report,
+from rerank.report.report import Report, make_report, usual_log_odds
+from rerank.report.sentences import (
     band_sentence,
     certificate_sentences,
     groups_sentence,
-    make_report,
     report_text,
     split_sentences,
-    usual_log_odds,
     warnings,
 )
 from rerank.types import Scored
