@@ -10,18 +10,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from calibration.maps import (
-    BetaMap,
-    CalibrationMap,
-    IsotonicMap,
-    LogisticMap,
-    TwoStageMap,
-    VennAbersMap,
-    map_from_dict,
-)
+from calibration.maps import CalibrationMap, LogisticMap, TwoStageMap, map_from_dict
 from calibration.monitoring.drift import Drift, Sketch, alarm, sketch
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.reliability import Comparison, Reliability, comparison, measure
+from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
 from calibration.segments import Segments
 from calibration.selection import Choice, choose, cross_fit, grouped_folds
 from calibration.thresholds import Certificate, certify, lower_bound, upper_bound

@@ -48,13 +48,17 @@ def as_scores(scores: ArrayLike) -> Floats:
     return s
 
 
-def as_features(X: ArrayLike, width: int) -> Floats:
+def as_features(X: ArrayLike, width: int | None = None) -> Floats:
     """Return features as (n, width) floats; (n,) is taken where width is 1.
+
+    width None: as many as there are, of (n,) one.
 
     Raises:
         ValueError: another width, or a value that is not finite.
     """
     x = np.asarray(X, dtype=np.float64, order="C")  # so that sums run the same way for any caller
+    if width is None:
+        width = x.shape[1] if x.ndim == 2 else 1
     if x.ndim == 1 and width == 1:
         x = x[:, None]
     if x.ndim != 2 or x.shape[1] != width:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from calibration.arrays import Floats, as_scores
 from calibration.fitting import Groups, fit_logistic, fit_two_stage
-from calibration.maps import CalibrationMap, VennAbersMap
+from calibration.maps import CalibrationMap
 from calibration.score_fitting import (
     fit_beta,
     fit_isotonic,
@@ -26,6 +26,7 @@ from calibration.score_fitting import (
     fit_temperature,
     fit_venn_abers,
 )
+from calibration.score_maps import VennAbersMap
 
 
 class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]

@@ -47,8 +47,7 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
     Raises:
         ValueError: shapes, numbers that are not finite, labels other than 0 and 1, C <= 0.
     """
-    x = np.asarray(X, dtype=np.float64)
-    x = as_features(x, x.shape[-1] if x.ndim == 2 else 1)
+    x = as_features(X)
     labels = as_labels(y, len(x))
     if not C > 0:
         raise ValueError(f"C must be positive, got {C}")
@@ -116,8 +115,7 @@ def fit_first_stage(
     """
     if folds < 2:
         raise ValueError(f"expected at least two folds, got {folds}")
-    x = np.asarray(X, dtype=np.float64)
-    x = as_features(x, x.shape[-1] if x.ndim == 2 else 1)
+    x = as_features(X)
     labels = as_labels(y, len(x))
     number = codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
 from calibration.arrays import Floats, as_scores, logit, sigmoid
-from calibration.maps import BetaMap, IsotonicMap, LogisticMap, ScoreMap, VennAbersMap
+from calibration.maps import LogisticMap, ScoreMap
+from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
 
 
 def as_labels(y: ArrayLike, n: int) -> NDArray[np.int64]:

@@ -27,14 +27,10 @@ from calibration.calibrators import (
     VennAbersCalibrator,
 )
 from calibration.fitting import cross_fit_two_stage, fit_logistic, fit_two_stage
-from calibration.maps import (
-    TILT,
-    BetaMap,
-    IsotonicMap,
-    map_from_dict,
-)
+from calibration.maps import map_from_dict
 from calibration.metrics import auroc, log_loss, smece, smece_floor
 from calibration.score_fitting import SCORE_FITS, fit_beta, fit_temperature
+from calibration.score_maps import TILT, BetaMap, IsotonicMap
 from calibration.selection import grouped_folds
 from calibration.shrinkage import fit_update
 

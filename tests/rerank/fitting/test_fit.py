@@ -13,7 +13,7 @@ from hand_made import make_scored
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from calibration.maps import IsotonicMap
+from calibration.score_maps import IsotonicMap
 from calibration.selection import grouped_folds
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import Judged, judge

@@ -13,8 +13,9 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from calibration.arrays import sigmoid
-from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
+from calibration.maps import LogisticMap, TwoStageMap
 from calibration.plots.picture import Picture
+from calibration.score_maps import IsotonicMap
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet

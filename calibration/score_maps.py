@@ -1,0 +1,183 @@
+"""Maps of one score to a probability: isotonic, beta and Venn-Abers; numpy only.
+
+Each is a frozen value that goes to plain JSON and comes back bit for bit (`maps.map_from_dict`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibration.arrays import Floats, as_scores, check_rising, finite_number, sigmoid
+from calibration.frozen import keep_arrays, kept_arrays, set_numbers
+
+TILT = 1e-3
+"""Share of an isotonic probability that rises strictly with the score."""
+
+EDGE = 5.0
+"""Scales from the mean beyond which that share no longer rises as a sigmoid, but as 1 - 1 / z."""
+
+LEAST, MOST = 2.0**-1022, 1 - 2.0**-53
+"""The ends of an isotonic probability: the numbers next to 0 and to 1."""
+
+
+def _tilt(z: Floats) -> Floats:
+    """Return a number in [0, 1] that rises with z: a sigmoid, with tails that stay apart."""
+    near = np.minimum(np.maximum(z, -EDGE), EDGE)
+    found = sigmoid(near)
+    beyond = near != z
+    if not beyond.any():
+        return found
+    rest = EDGE * sigmoid(-EDGE) / np.maximum(np.abs(z), EDGE)
+    return np.where(beyond, np.where(z > 0, 1 - rest, rest), found)
+
+
+@dataclass(frozen=True, slots=True)
+class IsotonicMap:
+    """Straight lines between knots (x, y), flat beyond the first and the last; strictly rising.
+
+    A flat run would tie what the score tells apart. So `TILT` of the probability is a sigmoid of
+    the score, z = `(score - mean) / scale`, which goes on as a hyperbola beyond `EDGE`: the order
+    of the rows stays that of the scores, as far as doubles of 16 digits can tell: scores a
+    millionth of `scale` apart within the knots, whole scales apart up to a hundred thousand. No
+    probability is exactly 0 or 1.
+
+    Raises:
+        ValueError: lengths that differ, x not strictly rising, y falling or outside [0, 1], a
+            scale that is not positive.
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    mean: float = 0.0
+    scale: float = 1.0
+    _arrays: tuple[Floats, ...] = kept_arrays()
+
+    def __post_init__(self) -> None:
+        set_numbers(self, "x", "y")
+        keep_arrays(self, self.x, self.y)
+        for name in ("mean", "scale"):
+            object.__setattr__(self, name, finite_number(name, getattr(self, name)))
+        if len(self.x) != len(self.y):
+            raise ValueError(f"x and y must be as long, got {len(self.x)} and {len(self.y)} knots")
+        check_rising("x", self.x, strictly=True)
+        check_rising("y", self.y)
+        if self.scale <= 0:
+            raise ValueError(f"scale must be positive, got {self.scale}")
+
+    def predict(self, scores: ArrayLike) -> Floats:
+        """Return (n,) probabilities in (0, 1) for scores (n,).
+
+        Raises:
+            ValueError: scores of another shape, or not finite.
+        """
+        return self.of(as_scores(scores))
+
+    def of(self, s: Floats) -> Floats:
+        """`predict`, of scores that are checked: (n,) and finite."""
+        x, y = self._arrays
+        p = (1 - TILT) * np.interp(s, x, y) + TILT * _tilt((s - self.mean) / self.scale)
+        return np.minimum(np.maximum(p, LEAST), MOST)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as plain JSON values, with `"kind": "isotonic"`."""
+        knots = {"x": list(self.x), "y": list(self.y)}
+        return {"kind": "isotonic", **knots, "mean": self.mean, "scale": self.scale}
+
+
+@dataclass(frozen=True, slots=True)
+class BetaMap:
+    """`sigmoid(a log(s) - b log(1 - s) + c)` of s = sigmoid(score) (Kull et al. 2017); never falls.
+
+    With a = b = 1 and c = 0 it is the sigmoid itself. Unlike the logistic map it can bend one end
+    more than the other.
+
+    Raises:
+        ValueError: a number that is not finite, a negative a or b.
+    """
+
+    a: float
+    b: float
+    c: float
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b", "c"):
+            object.__setattr__(self, name, finite_number(name, getattr(self, name)))
+        if self.a < 0 or self.b < 0:
+            raise ValueError(f"a and b must not be negative, got {self.a} and {self.b}")
+
+    def predict(self, scores: ArrayLike) -> Floats:
+        """Return (n,) probabilities for scores (n,), which are log odds. Raises as `as_scores`."""
+        return self.of(as_scores(scores))
+
+    def of(self, s: Floats) -> Floats:
+        """`predict`, of scores that are checked: (n,) and finite."""
+        return sigmoid(self.b * np.logaddexp(0, s) - self.a * np.logaddexp(0, -s) + self.c)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as plain JSON values, with `"kind": "beta"`."""
+        return {"kind": "beta", "a": self.a, "b": self.b, "c": self.c}
+
+
+@dataclass(frozen=True, slots=True)
+class VennAbersMap:
+    """Two rising step functions of a score: were its label 0 (`low`), and were it 1 (`high`).
+
+    Of m knots x, place 2i is the gap below knot i and place 2i + 1 the knot itself, so there are
+    2m + 1 places. One of the two is calibrated, whatever the distribution (Vovk, Petej and Fedorova
+    2015, inductive Venn-Abers); the probability between them is the one with the least log loss.
+
+    Raises:
+        ValueError: lengths that do not fit, x not strictly rising, a step function that falls or
+            leaves [0, 1], a `low` above its `high`.
+    """
+
+    x: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    _arrays: tuple[Floats, ...] = kept_arrays()
+
+    def __post_init__(self) -> None:
+        set_numbers(self, "x", "low", "high")
+        keep_arrays(self, self.x, self.low, self.high)
+        places = 2 * len(self.x) + 1
+        if len(self.low) != places or len(self.high) != places:
+            raise ValueError(
+                f"{len(self.x)} knots have {places} places, got {len(self.low)} numbers of low and "
+                f"{len(self.high)} of high"
+            )
+        check_rising("x", self.x, strictly=True)
+        check_rising("low", self.low)
+        check_rising("high", self.high)
+        if any(a > b for a, b in zip(self.low, self.high, strict=True)):
+            raise ValueError("low must not be above high")
+
+    def interval(self, scores: ArrayLike) -> tuple[Floats, Floats]:
+        """Return (low, high), (n,) each; the wider, the less the labels say of such a score.
+
+        Raises:
+            ValueError: scores of another shape, or not finite.
+        """
+        return self._interval(as_scores(scores))
+
+    def _interval(self, s: Floats) -> tuple[Floats, Floats]:
+        x, low, high = self._arrays
+        place = np.searchsorted(x, s) + np.searchsorted(x, s, side="right")
+        return low[place], high[place]
+
+    def predict(self, scores: ArrayLike) -> Floats:
+        """Return (n,) probabilities, high / (1 - low + high). Raises as `interval`."""
+        return self.of(as_scores(scores))
+
+    def of(self, s: Floats) -> Floats:
+        """`predict`, of scores that are checked: (n,) and finite."""
+        low, high = self._interval(s)
+        return np.asarray(high / (1 - low + high), dtype=np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as plain JSON values, with `"kind": "venn-abers"`."""
+        steps = {"x": list(self.x), "low": list(self.low), "high": list(self.high)}
+        return {"kind": "venn-abers", **steps}
