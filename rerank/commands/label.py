@@ -1,4 +1,4 @@
-"""`rerank label`: people judge passages at a terminal, one key a judgement."""
+"""`rerank label`: people judge passages, one key a judgement, at a terminal or on a page."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model, note
-from rerank.commands.options import add_model, from_options
+from rerank.commands.options import add_model, add_options, from_options
 from rerank.config import LabelConfig
 from rerank.errors import InputError
+from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
     from rerank.labelling.session import Session, Task
@@ -39,6 +40,12 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         "headings and questions of the corpus)",
     )
     p.add_argument("--annotator", default="me", metavar="NAME", help="who is judging (default: me)")
+    p.add_argument(
+        "--page",
+        action="store_true",
+        help="judge on a page in a browser instead, also several people at once",
+    )
+    add_options(p, Settings, "host", "port")
 
 
 def _run(o: argparse.Namespace) -> None:
@@ -51,9 +58,23 @@ def _run(o: argparse.Namespace) -> None:
     if drawn:
         note(f"{drawn} questions are waiting in {o.out}")
     try:
-        _ask(session, Keys())
+        if o.page:
+            _serve(o, config)
+        else:
+            _ask(session, Keys())
     finally:
         _finish(session, o)
+
+
+def _serve(o: argparse.Namespace, config: LabelConfig) -> None:
+    """Serve the model with the page on which people label, until Ctrl-C."""
+    from rerank.serving.labelling import Labels
+    from rerank.serving.model_source import locator
+    from rerank.serving.server import serve
+
+    settings = from_options(Settings, o)
+    note(f"open http://{settings.host}:{settings.port}/label in a browser; Ctrl-C ends")
+    serve(locator(str(o.model), o.work), settings, Labels(o.out, config))
 
 
 def _read_questions(path: Path) -> list[Query]:
@@ -206,7 +227,7 @@ def _wrapped(text: str) -> str:
 
 COMMAND = Command(
     "label",
-    "label questions at the terminal, one key a judgement; run again, it goes on",
+    "label questions at the terminal or on a page, one key a judgement; run again, it goes on",
     "label work/model --out work/labelled --questions asked.jsonl",
     _arguments,
     _run,

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError
 from rerank.serving.journaling import JournalRecorder, journal_routes, open_journal
+from rerank.serving.labelling import Labels, label_routes
 from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
 from rerank.serving.model_source import ModelHolder, ModelPoller
 from rerank.serving.pages import page_routes
@@ -44,7 +45,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         401: "no key of this server",
         404: "no such route, or no such answer in the journal",
         408: "the request came too slowly",
-        409: "scores of another reranker",
+        409: "scores of another reranker, or a passage that is not asked about any more",
         413: "the body is too large, or its documents would take too long",
         415: "not JSON",
         422: "a field is missing, unknown, of the wrong type or too large",
@@ -55,8 +56,13 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
-    """The application; its shutdown answers what was accepted before."""
+def create_app(
+    holder: ModelHolder, settings: Settings, keys: Keys, labels: Labels | None = None
+) -> FastAPI:
+    """The application; its shutdown answers what was accepted before.
+
+    `labels`, where they are given, are taken on a page.
+    """
     metrics = holder.metrics
     worker = Worker(holder, settings)
     poller = ModelPoller(holder, settings.poll)
@@ -135,6 +141,7 @@ def create_app(holder: ModelHolder, settings: Settings, keys: Keys) -> FastAPI:
 
     app.include_router(rag_routes(assessed, feedback=journal is not None))
     app.include_router(journal_routes(journal, lambda: holder.current.version))
+    app.include_router(label_routes(labels, lambda: holder.current.model))
     app.include_router(page_routes())
     app.include_router(_about(holder, worker))
     return app

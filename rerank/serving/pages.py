@@ -15,9 +15,10 @@ PAGES = {
     "/": "ask.html",
     "/reliability": "reliability.html",
     "/watch": "watch.html",
+    "/label": "label.html",
     **{
         f"/static/{name}": name
-        for name in ("page.css", "page.js", "ask.js", "reliability.js", "watch.js")
+        for name in ("page.css", "page.js", "ask.js", "reliability.js", "watch.js", "label.js")
     },
 }
 HEADERS = {

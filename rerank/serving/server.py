@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from rerank.errors import InputError
 from rerank.serving.app import create_app
 from rerank.serving.journaling import check_journal
+from rerank.serving.labelling import Labels
 from rerank.serving.middleware import Keys
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.settings import Settings
@@ -28,14 +29,18 @@ FILES = 4096  # that the process should be allowed to open
 VARIABLE = "RERANK_API_KEYS"  # of the environment: keys, separated by commas; any of them opens
 
 
-def make_server(holder: ModelHolder, settings: Settings) -> uvicorn.Server:
+def make_server(
+    holder: ModelHolder, settings: Settings, labels: Labels | None = None
+) -> uvicorn.Server:
     """A server of the holder's model that listens nowhere yet: `run(sockets=[...])` does.
+
+    `labels`, where they are given, are taken on a page.
 
     Raises:
         InputError: keys are needed, and the environment has none.
     """
     config = uvicorn.Config(
-        create_app(holder, settings, keys_for(settings.host)),
+        create_app(holder, settings, keys_for(settings.host), labels),
         http=client_limits(settings.read_timeout, CONNECTIONS),
         ws="none",
         log_config=None,
@@ -48,11 +53,11 @@ def make_server(holder: ModelHolder, settings: Settings) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def serve(locate: Callable[[], Path], settings: Settings) -> None:
+def serve(locate: Callable[[], Path], settings: Settings, labels: Labels | None = None) -> None:
     """Serve the model in the folder that `locate` names until SIGTERM or Ctrl-C.
 
     Then no request is accepted any more, and those accepted are answered. SIGHUP refreshes the
-    model.
+    model. `labels`, where they are given, are taken on a page.
 
     Raises:
         InputError: the model cannot be served, keys are needed, the address cannot be used, or the
@@ -64,7 +69,7 @@ def serve(locate: Callable[[], Path], settings: Settings) -> None:
     check_journal(settings)
     with listen(settings) as listening:
         holder = ModelHolder(locate, Metrics())
-        server = make_server(holder, settings)
+        server = make_server(holder, settings, labels)
         log_to_stderr(holder.metrics)
         address = f"http://{settings.host}:{listening.getsockname()[1]}"
         event("serving", address=address, model=holder.current.version, keys=bool(keys))

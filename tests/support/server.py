@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rerank.serving.labelling import Labels
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.server import listen, make_server
 from rerank.serving.settings import Settings
@@ -32,12 +33,12 @@ class Serving:
 
 
 @contextmanager
-def serving(folder: Path, **settings: Any) -> Iterator[Serving]:
+def serving(folder: Path, *, labels: Labels | None = None, **settings: Any) -> Iterator[Serving]:
     """A server of the model folder in a thread of its own, with settings, stopped at the end."""
     chosen = Settings(**{"port": 0, "poll": 0.0, "timeout": 3600.0, **settings})
     with listen(chosen) as listening:
         holder = ModelHolder(lambda: folder, Metrics())
-        server = make_server(holder, chosen)
+        server = make_server(holder, chosen, labels)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         started = Serving(url, holder, server, thread)

@@ -1,0 +1,171 @@
+"""The server's labels: people judge passages on a page, as `rerank label` has them at a terminal.
+
+What they say goes into the folder of labels at once. It knows nothing of how an answer is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+
+from rerank.config import LabelConfig
+from rerank.rag.sources import place_of
+from rerank.serving.schemas import Refusal
+
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
+    from rerank.labelling.session import Session, Task
+
+LONGEST_NAME = 100
+NO_LABELS = (
+    "this server takes no labels; `rerank label MODEL --out FOLDER --page` starts one that does"
+)
+ELSEWHERE = "this was judged in another window; here is what is asked now"
+
+Did = Literal["right", "partly", "wrong", "nothing", "accept", "skip", "undo"]
+
+
+class Labels:
+    """The folder of labels, and a session of each person who is labelling. One acts at a time."""
+
+    def __init__(self, folder: Path, config: LabelConfig) -> None:
+        self._folder, self._config = folder, config
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}
+
+    def asked(self, annotator: str, model: CalibratedReranker) -> dict[str, Any]:
+        """What a person is asked now, and how far the labels are.
+
+        Raises:
+            InputError: the folder cannot take labels of this model, or the name is none.
+        """
+        with self._lock:
+            return _asked(self._session(annotator, model))
+
+    def act(self, given: LabelRequest, model: CalibratedReranker) -> dict[str, Any]:
+        """Take what a person says of what is asked; return what is asked then.
+
+        Raises:
+            Refusal: something else is asked by now.
+            InputError: as `asked`; or the new words of a question are none.
+        """
+        with self._lock:
+            session = self._session(given.annotator, model)
+            if given.do == "undo":
+                session.undo()
+            else:
+                task = session.task()
+                if task is None or _name(task) != (given.query_id, given.doc_id):
+                    raise Refusal(409, ELSEWHERE, reason="labels")
+                _say(session, task, given)
+            session.write()
+            return _asked(session)
+
+    def _session(self, annotator: str, model: CalibratedReranker) -> Session:
+        """The person's session with the model that answers now."""
+        from rerank.labelling.session import Session
+
+        kept = self._sessions.get(annotator)
+        if kept is None or kept.model is not model:
+            kept = Session(model, self._folder, self._config, annotator=annotator)
+            self._sessions[annotator] = kept
+        return kept
+
+
+class LabelRequest(BaseModel):
+    """What a person says of the question or the passage that is asked about."""
+
+    model_config: ClassVar[Any] = {"extra": "forbid"}
+    annotator: str = Field(min_length=1, max_length=LONGEST_NAME, description="who says it")
+    do: Did = Field(description="the judgement, or what is done instead")
+    query_id: str = Field("", description="of the question that was shown")
+    doc_id: str = Field("", description="of the passage that was shown; none of a proposal")
+    text: str | None = Field(None, description="other words of a proposed question")
+
+
+def label_routes(labels: Labels | None, model: Callable[[], CalibratedReranker]) -> APIRouter:
+    """The routes of the labels; without a folder they say that there is none.
+
+    `model` gives the one that answers now.
+    """
+    router = APIRouter(tags=["labels"])
+
+    @router.get("/v1/label", include_in_schema=labels is not None)
+    async def asked(
+        annotator: str = Query(min_length=1, max_length=LONGEST_NAME),
+    ) -> dict[str, Any]:
+        """Say what a person is asked to judge now."""
+        return await asyncio.to_thread(_known(labels).asked, annotator, model())
+
+    @router.post("/v1/label", include_in_schema=labels is not None)
+    async def act(given: LabelRequest) -> dict[str, Any]:
+        """Take a judgement of the passage that was shown; answer with what is asked then."""
+        return await asyncio.to_thread(_known(labels).act, given, model())
+
+    return router
+
+
+def _known(labels: Labels | None) -> Labels:
+    if labels is None:
+        raise Refusal(404, NO_LABELS, reason="labels")
+    return labels
+
+
+def _name(task: Task) -> tuple[str, str]:
+    """Question and passage that a task is about; a proposal is about no passage."""
+    doc_id = "" if task.question.proposed else task.left[0].doc_ids[0]
+    return task.question.query_id, doc_id
+
+
+def _say(session: Session, task: Task, given: LabelRequest) -> None:
+    """What was said of a task, to the session.
+
+    Raises:
+        Refusal: a proposed question was judged, or an accepted one accepted again.
+    """
+    if given.do == "skip":
+        session.skip(task)
+    elif (given.do == "accept") is not task.question.proposed:
+        raise Refusal(422, f"{given.do!r} is nothing that is asked now", reason="labels")
+    elif given.do == "accept":
+        session.accept(task, given.text)
+    elif given.do == "nothing":
+        session.nothing(task)
+    elif given.do != "undo":
+        session.judge(task, given.do)
+
+
+def _asked(session: Session) -> dict[str, Any]:
+    from rerank.labelling.progress import agreement_sentence, agreements
+
+    task, questions = session.task(), session.questions()
+    people = agreements(questions).items()
+    return {
+        "labelled": sum(q.person(session.annotator).done for q in questions),
+        "questions": len(questions),
+        "so_far": [*session.so_far(), *(agreement_sentence(*one) for one in people)],
+        "task": _shown(task) if task else None,
+    }
+
+
+def _shown(task: Task) -> dict[str, Any]:
+    query_id, doc_id = _name(task)
+    told = {"query_id": query_id, "question": task.question.text, "doc_id": doc_id}
+    if task.question.proposed:
+        return {**told, "proposed": True}
+    passage = task.left[0].passage
+    return {
+        **told,
+        "proposed": False,
+        "place": task.place,
+        "of": len(task.pool.shown),
+        "text": passage.text,
+        **asdict(place_of(passage)),
+    }

@@ -1,0 +1,102 @@
+// The Label page: one passage at a time, one key a judgement, kept at once.
+"use strict";
+
+const found = document.getElementById("found");
+const annotator = document.getElementById("annotator");
+const JUDGE = [
+  ["r", "right", "Right"],
+  ["p", "partly", "Partly"],
+  ["w", "wrong", "Wrong"],
+  ["n", "nothing", "Nothing (else) here answers this"],
+  ["s", "skip", "Skip"],
+  ["u", "undo", "Undo"],
+];
+const PROPOSED = [["a", "accept", "Accept"], ["s", "skip", "Skip"], ["u", "undo", "Undo"]];
+let task = null; // what is asked now
+let busy = false; // a judgement is on its way
+
+document.getElementById("who").addEventListener("submit", (event) => {
+  event.preventDefault();
+  localStorage.setItem("annotator", annotator.value.trim());
+  annotator.blur();
+  load();
+});
+document.addEventListener("keydown", (event) => {
+  const writing = ["INPUT", "TEXTAREA"].includes(document.activeElement.tagName);
+  if (writing || event.ctrlKey || event.altKey || event.metaKey) return;
+  const known = (task && task.proposed ? PROPOSED : JUDGE).find(([key]) => key === event.key.toLowerCase());
+  if (known && (task || known[1] === "undo")) say(known[1]);
+});
+annotator.value = localStorage.getItem("annotator") || "";
+if (annotator.value) load();
+else annotator.focus();
+
+async function load() {
+  await tell(() => call(`/v1/label?annotator=${encodeURIComponent(annotator.value.trim())}`));
+}
+
+async function say(what) {
+  if (busy) return;
+  const words = document.getElementById("words");
+  const body = { annotator: annotator.value.trim(), do: what };
+  if (task && what !== "undo") Object.assign(body, { query_id: task.query_id, doc_id: task.doc_id });
+  if (what === "accept" && words) body.text = words.value;
+  await tell(() => call("/v1/label", body));
+}
+
+/** Show what a route says is asked now; where it refuses, say why and show that all the same. */
+async function tell(route) {
+  busy = true;
+  try {
+    show(await route());
+  } catch (error) {
+    const why = make("p", { class: "banner", role: "alert" }, error.message);
+    try {
+      show(await call(`/v1/label?annotator=${encodeURIComponent(annotator.value.trim())}`));
+      found.prepend(why);
+    } catch {
+      found.replaceChildren(why);
+    }
+  }
+  busy = false;
+}
+
+function show(told) {
+  task = told.task;
+  found.replaceChildren(
+    make("p", { class: "quiet", id: "count" }, `${told.labelled} of ${told.questions} questions labelled by you`),
+    ...(task ? (task.proposed ? proposal() : passage()) : [
+      make("p", {}, "No question is left for you. More are drawn with --count."), keys([JUDGE.at(-1)])]),
+    ...(told.so_far.length ? [make("h2", {}, "So far")] : []),
+    ...told.so_far.map((sentence) => make("p", {}, sentence)));
+}
+
+function proposal() {
+  return [
+    make("h2", {}, "Would somebody ask this?"),
+    make("label", { for: "words" }, "The question, in your words where these are not good"),
+    make("form", { onsubmit: (event) => { event.preventDefault(); say("accept"); } },
+      make("input", { type: "text", id: "words", maxlength: 2000, value: task.question })),
+    keys(PROPOSED),
+  ];
+}
+
+function passage() {
+  const place = [task.document, task.heading, task.page && `p. ${task.page}`];
+  return [
+    make("h2", { id: "asked" }, task.question),
+    make("p", { class: "quiet" }, `Does this passage answer it? ${task.place} of ${task.of}`),
+    make("article", { class: "source", "aria-labelledby": "place" },
+      make("strong", { id: "place" }, place.filter(Boolean).join(", ")),
+      make("p", {}, task.text)),
+    keys(JUDGE),
+  ];
+}
+
+/** A button for each thing that can be said, with its key. */
+function keys(known) {
+  return make("div", { class: "feedback", role: "group", "aria-label": "Judgement" },
+    ...known.map(([key, what, text]) =>
+      make("button", { type: "button", id: what, "aria-keyshortcuts": key, onclick: () => say(what) },
+        make("kbd", {}, key), ` ${text}`)));
+}
