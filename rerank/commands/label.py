@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model, note
-from rerank.commands.options import add_model, add_options, from_options
+from rerank.commands.options import add_model, add_options, add_work, from_options
 from rerank.config import LabelConfig
 from rerank.errors import InputError
 from rerank.serving.settings import Settings
@@ -46,6 +46,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         help="judge on a page in a browser instead, also several people at once",
     )
     add_options(p, Settings, "host", "port")
+    add_work(p)
 
 
 def _run(o: argparse.Namespace) -> None:

@@ -143,14 +143,15 @@ def _say(session: Session, task: Task, given: LabelRequest) -> None:
 
 
 def _asked(session: Session) -> dict[str, Any]:
-    from rerank.labelling.progress import agreement_sentence, agreements
+    from rerank.labelling.progress import EVERY, agreement_sentence, agreements
 
     task, questions = session.task(), session.questions()
+    so_far = session.so_far() if sum(q.done for q in questions) >= EVERY else []
     people = agreements(questions).items()
     return {
         "labelled": sum(q.person(session.annotator).done for q in questions),
         "questions": len(questions),
-        "so_far": [*session.so_far(), *(agreement_sentence(*one) for one in people)],
+        "so_far": [*so_far, *(agreement_sentence(*one) for one in people)],
         "task": _shown(task) if task else None,
     }
 
