@@ -7,11 +7,12 @@ query's group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.list_pipeline import ListPipeline, unused_policy
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_score
+from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.fitting.passages import choose_cutoff, fit_prior
@@ -45,6 +46,18 @@ def search_rankings(
         return _score(pipeline, fit, fit, pooled)
     report = _found(pipeline, planned.report, "finding candidates to report on")
     return _score(pipeline, fit, report, pooled)
+
+
+def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRankings:
+    """The plan's queries, asked of another search system: its best are scored, and none left out.
+
+    There are no pooled maps: what its scores are like is known from these labels alone.
+    """
+    fit = _found(pipeline, planned.fit, "finding candidates to fit on")
+    report = fit
+    if not planned.cross_fitted:
+        report = _found(pipeline, planned.report, "finding candidates to report on")
+    return replace(_score(pipeline, fit, report, None, cutoff=0.0), lists=pipeline.kind)
 
 
 def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:

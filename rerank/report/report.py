@@ -312,7 +312,8 @@ def groups_sentence(report: Report) -> str:
 
 def scored_sentence(report: Report) -> str:
     """How many passages the cross-encoder scores; or by which stages the lists came scored."""
-    if kind := report.fitted.maps.lists:
+    kind = report.fitted.maps.lists
+    if kind and "retriever" not in report.made_from:
         *first, last = kind.stages
         others = f" and fused the fused ranks of {', '.join(first)}" if first else ""
         said = f"The lists came with their scores: below, logit is the score of {last}{others}."

