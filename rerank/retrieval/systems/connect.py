@@ -13,6 +13,7 @@ from rerank.retrieval.systems.system import SearchSystem
 
 ADAPTERS = {  # a system -> the module and the class that speak to it
     "lancedb": ("lance", "LanceTable"),
+    "qdrant": ("qdrant", "QdrantCollection"),
 }
 
 

@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import Stemmer
+
 from rerank.errors import InputError, nearest
 
-SYSTEMS = ("lancedb",)
+SYSTEMS = ("lancedb", "qdrant")
 KEYWORD, VECTOR = "keyword", "vector"  # the stages that a system may have
 KEY = "RERANK_RETRIEVER_KEY"  # environment: an API key, or USER:PASSWORD
 URL = "RERANK_RETRIEVER_URL"  # environment: instead of `url`, such as another server's
@@ -48,6 +50,7 @@ class RetrieverSettings:
     keyword: tuple[str, ...] = ()
     vector: str = ""
     metadata: tuple[str, ...] = ()  # fields that are shown with a passage, such as its source
+    language: str = "english"  # Snowball stemmer of Qdrant's sparse BM25, or none
     timeout: float = 10.0  # seconds that one search may take
 
     def __post_init__(self) -> None:
@@ -63,6 +66,11 @@ class RetrieverSettings:
         if not self.stages:
             raise InputError(
                 "neither `keyword` nor `vector` is there; expected the field of one search at least"
+            )
+        languages = ("none", *sorted(Stemmer.algorithms()))
+        if self.language not in languages:
+            raise InputError(
+                f"`language` should be one of {', '.join(languages)}, got {self.language!r:.80}"
             )
         if not 0 < self.timeout <= LONGEST_WAIT:
             raise InputError(f"`timeout` should be above 0 and at most {LONGEST_WAIT:g} seconds")
