@@ -21,11 +21,13 @@ from typing import ClassVar
 EXTRAS = {  # of pyproject.toml: the packages that are imported where one of them is needed
     "adapters": {"haystack", "langchain_core", "llama_index"},
     "approximate": {"usearch"},
+    "elasticsearch": {"elasticsearch"},
     "ingest": {"docutils", "docx", "markdown_it", "pypdfium2", "selectolax"},
     "journal": {"alembic", "psycopg", "sqlalchemy"},
     "lancedb": {"lancedb"},
     "llm": {"openai"},
     "mcp": {"mcp"},
+    "opensearch": {"opensearchpy"},
     "parquet": {"pyarrow"},
     "plots": {"jinja2", "matplotlib"},
     "qdrant": {"mmh3", "qdrant_client"},

@@ -88,4 +88,5 @@ def settings_file(place: Path, **named: str) -> Path:
     return path
 
 
+SERVERS = {"elasticsearch": "elasticsearch", "opensearch": "opensearchpy"}  # and their clients
 MAKERS = {"lancedb": make_lancedb, "qdrant": make_qdrant}

@@ -12,7 +12,9 @@ from rerank.retrieval.systems.settings import KEY, URL, RetrieverSettings
 from rerank.retrieval.systems.system import SearchSystem
 
 ADAPTERS = {  # a system -> the module and the class that speak to it
+    "elasticsearch": ("elasticsearch", "ElasticsearchIndex"),
     "lancedb": ("lance", "LanceTable"),
+    "opensearch": ("opensearch", "OpenSearchIndex"),
     "qdrant": ("qdrant", "QdrantCollection"),
 }
 

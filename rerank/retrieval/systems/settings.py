@@ -25,7 +25,7 @@ import Stemmer
 
 from rerank.errors import InputError, nearest
 
-SYSTEMS = ("lancedb", "qdrant")
+SYSTEMS = ("elasticsearch", "lancedb", "opensearch", "qdrant")
 KEYWORD, VECTOR = "keyword", "vector"  # the stages that a system may have
 KEY = "RERANK_RETRIEVER_KEY"  # environment: an API key, or USER:PASSWORD
 URL = "RERANK_RETRIEVER_URL"  # environment: instead of `url`, such as another server's

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from collections_of import MAKERS
+from collections_of import MAKERS, SERVERS, settings_file
+from search_server import searching
 
 from rerank.errors import InputError
 from rerank.retrieval.systems.connect import connect
@@ -37,10 +39,16 @@ ROWS = [
 ]
 
 
-@pytest.fixture(scope="module", params=sorted(MAKERS))
-def settings(request: pytest.FixtureRequest, tmp_path_factory: Any) -> RetrieverSettings:
+@pytest.fixture(scope="module", params=sorted([*MAKERS, *SERVERS]))
+def settings(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[RetrieverSettings]:
     place: Path = tmp_path_factory.mktemp(request.param)
-    return read_settings(MAKERS[request.param](ROWS, place))
+    if request.param in MAKERS:
+        yield read_settings(MAKERS[request.param](ROWS, place))
+        return
+    pytest.importorskip(SERVERS[request.param])
+    with searching(ROWS) as server:
+        named = {"system": request.param, "url": server.url, "keyword": "text"}
+        yield read_settings(settings_file(place, **named))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +91,7 @@ def test_passages_by_id(system: SearchSystem) -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"collection": "passagse"}, "passagse"),
+        ({"collection": "passagse"}, "passagse.*(not found|no such)"),
         ({"text": "texts"}, "no field 'texts'; did you mean 'text'"),
         ({"vector": "vectors"}, "no field 'vectors'"),
         ({"keyword": ("words",)}, "no field 'words'"),
