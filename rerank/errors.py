@@ -6,7 +6,8 @@ RerankError
 ├── MissingExtraError (an ImportError)  2   an optional library is not installed
 ├── JournalError                        2   the database of a journal cannot be used
 ├── TrackingError                       3   MLflow does not answer, or refuses
-└── EndpointError                       3   the language model does not answer, or refuses
+├── EndpointError                       3   the language model does not answer, or refuses
+└── RetrieverError                      3   another search system does not answer, or refuses
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from typing import ClassVar
 EXTRAS = {  # of pyproject.toml: the packages that are imported where one of them is needed
     "adapters": {"haystack", "langchain_core", "llama_index"},
     "approximate": {"usearch"},
+    "elasticsearch": {"elasticsearch"},
     "ingest": {"docutils", "docx", "markdown_it", "pypdfium2", "selectolax"},
     "journal": {"alembic", "psycopg", "sqlalchemy"},
+    "lancedb": {"lancedb"},
     "llm": {"openai"},
     "mcp": {"mcp"},
+    "opensearch": {"opensearchpy"},
     "parquet": {"pyarrow"},
     "plots": {"jinja2", "matplotlib"},
+    "qdrant": {"mmh3", "qdrant_client"},
     "ray": {"ray"},
     "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "track": {"mlflow", "pandas"},
@@ -82,6 +87,12 @@ class EndpointError(RerankError):
     def __init__(self, sentence: str, *, calls: int = 0) -> None:
         super().__init__(sentence)
         self.calls = calls
+
+
+class RetrieverError(RerankError):
+    """The search system that a model takes its candidates from does not answer, or refuses."""
+
+    exit_code = 3
 
 
 def missing_extra(extra: str, error: ImportError) -> MissingExtraError:

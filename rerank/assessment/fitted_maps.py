@@ -16,7 +16,7 @@ from rerank.assessment.features import Features, features_of
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.relevance import INPUTS
 from rerank.errors import InputError
-from rerank.types import LISTS, MODES, ListKind, Mode
+from rerank.types import LISTS, MODES, ListKind, Mode, Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,10 @@ def _kind(kept: Any) -> ListKind | None:
 
 
 class MapsByMode(dict[Mode, FittedMaps]):
-    """The maps of each mode that a model has: `search` and `rerank`, or `lists` alone."""
+    """The maps of each mode that a model has: `search` and `rerank`, or one of `search`, `lists`.
+
+    `search` is alone where another system finds the passages.
+    """
 
     def __missing__(self, mode: Mode) -> FittedMaps:
         """Refuse a mode that the model does not have.
@@ -165,12 +168,26 @@ class MapsByMode(dict[Mode, FittedMaps]):
                 "this model scores passages itself: give it passages without the scores of other "
                 "stages, or calibrate such lists (`rerank calibrate LISTS.jsonl`)"
             )
-        lists = self[LISTS].lists
+        lists = self[self.main].lists
         stages = ", ".join(lists.stages) if lists else ""
+        if self.main != LISTS:
+            raise InputError(
+                "this model finds its passages in another search system; of passages that come "
+                f"along it needs the scores of {stages}"
+            )
         raise InputError(
             "this model has no index and scores nothing: it was calibrated on lists, and assesses "
             f"passages that come with the scores of {stages}"
         )
+
+    def mode_of(self, query: Query) -> Mode:
+        """The mode in which a model with these maps answers a query.
+
+        A list of no passage has any scores. Where another system finds the candidates, lists of its
+        stages are what a search for them would have brought.
+        """
+        listed = query.mode == LISTS or query.passages == ()
+        return self.main if listed and self[self.main].lists else query.mode
 
     @property
     def main(self) -> Mode:
@@ -185,6 +202,9 @@ def maps_from_dict(kept: Mapping[str, Any]) -> MapsByMode:
         InputError: they are not maps that this version can use.
     """
     modes = (LISTS,) if LISTS in kept else MODES
+    search = kept.get("search")
+    if isinstance(search, Mapping) and search.get("lists"):  # another system finds the candidates
+        modes = ("search",)
     return MapsByMode({mode: FittedMaps.from_dict(kept.get(mode)) for mode in modes})
 
 

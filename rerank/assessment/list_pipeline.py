@@ -88,7 +88,8 @@ class ListPipeline(Pipeline):
         """The candidates, those first that the last stage has brought: it has scored them all."""
         last = self._last(candidates)
         order = np.argsort(np.isnan(last), kind="stable")
-        return Chosen(candidates.take(order), prior[order], int((~np.isnan(last)).sum()))
+        count = int((~np.isnan(last)).sum())
+        return Chosen(candidates.take(order), prior[order], count, known=True)
 
     def scored(self, chosen: Chosen, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of the last stage."""

@@ -22,6 +22,7 @@ from rerank.assessment.model_folder import (
     CALIBRATORS,
     FITTED_ON,
     INDEX,
+    RETRIEVER,
     SKETCH,
     ModelFolder,
     fingerprints,
@@ -31,15 +32,17 @@ from rerank.assessment.model_folder import (
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import decide
 from rerank.assessment.pooled_maps import MADE_BY, pooled_for
+from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.config import Config
 from rerank.data.text import can_be_written
-from rerank.errors import InputError, MissingExtraError
-from rerank.inference.model_files import resolve
+from rerank.errors import InputError, MissingExtraError, RetrieverError
+from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.retrieval.no_index import NoIndex
+from rerank.retrieval.systems.connect import connect_of_model
 from rerank.tracking.registry import fetch, is_uri
-from rerank.types import LISTS, Assessment, Mode, Passage, Query, Scored
+from rerank.types import LISTS, Assessment, ListKind, Mode, Passage, Query, Scored
 
 DEFAULT = "default"  # the model that needs no folder
 
@@ -139,9 +142,12 @@ class CalibratedReranker:
         maps = maps_from_dict(files.json(CALIBRATORS))
         for fitted in maps.values():
             refuse_overflow(fitted, path)
-        if kind := maps[maps.main].lists:
+        kind = maps[maps.main].lists
+        if kind and maps.main == LISTS:
             return cls(files, maps, ListPipeline(kind, config))
         models = models_of(files, config, download=allow_download)
+        if kind:
+            return cls(files, maps, _of_system(files, kind, config, cache, models))
         try:
             index = Index(path / INDEX)
             index.check()
@@ -155,7 +161,7 @@ class CalibratedReranker:
     @property
     def index_folder(self) -> Path | None:
         """The index that the model searches; None where it has none."""
-        return None if LISTS in self.maps else self.pipeline.index.folder
+        return None if self.maps[self.maps.main].lists else self.pipeline.index.folder
 
     @property
     def segment_by(self) -> str:
@@ -244,8 +250,8 @@ class CalibratedReranker:
         return [found[i] for i in range(len(queries))]
 
     def mode_of(self, query: Query) -> Mode:
-        """The mode in which the model answers a query: a list of no passage has any scores."""
-        return LISTS if LISTS in self.maps and query.passages == () else query.mode
+        """The mode in which the model answers a query."""
+        return self.maps.mode_of(query)
 
     def probes(self) -> list[Query]:
         """A plain query of each mode, which a model that works can answer."""
@@ -253,10 +259,11 @@ class CalibratedReranker:
             "does the model work",
             (Passage("0", "", "It works."), Passage("1", "", "No.")),
         )
-        if kind := self.maps[self.maps.main].lists:
+        kind = self.maps[self.maps.main].lists
+        if kind and self.maps.main == LISTS:
             scores = {stage: np.array([1.0, 0.0]) for stage in kind.stages}
             return [Query(text, passages=passages, scores=scores)]
-        return [Query(text), Query(text, passages=passages)]
+        return [Query(text), *([] if kind else [Query(text, passages=passages)])]
 
     def conclude(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
         """What the maps of a mode make of scored candidates, one assessment each."""
@@ -267,10 +274,33 @@ class CalibratedReranker:
         """As `assess`, but a query that fails gives its exception, and the others their answer."""
         try:
             return list(self.assess(queries))
+        except RetrieverError as error:  # it is not the query that fails
+            return [error] * len(queries)
         except Exception as error:
             if len(queries) == 1:
                 return [error]
             return [found for query in queries for found in self.assess_each([query])]
+
+
+def _of_system(
+    files: ModelFolder,
+    kind: ListKind,
+    config: Config,
+    cache: ScoreCache | None,
+    models: tuple[ModelFiles, ModelFiles],
+) -> RetrieverPipeline:
+    """The pipeline of the search system that a folder names, whose lists are of this kind."""
+    try:
+        system = connect_of_model(files.manifest.get(RETRIEVER))
+        pipeline = RetrieverPipeline(system, config, cache=cache, models=models)
+    except InputError as error:
+        raise InputError(f"{files.path}: its {RETRIEVER}: {error}") from None
+    if pipeline.kind != kind:
+        raise InputError(
+            f"{files.path}: its {RETRIEVER} has the stages {', '.join(pipeline.kind.stages)}, its "
+            f"maps are of {', '.join(kind.stages)}; calibrate again"
+        )
+    return pipeline
 
 
 def refuse_empty(query: Query) -> None:

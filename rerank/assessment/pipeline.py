@@ -49,11 +49,15 @@ class ReadPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Candidates, likeliest first, of which the first `count` are to be scored."""
+    """Candidates, likeliest first, of which the first `count` are to be scored.
+
+    `known`: their scores came with the query.
+    """
 
     candidates: Candidates
     prior: Floats
     count: int
+    known: bool
 
     @property
     def pairs(self) -> list[Pair]:
@@ -63,9 +67,8 @@ class Chosen:
 
     @property
     def pairs_to_score(self) -> list[Pair]:
-        """The same; none where logits or other scores came with the query."""
-        query = self.candidates.query
-        return self.pairs if query.logits is None and query.scores is None else []
+        """The same; none where the scores are known."""
+        return [] if self.known else self.pairs
 
 
 class Pipeline:
@@ -225,7 +228,8 @@ class Pipeline:
     def choose(self, candidates: Candidates, prior: Floats, cutoff: float) -> Chosen:
         """The candidates, likeliest first, and which of them `score` would score."""
         candidates, prior = _by_prior(candidates, prior)
-        return Chosen(candidates, prior, _count(prior[: self.config.rerank_depth], cutoff))
+        count = _count(prior[: self.config.rerank_depth], cutoff)
+        return Chosen(candidates, prior, count, candidates.query.logits is not None)
 
     def scored(self, chosen: Chosen, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of `chosen.pairs_to_score`."""

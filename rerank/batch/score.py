@@ -9,6 +9,7 @@ from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.rows import QueryRow, RejectedRow, Row
+from rerank.errors import RetrieverError
 from rerank.types import Assessment, Query
 
 PART_LENGTH = 2**21  # characters that are scored together, at most, but for a single longer row
@@ -31,7 +32,7 @@ def score(model: CalibratedReranker, rows: Iterable[Row]) -> Scored:
     Of the rows, those are in memory that are scored together.
 
     Raises:
-        OSError, MemoryError: the machine fails.
+        OSError, MemoryError, RetrieverError: the machine fails, or a search system does.
         Exception: what the model raises, where it fails on a plain question too.
     """
     found: dict[int, str | RejectedRow] = {}
@@ -84,7 +85,7 @@ def _answers(model: CalibratedReranker, part: Sequence[QueryRow]) -> list[str | 
 
 def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> RejectedRow:
     """The row as a rejected one, if it is the row that fails and not the machine or the model."""
-    if isinstance(error, (OSError, MemoryError)):
+    if isinstance(error, (OSError, MemoryError, RetrieverError)):
         raise error
     model.assess([probe for probe in model.probes() if probe.mode == row.query.mode])
     reason = f"cannot be scored ({type(error).__name__}: {str(error)[:200]})"

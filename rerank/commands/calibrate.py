@@ -36,6 +36,12 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         help="folder that `rerank index` wrote of this corpus (default: one is made in --work)",
     )
     p.add_argument(
+        "--retriever",
+        type=Path,
+        metavar="FILE.toml",
+        help="another search system that finds the candidates instead: see docs/retrievers.md",
+    )
+    p.add_argument(
         "--max-queries", type=positive, help="bound on queries to fit on, and to report on"
     )
     add_name(p, "calibrated-rerank-SET, after the data set")
@@ -64,6 +70,7 @@ def _run(o: argparse.Namespace) -> None:
             index=o.index,
             name=o.name,
             self_contained=o.self_contained,
+            retriever=o.retriever,
         )
     except TrackingError:
         _print_model(o, tracked=False)

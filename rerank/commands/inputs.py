@@ -20,11 +20,15 @@ def note(message: object) -> None:
     print(f"rerank: {message}", file=sys.stderr)
 
 
-def read_set(folder: Path, unjudged: str) -> LabelledSet:
+def read_set(folder: Path, unjudged: str, *, corpus_elsewhere: bool = False) -> LabelledSet:
     """The set; how many queries stand in no split, or are taken as unanswerable, goes to stderr."""
+    from rerank.data.labelled_set import LabelledSet
     from rerank.data.pairs import read_training_set
 
-    labelled = read_training_set(folder, unjudged=unjudged)
+    if corpus_elsewhere:
+        labelled = LabelledSet.read(folder, unjudged=unjudged, corpus_elsewhere=True)
+    else:
+        labelled = read_training_set(folder, unjudged=unjudged)
     count = len(labelled.queries)
     left_out = count - sum(map(len, labelled.splits.values()))
     if left_out:
@@ -38,7 +42,8 @@ def read_set(folder: Path, unjudged: str) -> LabelledSet:
 
 def read_sets(folders: Sequence[Path], o: argparse.Namespace) -> list[LabelledSet]:
     """The sets, grouped by a metadata of their queries that one of them at least must have."""
-    sets = [read_set(folder, o.unjudged) for folder in folders]
+    elsewhere = getattr(o, "retriever", None) is not None
+    sets = [read_set(folder, o.unjudged, corpus_elsewhere=elsewhere) for folder in folders]
     if o.group_by is None:
         return sets
     known = {key for labelled in sets for q in labelled.queries.values() for key in q.metadata}

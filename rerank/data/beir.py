@@ -53,7 +53,7 @@ def read_queries(path: Path, *, passages: bool = False) -> list[Query]:
 
 
 def _read_qrels(
-    path: Path, corpus: Mapping[str, Any], queries: Mapping[str, Any], problems: Problems
+    path: Path, corpus: Mapping[str, Any] | None, queries: Mapping[str, Any], problems: Problems
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     """Positive grades by query; and every judged query id, in file order, with its first place."""
     qrels: dict[str, dict[str, float]] = {}
@@ -69,7 +69,7 @@ def _read_qrels(
         query_id, doc_id, grade_text = cells
         if query_id not in queries:
             problems.add(where, f"query id {query_id!r} is not in queries.jsonl")
-        if doc_id not in corpus:
+        if corpus is not None and doc_id not in corpus:
             problems.add(where, f"passage id {doc_id!r} is not in corpus.jsonl")
         places.setdefault(query_id, where)
         if doc_id in judged.setdefault(query_id, set()):
@@ -122,12 +122,15 @@ class LabelledFiles(NamedTuple):
     splits: Mapping[str, tuple[str, ...]]
 
 
-def read_files(folder: Path, *, unjudged: str = "refuse") -> LabelledFiles:
+def read_files(
+    folder: Path, *, unjudged: str = "refuse", corpus_elsewhere: bool = False
+) -> LabelledFiles:
     """Read and check the files of a labelled set.
 
     Without `splits/`, a query that no qrels name may be one that nothing answers, or one that
     nobody has judged. `unjudged` says which: "unanswerable" counts it in the only split there is,
-    "leave-out" leaves it in no split, and "refuse" is an error.
+    "leave-out" leaves it in no split, and "refuse" is an error. With `corpus_elsewhere` there need
+    be no `corpus.jsonl`, and none is read: the corpus holds what the qrels name, by the ids alone.
 
     Raises:
         InputError: queries without a label that `unjudged` refuses, or for which there are several
@@ -138,7 +141,9 @@ def read_files(folder: Path, *, unjudged: str = "refuse") -> LabelledFiles:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected a BEIR folder with corpus.jsonl")
     problems = Problems()
-    corpus = _by_id(folder / "corpus.jsonl", read_passage, problems)
+    corpus: Mapping[str, Passage] | None = None
+    if not corpus_elsewhere:
+        corpus = _by_id(folder / "corpus.jsonl", read_passage, problems)
     queries = _by_id(folder / "queries.jsonl", _query, problems)
     names = {p.stem for p in folder.glob("qrels/*.tsv")} | {
         p.stem for p in folder.glob("splits/*.txt")
@@ -166,6 +171,9 @@ def read_files(folder: Path, *, unjudged: str = "refuse") -> LabelledFiles:
     rest = [query_id for query_id in queries if query_id not in home]
     if rest and not any(folder.glob("splits/*.txt")):
         splits |= _unjudged(folder, rest, splits, unjudged)
+    if corpus is None:
+        named = sorted({doc_id for grades in qrels.values() for doc_id in grades})
+        corpus = {doc_id: Passage(doc_id, "", "") for doc_id in named}
     if not corpus or not home:
         raise InputError(f"{folder}: needs at least one passage and one query in a split")
     return LabelledFiles(corpus, queries, qrels, splits)

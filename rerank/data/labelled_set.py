@@ -57,8 +57,10 @@ class LabelledSet:
     lists: ListKind | None = None  # where the queries bring their passages, with their scores
 
     @classmethod
-    def read(cls, folder: str | Path, *, unjudged: str = "refuse") -> LabelledSet:
-        """The labelled set in a BEIR folder: see `rerank.data.beir`, `unjudged` too.
+    def read(
+        cls, folder: str | Path, *, unjudged: str = "refuse", corpus_elsewhere: bool = False
+    ) -> LabelledSet:
+        """The labelled set in a BEIR folder: see `rerank.data.beir`, for the options too.
 
         Or that of a file of lists with their scores and labels: see `rerank.data.lists`.
 
@@ -69,7 +71,8 @@ class LabelledSet:
         if folder.is_file():
             files, kind = read_lists(folder)
             return cls(*files, name=folder.stem, lists=kind)
-        return cls(*read_files(folder, unjudged=unjudged), name=folder.resolve().name)
+        files = read_files(folder, unjudged=unjudged, corpus_elsewhere=corpus_elsewhere)
+        return cls(*files, name=folder.resolve().name)
 
     @property
     def mode(self) -> Mode:

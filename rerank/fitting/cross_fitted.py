@@ -40,7 +40,7 @@ def fold_policies(
     ranked: PlannedRankings, held: Sequence[Bools], config: Config
 ) -> list[ReadPolicy]:
     """What each fold scores: the policy with the cutoff that the queries outside of it choose."""
-    if ranked.lists:  # every list came with all its scores
+    if ranked.lists:  # no cutoff is chosen of lists with their scores
         return [ranked.policy] * len(held)
     others = [ranked.fit.where(~measured) for measured in held]
     cutoffs = [choose_cutoff(scored, config, ranked.pooled) for scored in others]

@@ -7,12 +7,13 @@ query's group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calibration.thresholds import ABOUT
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.list_pipeline import ListPipeline, unused_policy
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_score
+from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.labels import Labelled
 from rerank.data.text import query_hash
 from rerank.fitting.passages import choose_cutoff, fit_prior
@@ -36,12 +37,16 @@ class PlannedRankings:
 
 
 def search_rankings(
-    pipeline: Pipeline, planned: Plan, pooled: FittedMaps | None = None
+    pipeline: Pipeline,
+    planned: Plan,
+    pooled: FittedMaps | None = None,
+    cutoff: float | None = None,
 ) -> PlannedRankings:
     """The plan's queries, asked of the index, with copies that nothing answers where they lack.
 
     There are copies in the report only where there are some in the fit, so that both are of the
     same mixture. What is fitted on them is fitted around the `pooled` maps, where there are some.
+    Without a `cutoff`, one is chosen.
     """
 
     def found(part: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:
@@ -52,9 +57,17 @@ def search_rankings(
     fit = found(planned.fit, "fit", copy=not speak_for_themselves(planned.fit.grades))
     about = mixture(planned.grouping.about, fit)
     if planned.cross_fitted:
-        return _score(pipeline, fit, fit, about, pooled)
+        return _score(pipeline, fit, fit, about, pooled, cutoff)
     report = found(planned.report, "report", copy=len(fit) > len(planned.fit))
-    return _score(pipeline, fit, report, about, pooled)
+    return _score(pipeline, fit, report, about, pooled, cutoff)
+
+
+def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRankings:
+    """The plan's queries, asked of another search system: its best are scored, and none left out.
+
+    There are no pooled maps: what its scores are like is known from these labels alone.
+    """
+    return replace(search_rankings(pipeline, planned, cutoff=0.0), lists=pipeline.kind)
 
 
 def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:

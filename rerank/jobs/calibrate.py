@@ -19,12 +19,14 @@ from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model_folder import (
     MODEL_KIND,
     REPORT,
+    RETRIEVER,
     Carry,
     ModelContents,
     fingerprints,
     write_model,
 )
 from rerank.assessment.pooled_maps import pooled_for
+from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.text import query_hash
@@ -45,17 +47,23 @@ from rerank.fitting.rankings import (
     PlannedRankings,
     list_rankings,
     rerank_rankings,
+    retriever_rankings,
     search_rankings,
 )
-from rerank.inference.model_files import lasting_name, resolve, trained_on
+from rerank.inference.model_files import ModelFiles, lasting_name, resolve, trained_on
 from rerank.inference.networks import NETWORKS, ROLES, described, exported, write_networks
+from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
+from rerank.jobs.retriever import as_held, refuse_other_vectors
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
 from rerank.report.report import make_report
 from rerank.report.sentences import report_text
 from rerank.retrieval.index import LAYOUT
+from rerank.retrieval.systems.connect import connect
+from rerank.retrieval.systems.settings import RetrieverSettings, read_settings
+from rerank.retrieval.systems.system import SearchSystem
 from rerank.storage.folder import is_made_from
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
@@ -88,6 +96,7 @@ def calibrate(
     index: Path | None = None,
     name: str = "",
     self_contained: bool = False,
+    retriever: str | Path | None = None,
 ) -> Outcome:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
@@ -97,6 +106,9 @@ def calibrate(
     that `rerank index` wrote of this very corpus. With `self_contained` the folder carries its
     networks, exported: it then runs without the weights.
 
+    `retriever` is the TOML file of another search system (`rerank.retrieval.systems`), whose
+    collection the labels are of: it is asked instead of an index, and the model asks it too.
+
     Of lists that come with their scores (`labelled.lists`) no index is made, and no model is run.
     What is calibrated on them assesses such lists alone.
 
@@ -105,6 +117,7 @@ def calibrate(
     tracked, and `notes` of the result say so.
 
     Raises:
+        RetrieverError: the search system does not answer.
         InputError: an unknown calibrator, too few queries, one passage, labels that are all right
             or all wrong, a model that does not exist, an index of something else, an option that
             means nothing for lists, or a name that MLflow cannot hold.
@@ -115,16 +128,30 @@ def calibrate(
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
     _refuse_unknown_calibrator(config.calibrator)
-    refuse_one_passage(labelled)
+    if index is not None and retriever is not None:
+        raise InputError("expected an `index` (--index) or a `retriever` (--retriever), got both")
+    of_system: list[str] = []
     if labelled.lists:
-        if index is not None:
-            raise InputError("lists come with their scores: they need no index (`index`, --index)")
+        if index is not None or retriever is not None:
+            raise InputError(
+                "lists come with their scores: they need no index (`index`, --index) and no "
+                "`retriever` (--retriever)"
+            )
         source = _given_lists(labelled.lists, config)
     else:
         config = replace(
             config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
         )
+    if retriever is not None:
+        settings = read_settings(Path(retriever))
+        system = connect(settings)
+        labelled, of_system = as_held(labelled, system)
+        source = _search_system(
+            labelled, settings, system, config, workspace, self_contained=self_contained
+        )
+    elif not labelled.lists:
         source = _own_stages(labelled, config, workspace, index, self_contained=self_contained)
+    refuse_one_passage(labelled)
     made_from: dict[str, Any] = {
         "name": name_of(name, labelled.name),
         "config": config.to_dict(),
@@ -135,7 +162,7 @@ def calibrate(
     if not overwrite and is_made_from(out, {**made_from, **source.networks}):
         text = (out / REPORT).read_text(encoding="utf-8")
         run, notes = track_if_installed(out, work=workspace)
-        return Outcome(out, text, run, made=False, notes=notes)
+        return Outcome(out, text, run, made=False, notes=(*of_system, *notes))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         planned = plan(
             labelled, trained_on=source.trained_on, max_queries=max_queries, seed=config.seed
@@ -151,7 +178,7 @@ def calibrate(
         contents = replace(contents, index=folder)
         write_model(out, contents, overwrite=overwrite, carry=source.carry)
         run, notes = track_if_installed(out, work=workspace)
-    return Outcome(out, contents.report, run, made=True, notes=notes)
+    return Outcome(out, contents.report, run, made=True, notes=(*of_system, *notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +205,8 @@ def _own_stages(
     self_contained: bool,
 ) -> _Source:
     """Our own index and models, over the corpus of the set."""
-    encoder, reranker = resolve(config.encoder), resolve(config.reranker)
+    encoder, reranker = models = resolve(config.encoder), resolve(config.reranker)
     pooled = pooled_for(encoder, reranker, config)
-    networks, carry = {}, None
-    if self_contained:
-        for role, files in zip(ROLES, (encoder, reranker), strict=True):
-            exported(files, role, config.precision)  # if it cannot be, better known now
-        networks = {NETWORKS: described(config.precision)}
-        carry = partial(write_networks, models=(encoder, reranker), precision=config.precision)
 
     def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
         pipeline = open_pipeline(labelled, config, workspace, index=index)
@@ -198,8 +219,47 @@ def _own_stages(
         "fitted_around": pooled.described() if pooled else None,
         "inputs": {**features_of(None).names(), "index": LAYOUT},
     }
-    known = trained_on(reranker)
-    return _Source(made_from, rank, HEURISTICS, known, networks, carry)
+    carried = _carried(models, config) if self_contained else {}
+    return _Source(made_from, rank, HEURISTICS, trained_on(reranker), **carried)
+
+
+def _search_system(
+    labelled: LabelledSet,
+    settings: RetrieverSettings,
+    system: SearchSystem,
+    config: Config,
+    workspace: Workspace,
+    *,
+    self_contained: bool,
+) -> _Source:
+    """Another search system for the candidates, and our cross-encoder."""
+    encoder, reranker = models = resolve(config.encoder), resolve(config.reranker)
+    cache = ScoreCache(workspace.scores)
+    pipeline = RetrieverPipeline(system, config, cache=cache, models=models)
+
+    def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
+        refuse_other_vectors(pipeline, labelled)
+        return {"search": retriever_rankings(pipeline, planned)}, None
+
+    made_from = {
+        RETRIEVER: settings.to_dict(),
+        "fingerprints": fingerprints(encoder, reranker, config),
+        "inputs": {"stages": list(pipeline.kind.stages), **features_of(pipeline.kind).names()},
+    }
+    carried = _carried(models, config) if self_contained else {}
+    return _Source(made_from, rank, OF_LOGITS, trained_on(reranker), **carried)
+
+
+def _carried(models: tuple[ModelFiles, ModelFiles], config: Config) -> dict[str, Any]:
+    """What a `_Source` says of networks that the model folder is to carry.
+
+    Raises:
+        InputError: one cannot be exported.
+    """
+    for role, files in zip(ROLES, models, strict=True):
+        exported(files, role, config.precision)  # if it cannot be, better known now
+    carry = partial(write_networks, models=models, precision=config.precision)
+    return {"networks": {NETWORKS: described(config.precision)}, "carry": carry}
 
 
 def _given_lists(kind: ListKind, config: Config) -> _Source:

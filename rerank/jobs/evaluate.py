@@ -61,7 +61,7 @@ def evaluate(
     scored = pipeline.run(queries.items, everything, label="scoring candidates")
     labelled_scores = Labelled(scored, queries.groups, queries.grades)
     weights = weights_of(queries.items)
-    baselines = OF_LOGITS if labelled.lists else HEURISTICS
+    baselines = OF_LOGITS if maps.lists else HEURISTICS
     found = measure(labelled_scores, maps, pipeline.config, baselines=baselines, notes=notes)
     if not weights:
         return found

@@ -50,11 +50,13 @@ def open_pipeline(
 def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> Pipeline:
     """The model's pipeline; over the set's corpus where that is another than the model's.
 
+    A model whose candidates another search system finds asks that, whatever the set's corpus.
+
     Raises:
         InputError: the set has lists and the model an index, or the other way round.
     """
-    _, own = model.maps[labelled.mode], model.pipeline
-    if labelled.lists or labelled.corpus_digest() == model.manifest["corpus_digest"]:
+    maps, own = model.maps[labelled.mode], model.pipeline
+    if maps.lists or labelled.corpus_digest() == model.manifest["corpus_digest"]:
         return own
     return open_pipeline(labelled, own.config, work, models=(own.encoder.files, own.reranker.files))
 

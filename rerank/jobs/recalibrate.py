@@ -20,10 +20,10 @@ from calibration.monitoring.recalibration import (
     rebase_update,
 )
 from calibration.segments import Segments
-from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
+from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_to_dict
 from rerank.assessment.judge import Judged, judge
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
+from rerank.assessment.model_folder import MODEL_KIND, RETRIEVER, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline, prior_score
 from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
 from rerank.config import Config
@@ -53,7 +53,7 @@ from rerank.report.recalibration import (
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
-from rerank.types import Mode, Query, Scored
+from rerank.types import LISTS, Mode, Query, Scored
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -242,8 +242,12 @@ def _labels(
         path = Path(feedback)
         feedback = LabelledSet.read(path) if path.is_dir() else read_feedback(path)
     if isinstance(feedback, LabelledSet):
+        if RETRIEVER in model.manifest:  # which is asked, whatever the corpus of the set
+            return feedback_of(feedback, split), model.pipeline, {}
         corpus = {"dataset": feedback.described(), "corpus_digest": feedback.corpus_digest()}
         return feedback_of(feedback, split), pipeline_over(feedback, model, work), corpus
+    if RETRIEVER in model.manifest:
+        return feedback, model.pipeline, {}
     index = model.pipeline.index
     refuse_unknown(feedback, map(index.passage, range(len(index))))
     return feedback, model.pipeline, {}
@@ -256,7 +260,7 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
     itself.
     """
     known = model.fitted_on
-    if model.index_folder:
+    if LISTS not in model.maps:
         known |= trained_on(model.pipeline.reranker.files)
     groups = {f.group for f in feedback if query_hash(f.query.text) in known}
     return [f for f in feedback if f.group not in groups]
@@ -290,7 +294,7 @@ class _MovedMode:
 
 
 def _moved_mode(
-    maps: Mapping[Mode, FittedMaps], mode: Mode, feedback: Sequence[Feedback], pipeline: Pipeline
+    maps: MapsByMode, mode: Mode, feedback: Sequence[Feedback], pipeline: Pipeline
 ) -> _MovedMode | None:
     """The maps of one mode, moved by the labels about its own top passages; None: they are too few.
 
@@ -299,7 +303,7 @@ def _moved_mode(
     enough of them, labels with ids of the right passages, on lists cut from our own search, which
     certify nothing.
     """
-    old, own = maps[mode], labels_of(feedback, mode)
+    old, own = maps[mode], [f for f in feedback if maps.mode_of(f.query) == mode]
     pretend = mode == "rerank" and not _has_least_labels(own)
     labels = [f for f in labels_of(feedback, "search") if f.right is None] if pretend else own
     if not _has_least_labels(labels):

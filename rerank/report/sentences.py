@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 
+from rerank.assessment.model_folder import RETRIEVER
 from rerank.evaluation.baselines import sources
 from rerank.evaluation.evaluate import OURS
 from rerank.fitting.context_promises import LOST
@@ -75,7 +76,8 @@ def groups_sentence(report: Report) -> str:
 
 def scored_sentence(report: Report) -> str:
     """How many passages the cross-encoder scores; or by which stages the lists came scored."""
-    if kind := report.fitted.maps.lists:
+    kind = report.fitted.maps.lists
+    if kind and RETRIEVER not in report.made_from:
         *first, last = kind.stages
         others = f" and fused the fused ranks of {', '.join(first)}" if first else ""
         said = f"The lists came with their scores: below, logit is the score of {last}{others}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,7 +16,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
-from rerank.errors import InputError
+from rerank.errors import InputError, RetrieverError
 from rerank.serving.journaling import JournalRecorder, journal_routes, open_journal
 from rerank.serving.labelling import Labels, label_routes
 from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
@@ -36,6 +37,7 @@ from rerank.serving.schemas import (
     sentence_of,
 )
 from rerank.serving.settings import Settings
+from rerank.serving.telemetry import event
 from rerank.serving.worker import Worker
 from rerank.types import Assessment
 
@@ -50,7 +52,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         415: "not JSON",
         422: "a field is missing, unknown, of the wrong type or too large",
         429: "the server is busy; Retry-After says when to try again",
-        503: "the server is busy: the answer would not be ready in time",
+        503: "the server is busy, or the search system behind it does not answer",
         504: "the answer was not ready in time",
     }.items()
 }
@@ -103,6 +105,7 @@ def create_app(
     app.add_middleware(RequestLog, metrics=metrics)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(InputError, _unusable)
+    app.add_exception_handler(RetrieverError, _no_retriever)
     app.add_exception_handler(HTTPException, _http)
 
     async def assessed(
@@ -188,6 +191,15 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
 
 async def _unusable(_: Request, error: Exception) -> JSONResponse:
     raise Refusal(422, str(error), reason="input")
+
+
+async def _no_retriever(_: Request, error: Exception) -> JSONResponse:
+    event("the search system failed", severity=logging.ERROR, why=str(error))  # for us alone
+    raise Refusal(
+        503,
+        "the search system that finds the passages does not answer; try again later",
+        reason="retriever",
+    )
 
 
 async def _http(_: Request, error: Exception) -> JSONResponse:

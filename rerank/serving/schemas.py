@@ -318,13 +318,16 @@ class AssessmentResponse(BaseModel):
 
 
 class SearchResult(BaseModel):
-    """A passage of the index."""
+    """A passage of the index, or of another search system: then with `scores`."""
 
     doc_id: str
     relevance: float = Field(description="P(this passage is right)")
-    logit: float | None = Field(description="of the cross-encoder, where it scored the passage")
-    bm25: float
-    dense: float
+    logit: float | None = Field(None, description="of the cross-encoder, where it scored it")
+    bm25: float | None = None
+    dense: float | None = None
+    scores: dict[str, float | None] | None = Field(
+        None, description="by stage, of another search system's passage"
+    )
     title: str | None = None
     text: str | None = None
 

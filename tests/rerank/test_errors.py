@@ -12,10 +12,12 @@ from rerank.errors import (
     InputError,
     MissingExtraError,
     RerankError,
+    RetrieverError,
     TrackingError,
     missing_extra,
 )
 
+OF_SERVERS = [TrackingError, EndpointError, RetrieverError]
 KINDS = [
     kind
     for kind in vars(errors).values()
@@ -26,7 +28,7 @@ KINDS = [
 def test_every_exception_has_the_one_root() -> None:
     """Whoever catches `RerankError` catches all; only another server's failure has its own code."""
     assert all(issubclass(kind, RerankError) for kind in KINDS)
-    assert [kind for kind in KINDS if kind.exit_code != 2] == [TrackingError, EndpointError]
+    assert [kind for kind in KINDS if kind.exit_code != 2] == OF_SERVERS
     assert not issubclass(TrackingError, ValueError)
     assert issubclass(InputError, ValueError)
 

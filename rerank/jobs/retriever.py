@@ -1,0 +1,77 @@
+"""Whether another search system is the one that the labels and the encoder are of.
+
+What is asked here costs a few searches, and saves a calibration on what was never found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rerank.assessment.retriever_pipeline import RetrieverPipeline
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.retrieval.systems.system import SearchSystem
+
+AT_ONCE = 200  # ids that are asked for together
+TRIED = 20  # passages whose own vector is searched for
+NEAREST = 10  # among which it should be
+
+
+def as_held(labelled: LabelledSet, system: SearchSystem) -> tuple[LabelledSet, list[str]]:
+    """The set, whose corpus is the passages that labels name, as the collection holds them.
+
+    By these, queries are grouped. Notes say how many are not there.
+
+    Raises:
+        InputError: none is there.
+        RetrieverError: the system does not answer.
+    """
+    named = sorted({doc_id for grades in labelled.qrels.values() for doc_id in grades})
+    held = {
+        passage.doc_id: passage
+        for start in range(0, len(named), AT_ONCE)
+        for passage in system.passages(named[start : start + AT_ONCE])
+    }
+    labelled = replace(labelled, corpus={**{i: labelled.corpus[i] for i in named}, **held})
+    missing = [doc_id for doc_id in named if doc_id not in held]
+    if not missing:
+        return labelled, []
+    field = f"the field {system.settings.id!r} of {system.settings}"
+    if not held:
+        raise InputError(
+            f"none of the {len(named)} passages that the labels name is in {field}; expected the "
+            f"same ids there as in qrels/, such as {named[0]!r:.80}"
+        )
+    lost = sum(bool(grades) and not held.keys() & grades for grades in labelled.qrels.values())
+    return labelled, [
+        f"{len(missing)} of the {len(named)} passages that the labels name are not in {field}, "
+        f"such as {missing[0]!r:.80}; {lost} queries have no other right passage, and count as "
+        "never found"
+    ]
+
+
+def refuse_other_vectors(pipeline: RetrieverPipeline, labelled: LabelledSet) -> None:
+    """Refuse a collection whose vectors the encoder did not make.
+
+    A passage, encoded, should be among the nearest to itself.
+
+    Raises:
+        InputError: most of those tried are not.
+    """
+    system = pipeline.system
+    held = [passage for passage in labelled.corpus.values() if passage.text]
+    tried = held[:: max(1, len(held) // TRIED)][:TRIED]
+    if "vector" not in system.settings.stages or not tried:
+        return
+    vectors = pipeline.encode([passage.full_text for passage in tried])
+    found = sum(
+        any(hit.passage.doc_id == passage.doc_id for hit in system.vector(vector, NEAREST))
+        for passage, vector in zip(tried, vectors, strict=True)
+    )
+    if 2 * found < len(tried):
+        raise InputError(
+            f"{system.settings}: of {len(tried)} passages, encoded by {pipeline.config.encoder}, "
+            f"{found} are among the {NEAREST} nearest to themselves; the vectors of "
+            f"{system.settings.vector!r} were made by another encoder: name it (--encoder), or "
+            "leave `vector` out"
+        )

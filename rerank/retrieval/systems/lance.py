@@ -1,0 +1,94 @@
+"""LanceDB: a table in a folder of this machine, by full-text search and by cosine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rerank.errors import InputError, RetrieverError, optional
+from rerank.retrieval.dense import Vectors
+from rerank.retrieval.systems.settings import RetrieverSettings
+from rerank.retrieval.systems.system import (
+    Hit,
+    hits_of,
+    passage_of,
+    refuse_dimension,
+    refuse_unknown_fields,
+)
+from rerank.types import Passage
+
+with optional():
+    import lancedb
+    from lancedb.query import MatchQuery, MultiMatchQuery
+
+
+class LanceTable:
+    """A table with a column of fixed-size vectors and, for keyword search, columns of text."""
+
+    def __init__(self, settings: RetrieverSettings, key: str) -> None:
+        self.settings = settings
+        self._key = key
+
+    def keyword(self, query: str, count: int) -> Sequence[Hit]:
+        """By BM25; a full-text index makes it fast."""
+        columns = list(self.settings.keyword)
+        one = len(columns) == 1
+        match = MatchQuery(query, columns[0]) if one else MultiMatchQuery(query, columns)
+        rows = self._rows(self._table.search(match, query_type="fts"), "_score", count)
+        return hits_of(self.settings, ((row, row["_score"]) for row in rows))
+
+    def vector(self, vector: Vectors, count: int) -> Sequence[Hit]:
+        """By the cosine."""
+        column = self.settings.vector
+        there = self._table.schema.field(column).type.list_size
+        refuse_dimension(self.settings, there, len(vector))
+        search = self._table.search(vector, vector_column_name=column).distance_type("cosine")
+        rows = self._rows(search, "_distance", count)
+        return hits_of(self.settings, ((row, 1.0 - row["_distance"]) for row in rows))
+
+    def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """By the column of ids, of text or of whole numbers."""
+        column = self.settings.id
+        text = "string" in str(self._table.schema.field(column).type)
+        asked = [_quoted(i) if text else i for i in ids if text or i.isdecimal()]
+        if not asked:
+            return []
+        search = self._table.search().where(f"{column} IN ({', '.join(asked)})").limit(len(ids))
+        rows = self._asked(search.select(list(self.settings.fields)))
+        return [p for row in rows if (p := passage_of(self.settings, row))]
+
+    @cached_property
+    def _table(self) -> Any:
+        s = self.settings
+        if not s.remote and not Path(s.url).is_dir():
+            raise InputError(f"{s}: there is no such folder")
+        try:
+            key = {"api_key": self._key} if self._key else {}
+            table = lancedb.connect(s.url, **key).open_table(s.collection)
+        except ValueError as error:
+            raise InputError(f"{s}: {error}") from None
+        except Exception as error:
+            raise RetrieverError(f"{s}: it cannot be opened: {error}") from None
+        refuse_unknown_fields(s, [*s.fields, *s.keyword, s.vector], table.schema.names)
+        if s.vector and not hasattr(table.schema.field(s.vector).type, "list_size"):
+            raise InputError(f"{s}: its column {s.vector!r} holds no vectors of a fixed size")
+        return table
+
+    def _rows(self, search: Any, score: str, count: int) -> list[dict[str, Any]]:
+        return self._asked(search.limit(count).select([*self.settings.fields, score]))
+
+    def _asked(self, search: Any) -> list[dict[str, Any]]:
+        try:
+            limit = timedelta(seconds=self.settings.timeout)
+            found: list[dict[str, Any]] = search.to_list(timeout=limit)
+        except Exception as error:
+            raise RetrieverError(f"{self.settings}: the search failed: {error}") from None
+        return found
+
+
+def _quoted(text: str) -> str:
+    """Text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"

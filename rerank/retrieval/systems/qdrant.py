@@ -1,0 +1,165 @@
+"""Qdrant: a collection of a server or of a folder, by a sparse vector of BM25 and by a dense one.
+
+The sparse vector is that of FastEmbed's `Qdrant/bm25`, or of a server that makes it by itself: with
+the modifier IDF, a query's words weigh 1 each.
+"""
+
+from __future__ import annotations
+
+import atexit
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import Stemmer
+
+from rerank.errors import InputError, RetrieverError, optional
+from rerank.retrieval.dense import Vectors
+from rerank.retrieval.systems.settings import RetrieverSettings
+from rerank.retrieval.systems.system import (
+    Hit,
+    hits_of,
+    passage_of,
+    refuse_dimension,
+    refuse_unknown_fields,
+)
+from rerank.types import Passage
+
+with optional():
+    import mmh3
+    from qdrant_client import QdrantClient, models
+    from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+UNNAMED = "default"  # how settings name the one vector of a collection that has no name
+HIGHER_IS_BETTER = ("Cosine", "Dot")
+SEEN = 20  # points that show which fields there are
+NOT_FOUND = 404
+NOT_WORDS = re.compile(r"[^\w]")
+
+
+class QdrantCollection:
+    """A collection whose points hold the fields in their payload."""
+
+    def __init__(self, settings: RetrieverSettings, key: str) -> None:
+        self.settings = settings
+        self._key = key
+        if len(settings.keyword) > 1:
+            raise InputError(f"{settings}: `keyword` should be one sparse vector's name")
+
+    def keyword(self, query: str, count: int) -> Sequence[Hit]:
+        """By the sparse vector."""
+        indices = bm25_indices(query, language=self.settings.language)
+        if not indices:
+            return []
+        sparse = models.SparseVector(indices=indices, values=[1.0] * len(indices))
+        return self._nearest(sparse, self.settings.keyword[0], count)
+
+    def vector(self, vector: Vectors, count: int) -> Sequence[Hit]:
+        """By the dense vector."""
+        name = self.settings.vector
+        refuse_dimension(self.settings, self._dense[name].size, len(vector))
+        return self._nearest(vector.tolist(), name, count)
+
+    def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """By the payload, of text or of whole numbers."""
+        self._dense  # noqa: B018  # the collection is looked at first
+        numbers = [int(i) for i in ids if i.isdecimal()]
+        kinds = [models.MatchAny(any=values) for values in (list(ids), numbers) if values]
+        wanted = models.Filter(
+            should=[models.FieldCondition(key=self.settings.id, match=match) for match in kinds]
+        )
+        records, _ = self._asked(
+            lambda: self._client.scroll(
+                self.settings.collection,
+                scroll_filter=wanted,
+                limit=len(ids),
+                with_payload=list(self.settings.fields),
+            )
+        )
+        return [p for r in records if (p := passage_of(self.settings, r.payload or {}))]
+
+    def _nearest(self, query: Any, name: str, count: int) -> list[Hit]:
+        self._dense  # noqa: B018  # the collection is looked at first
+        found = self._asked(
+            lambda: self._client.query_points(
+                self.settings.collection,
+                query=query,
+                using=None if name == UNNAMED else name,
+                limit=count,
+                with_payload=list(self.settings.fields),
+            )
+        )
+        return hits_of(self.settings, ((p.payload or {}, p.score) for p in found.points))
+
+    @cached_property
+    def _client(self) -> Any:
+        s = self.settings
+        if s.remote:
+            return QdrantClient(
+                url=s.url,
+                api_key=self._key or None,
+                timeout=max(1, round(s.timeout)),
+                check_compatibility=False,
+            )
+        if not Path(s.url).is_dir():
+            raise InputError(f"{s}: there is no such folder")
+        try:
+            return opened(s.url)
+        except RuntimeError as error:  # another process holds it
+            raise RetrieverError(f"{s}: {error}") from None
+
+    @cached_property
+    def _dense(self) -> dict[str, Any]:
+        """The dense vectors of the collection by name, once it has what the settings name.
+
+        Raises:
+            InputError: it lacks the collection, a vector or a field, or has another distance.
+            RetrieverError: it does not answer.
+        """
+        s = self.settings
+        params = self._asked(lambda: self._client.get_collection(s.collection)).config.params
+        dense = params.vectors or {}
+        dense = dense if isinstance(dense, dict) else {UNNAMED: dense}
+        refuse_unknown_fields(s, [s.vector], dense)
+        refuse_unknown_fields(s, s.keyword, params.sparse_vectors or {})
+        if s.vector and dense[s.vector].distance not in HIGHER_IS_BETTER:
+            raise InputError(
+                f"{s}: the distance of {s.vector!r} is {dense[s.vector].distance}; expected "
+                f"{' or '.join(HIGHER_IS_BETTER)}"
+            )
+        records, _ = self._asked(lambda: self._client.scroll(s.collection, limit=SEEN))
+        if records:  # fields are not declared
+            refuse_unknown_fields(s, s.fields, {n for r in records for n in r.payload or {}})
+        return dense
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except ResponseHandlingException as error:
+            raise RetrieverError(f"{self.settings}: no answer: {error}") from None
+        except UnexpectedResponse as error:
+            if error.status_code == NOT_FOUND:
+                raise InputError(f"{self.settings}: it has no such collection") from None
+            raise RetrieverError(f"{self.settings}: {error}") from None
+        except ValueError as error:  # of a folder
+            raise InputError(f"{self.settings}: {error}") from None
+
+
+@lru_cache
+def opened(folder: str) -> Any:
+    """The client of a folder: one process has one, as the folder is locked."""
+    client = QdrantClient(path=folder)
+    atexit.register(client.close)  # when the interpreter is gone, it cannot
+    return client
+
+
+def bm25_indices(text: str, *, language: str) -> list[int]:
+    """The dimensions of a query in `Qdrant/bm25`: a hash of each stemmed word.
+
+    FastEmbed leaves out stop words besides; no document has these, so that they find nothing.
+    """
+    words = NOT_WORDS.sub(" ", text.lower()).split()
+    stemmed = words if language == "none" else Stemmer.Stemmer(language).stemWords(words)
+    return sorted({abs(mmh3.hash(word)) for word in stemmed})

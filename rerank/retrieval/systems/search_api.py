@@ -1,0 +1,127 @@
+"""What OpenSearch and Elasticsearch have in common: `_search` and `_mapping` of an index.
+
+Keyword search is `multi_match`, by BM25. The scores of vector search are not cosines, but rise with
+them, which is all that a calibration needs. `id = "_id"` takes the id of the document itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+from rerank.errors import InputError, RetrieverError
+from rerank.retrieval.dense import Vectors
+from rerank.retrieval.systems.settings import KEY, RetrieverSettings
+from rerank.retrieval.systems.system import (
+    Hit,
+    hits_of,
+    refuse_dimension,
+    refuse_unknown_fields,
+)
+from rerank.types import Passage
+
+OWN_ID = "_id"
+NOT_FOUND = 404
+REFUSED = (401, 403)
+
+
+class SearchIndex(ABC):
+    """An index of a server; how requests are sent and nearest vectors asked for, others say."""
+
+    dimension: str  # what a mapping calls the size of a vector
+
+    def __init__(self, settings: RetrieverSettings, key: str) -> None:
+        self.settings = settings
+        self.key = key
+        if not settings.remote:
+            raise InputError(f"`url` should begin with http:// or https://, got {settings.url!r}")
+
+    @abstractmethod
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """The JSON of the answer; an error of the client has a `status_code`, if it was one."""
+
+    @abstractmethod
+    def nearest(self, vector: list[float], count: int) -> Mapping[str, Any]:
+        """The body of a search for the nearest passages."""
+
+    def keyword(self, query: str, count: int) -> Sequence[Hit]:
+        """By the words of the query, in any of the fields."""
+        fields = list(self.settings.keyword)
+        return self._hits({"query": {"multi_match": {"query": query, "fields": fields}}}, count)
+
+    def vector(self, vector: Vectors, count: int) -> Sequence[Hit]:
+        """By k-NN."""
+        there = self._fields[self.settings.vector].get(self.dimension)
+        if isinstance(there, int):  # some mappings take it from elsewhere
+            refuse_dimension(self.settings, there, len(vector))
+        return self._hits(self.nearest(vector.tolist(), count), count)
+
+    def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """By the field of ids, which should be a `keyword` or a number."""
+        name = self.settings.id
+        asked = {"ids": {"values": list(ids)}} if name == OWN_ID else {"terms": {name: list(ids)}}
+        hits = self._hits({"query": {"constant_score": {"filter": asked}}}, len(ids))
+        return [hit.passage for hit in hits]
+
+    def _hits(self, body: Mapping[str, Any], count: int) -> list[Hit]:
+        self._fields  # noqa: B018  # the index is looked at first
+        names = self.settings.fields
+        asked = {**body, "size": count, "_source": [n for n in names if n != OWN_ID]}
+        answer = self._asked("POST", "_search", asked)
+        try:
+            hits = answer["hits"]["hits"]
+            rows = [
+                ({n: _value(hit, n) for n in names}, float(hit["_score"] or 0.0)) for hit in hits
+            ]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RetrieverError(f"{self.settings}: no answer to a search: {error!r}") from None
+        return hits_of(self.settings, rows)
+
+    @cached_property
+    def _fields(self) -> Mapping[str, Mapping[str, Any]]:
+        """The fields of the index, nested ones by dots, once it has what the settings name."""
+        s = self.settings
+        found: dict[str, Mapping[str, Any]] = {}
+        for index in self._asked("GET", "_mapping", None).values():
+            found |= _flat(index["mappings"].get("properties", {}))
+        named = [*s.fields, s.vector, *(name.partition("^")[0] for name in s.keyword)]
+        refuse_unknown_fields(s, [n for n in named if n != OWN_ID and "*" not in n], found)
+        return found
+
+    def _asked(self, method: str, what: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        s = self.settings
+        try:
+            return self.send(method, f"/{quote(s.collection, safe=',*')}/{what}", body)
+        except Exception as error:  # each client has a tree of its own
+            status = getattr(error, "status_code", None)
+            if status == NOT_FOUND:
+                raise InputError(f"{s}: it has no such index") from None
+            told = " ".join(str(error).split())[:200] or type(error).__name__
+            if status in REFUSED:
+                told = f"status {status}; expected a valid key in the environment, as {KEY}"
+            raise RetrieverError(f"{s}: no answer: {told}") from None
+
+
+def _flat(properties: Mapping[str, Any], before: str = "") -> dict[str, Mapping[str, Any]]:
+    """The fields of a mapping by their dotted names, those of `fields` too."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, said in properties.items():
+        found[before + name] = said
+        for inner in ("properties", "fields"):
+            found |= _flat(said.get(inner, {}), f"{before}{name}.")
+    return found
+
+
+def _value(hit: Mapping[str, Any], name: str) -> Any:
+    """What a hit has under a name, dots reaching into objects; None where it has nothing."""
+    if name == OWN_ID:
+        return hit[OWN_ID]
+    value: Any = hit.get("_source", {})
+    if name in value:
+        return value[name]
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

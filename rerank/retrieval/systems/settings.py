@@ -1,0 +1,153 @@
+"""Where another search system is, and what its fields are called: a TOML file, or a model's word.
+
+    system = "lancedb"                # one of `SYSTEMS`
+    url = "passages.lance"            # a folder, seen from this file; or http://HOST:PORT
+    collection = "passages"           # the table, collection or index
+    id = "id"                         # field that the labels name passages by
+    title = "title"                   # may be left out
+    text = "text"
+    keyword = "text"                  # what keyword search is in; left out: none
+    vector = "vector"                 # what vector search is in; left out: none
+
+It knows nothing of the systems. Keys and passwords are in the environment, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import Stemmer
+
+from rerank.errors import InputError, nearest
+
+SYSTEMS = ("elasticsearch", "lancedb", "opensearch", "qdrant")
+KEYWORD, VECTOR = "keyword", "vector"  # the stages that a system may have
+KEY = "RERANK_RETRIEVER_KEY"  # environment: an API key, or USER:PASSWORD
+URL = "RERANK_RETRIEVER_URL"  # environment: instead of `url`, such as another server's
+LISTS_OF_NAMES = ("keyword", "metadata")
+LONGEST_WAIT = 600.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverSettings:
+    """A collection of another search system.
+
+    Raises:
+        InputError: a value that cannot be used.
+    """
+
+    system: str
+    url: str
+    collection: str
+    id: str = "id"
+    title: str = ""
+    text: str = "text"
+    keyword: tuple[str, ...] = ()
+    vector: str = ""
+    metadata: tuple[str, ...] = ()  # fields that are shown with a passage, such as its source
+    language: str = "english"  # Snowball stemmer of Qdrant's sparse BM25, or none
+    timeout: float = 10.0  # seconds that one search may take
+
+    def __post_init__(self) -> None:
+        """Refuse what no system takes."""
+        if self.system not in SYSTEMS:
+            raise InputError(
+                f"`system` should be one of {', '.join(SYSTEMS)}, got {self.system!r}"
+                f"{nearest(self.system, SYSTEMS)}"
+            )
+        missing = [name for name in ("url", "collection", "text") if not getattr(self, name)]
+        if missing:
+            raise InputError(f"`{missing[0]}` is empty; expected a name")
+        if not self.stages:
+            raise InputError(
+                "neither `keyword` nor `vector` is there; expected the field of one search at least"
+            )
+        languages = ("none", *sorted(Stemmer.algorithms()))
+        if self.language not in languages:
+            raise InputError(
+                f"`language` should be one of {', '.join(languages)}, got {self.language!r:.80}"
+            )
+        if not 0 < self.timeout <= LONGEST_WAIT:
+            raise InputError(f"`timeout` should be above 0 and at most {LONGEST_WAIT:g} seconds")
+        if self.remote and urlsplit(self.url).username is not None:
+            raise InputError(f"`url` holds a password; expected it in the environment, as {KEY}")
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The searches that are made, in this order."""
+        return tuple(name for name in (KEYWORD, VECTOR) if getattr(self, name))
+
+    @property
+    def remote(self) -> bool:
+        """Whether it is a server, not a folder."""
+        return "://" in self.url
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that are read of a passage."""
+        named = (self.id, self.title, self.text, *self.metadata)
+        return tuple(dict.fromkeys(name for name in named if name))
+
+    def __str__(self) -> str:
+        """How a message names it."""
+        return f"{self.system} at {self.url}, {self.collection!r}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `from_dict` gives equal settings back."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, given: Any) -> RetrieverSettings:
+        """The settings of plain values.
+
+        Raises:
+            InputError: a name is missing or unknown, or a value is of the wrong kind.
+        """
+        if not isinstance(given, Mapping):
+            raise InputError("expected names and values")
+        known = [f.name for f in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise InputError(f"`{name}` is unknown{nearest(name, known)}; known: {known}")
+        missing = [name for name in known[:3] if name not in given]
+        if missing:
+            raise InputError(f"`{missing[0]}` is missing")
+        return cls(**{name: _value(name, value) for name, value in given.items()})
+
+
+def read_settings(path: Path) -> RetrieverSettings:
+    """The settings of a TOML file; a folder in `url` is seen from where the file lies.
+
+    Raises:
+        InputError: the file is not there, is no TOML, or names what cannot be used.
+    """
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        url = given.get("url")
+        if isinstance(url, str) and url and "://" not in url:
+            given["url"] = str((path.parent / url).resolve())
+        return RetrieverSettings.from_dict(given)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; expected the TOML of a retriever") from None
+    except (ValueError, OSError) as error:  # InputError is a ValueError, as TOML's errors are
+        raise InputError(f"{path}: {error}") from None
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "timeout":
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InputError(f"`timeout` should be a number, got {value!r:.80}")
+        return float(value)
+    if name in LISTS_OF_NAMES:
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(isinstance(n, str) and n for n in names):
+            raise InputError(f"`{name}` should be a name or a list of names, got {value!r:.80}")
+        return tuple(names)
+    if not isinstance(value, str):
+        raise InputError(f"`{name}` should be text, got {value!r:.80}")
+    return value

@@ -1,0 +1,145 @@
+"""What is asked of another search system: the best passages of each of its searches, with scores.
+
+It is less than our own index gives: no score of a passage that a search did not bring, no weight of
+a word. So what it brings is taken as a list with its scores (`rerank.types.ListKind`), to which our
+cross-encoder adds its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from rerank.errors import InputError, nearest
+from rerank.retrieval.dense import Vectors
+from rerank.retrieval.fusion import reciprocal_rank_fusion, top
+from rerank.retrieval.systems.settings import RetrieverSettings
+from rerank.types import LARGEST_SCORE, Passage, Query
+
+SHOWN = 20  # fields of a collection, in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage that a search brought; a higher score is better."""
+
+    passage: Passage
+    score: float
+
+
+class SearchSystem(Protocol):
+    """A collection of another system, connected to at the first call. Safe to call from threads.
+
+    Every call raises a RetrieverError where the system does not answer, and an InputError where it
+    lacks the collection or a field.
+    """
+
+    settings: RetrieverSettings
+
+    def keyword(self, query: str, count: int) -> Sequence[Hit]:
+        """The `count` best passages by the words of the query, best first."""
+
+    def vector(self, vector: Vectors, count: int) -> Sequence[Hit]:
+        """The `count` nearest passages to a unit vector (d,), nearest first."""
+
+    def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """The passages of these ids, a few hundred at most, as far as they are there."""
+
+
+def bring(
+    system: SearchSystem,
+    query: Query,
+    vector: Vectors,
+    *,
+    pool: int,
+    count: int,
+    rrf_k: int,
+    without: Set[str] = frozenset(),
+) -> Query:
+    """The query with the `count` best fused passages of the `pool` best of each search.
+
+    Their scores stand by search, NaN where one did not bring the passage. Passages `without` count
+    as not there.
+    """
+    asked = pool + len(without)
+    found: dict[str, Sequence[Hit]] = {}
+    for stage in system.settings.stages:
+        hits = (
+            system.vector(vector, asked) if stage == "vector" else system.keyword(query.text, asked)
+        )
+        once = {hit.passage.doc_id: hit for hit in reversed(hits)}  # the best of those of one id
+        best = sorted(once.values(), key=lambda h: (-h.score, h.passage.doc_id))
+        found[stage] = [h for h in best if h.passage.doc_id not in without][:pool]
+    passages = {h.passage.doc_id: h.passage for hits in found.values() for h in hits}
+    ids = sorted(passages)
+    row = {doc_id: i for i, doc_id in enumerate(ids)}
+    listed = [
+        np.array([row[h.passage.doc_id] for h in hits], dtype=np.int64) for hits in found.values()
+    ]
+    rows, fused = reciprocal_rank_fusion(listed, k=rrf_k)
+    kept = rows[top(fused, count)]
+    scores = {}
+    for stage, hits in found.items():
+        of_stage = np.full(len(ids), np.nan)
+        for hit in hits:
+            of_stage[row[hit.passage.doc_id]] = hit.score
+        scores[stage] = of_stage[kept]
+    return replace(query, passages=tuple(passages[ids[i]] for i in kept), scores=scores)
+
+
+def hits_of(
+    settings: RetrieverSettings, rows: Iterable[tuple[Mapping[str, Any], float]]
+) -> list[Hit]:
+    """The hits of documents with their scores; those that are no passage are left out."""
+    read = ((passage_of(settings, document), score) for document, score in rows)
+    return [Hit(p, float(score)) for p, score in read if p and abs(score) <= LARGEST_SCORE]
+
+
+def passage_of(settings: RetrieverSettings, document: Mapping[str, Any]) -> Passage | None:
+    """The passage of a document; None, where it has no id or no text."""
+    doc_id, text = _text(document.get(settings.id)), _text(document.get(settings.text))
+    if not doc_id or not text.strip():
+        return None
+    metadata = {n: document[n] for n in settings.metadata if document.get(n) is not None}
+    return Passage(doc_id, _text(document.get(settings.title)), text, metadata)
+
+
+def refuse_unknown_fields(
+    settings: RetrieverSettings, names: Iterable[str], there: Collection[str]
+) -> None:
+    """Refuse settings that name fields which the collection has not; an empty name is none.
+
+    Raises:
+        InputError: naming one of them.
+    """
+    for name in names:
+        if name and name not in there:
+            raise InputError(
+                f"{settings}: it has no field {name!r}{nearest(name, there)}; it has "
+                f"{', '.join(sorted(there)[:SHOWN])}"
+            )
+
+
+def refuse_dimension(settings: RetrieverSettings, there: int, ours: int) -> None:
+    """Refuse vectors of another size than the encoder makes.
+
+    Raises:
+        InputError: saying both.
+    """
+    if there != ours:
+        raise InputError(
+            f"{settings}: the vectors of {settings.vector!r} have {there} numbers, those of the "
+            f"encoder {ours}; name the encoder that made them (--encoder), or leave `vector` out"
+        )
+
+
+def _text(value: object) -> str:
+    """Text, or a whole number as its digits; a list of texts, as some systems hold, as one."""
+    if isinstance(value, list):
+        return "\n".join(filter(None, map(_text, value)))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,209 @@
+"""Candidates of another search system to a model, by the systems' own clients."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from coherence import check_coherent
+from collections_of import MAKERS, rows_of
+from command_line import call, refused
+from server import serving
+
+import rerank
+from rerank.assessment.model import CalibratedReranker
+from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.records import read_query
+from rerank.errors import InputError, RetrieverError
+from rerank.inference.model_files import resolve
+from rerank.jobs.calibrate import Outcome, calibrate
+from rerank.journal.entry import entry_of
+from rerank.retrieval.dense import Encoder
+from rerank.types import Passage, Query
+
+ASKED = "median ignoring NaNs"
+
+
+@pytest.fixture(scope="module")
+def rows(small: LabelledSet, config: Config) -> list[dict[str, Any]]:
+    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+    return rows_of(small, encoder)
+
+
+@pytest.fixture(scope="module")
+def labelled(small_folder: Path) -> LabelledSet:
+    """The small set without its corpus."""
+    return LabelledSet.read(small_folder, corpus_elsewhere=True)
+
+
+@pytest.fixture(scope="module", params=sorted(MAKERS))
+def retriever(
+    request: pytest.FixtureRequest, rows: list[dict[str, Any]], tmp_path_factory: Any
+) -> Path:
+    """The TOML file of a collection of the small set's corpus."""
+    return MAKERS[request.param](rows, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def cheap(config: Config) -> Config:
+    return replace(config, rerank_depth=3, calibrator="logistic")
+
+
+@pytest.fixture(scope="module")
+def outcome(labelled: LabelledSet, retriever: Path, cheap: Config, work: Path) -> Outcome:
+    out = retriever.parent / "model"
+    return calibrate(labelled, out, cheap, work=work, retriever=retriever)
+
+
+@pytest.fixture(scope="module")
+def model(outcome: Outcome) -> CalibratedReranker:
+    return CalibratedReranker.load(outcome.folder)
+
+
+def test_a_model_of_another_system(outcome: Outcome, model: CalibratedReranker) -> None:
+    """It names the system, holds no index, and its stages are the system's and our reranker."""
+    assert not (outcome.folder / "index").exists()
+    assert model.index_folder is None
+    kind = model.maps["search"].lists
+    assert kind is not None
+    assert kind.stages == ("keyword", "vector", "reranker")
+    assert "Passages scored per query: 3.0" in outcome.report
+    assert not outcome.notes
+
+
+def test_the_confidence_is_coherent_and_tells_right_from_wrong(
+    model: CalibratedReranker, labelled: LabelledSet
+) -> None:
+    """Of queries that were not fitted on: right tops are surer than wrong ones."""
+    ids = labelled.splits["test"]
+    found = model.assess([labelled.queries[i] for i in ids])
+    right, wrong = [], []
+    for i, answer in zip(ids, found, strict=True):
+        check_coherent(answer)
+        hit = answer.ranking.doc_ids[0] in labelled.relevant(i)
+        (right if hit else wrong).append(answer.confidence)
+        scored = [p.scores["reranker"] for p in answer.passages]
+        assert sum(score is not None for score in scored) == 3
+    assert sum(right) / len(right) > sum(wrong) / len(wrong) + 0.1
+    assert len(right) > len(ids) / 2
+
+
+def test_reloaded_it_answers_the_same(model: CalibratedReranker, outcome: Outcome) -> None:
+    """And a list that was kept is assessed without the system."""
+    again = CalibratedReranker.load(outcome.folder)
+    first, second = model.search(ASKED), again.search(ASKED)
+    assert first.to_dict() == second.to_dict()
+    assert first.passages[0].metadata["place"].startswith("page ")
+    kept = first.ranking.query
+    replayed = again.assess([Query(kept.text, passages=kept.passages, scores=kept.scores)])[0]
+    assert replayed.confidence == pytest.approx(first.confidence)
+    assert replayed.ranking.doc_ids == first.ranking.doc_ids
+    entry = entry_of(first, answer_id="a", model="m", latency=0.1)
+    journaled = read_query({**json.loads(entry.asked or ""), "_id": "again"})
+    assert again.assess([journaled])[0].confidence == pytest.approx(first.confidence)
+
+
+def test_it_takes_no_passages_without_scores(model: CalibratedReranker) -> None:
+    """It was fitted on no such lists."""
+    with pytest.raises(InputError, match=r"another search system.*keyword, vector, reranker"):
+        model.rerank(ASKED, ["a", "b"])
+    assert model.assess([Query(ASKED, passages=())])[0].confidence == 0
+
+
+def test_other_jobs(
+    model: CalibratedReranker, labelled: LabelledSet, work: Path, tmp_path: Path
+) -> None:
+    """It is evaluated, recalibrated, and rescores as it searches."""
+    assert len(rerank.evaluate(model, labelled, work=work).right) == 30
+    moved = rerank.recalibrate(model, labelled, tmp_path / "new", split="test", work=work)
+    assert 0 < CalibratedReranker.load(moved.folder).search(ASKED).confidence < 1
+    given, out = tmp_path / "queries.jsonl", tmp_path / "out.jsonl"
+    given.write_text(json.dumps({"_id": "q", "query": ASKED}) + "\n")
+    assert rerank.rescore(model, given, out).answered == 1
+    assert json.loads(out.read_text())["confidence"] == model.search(ASKED).confidence
+
+
+def test_over_http(model: CalibratedReranker, outcome: Outcome) -> None:
+    """`/v1/search` gives the model's numbers."""
+    with serving(outcome.folder) as started:
+        told = httpx.post(f"{started.url}/v1/search", json={"query": ASKED}, timeout=60).json()
+    assert told["confidence"] == model.search(ASKED).confidence
+
+
+def test_on_the_command_line(
+    small_folder: Path, outcome: Outcome, retriever: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`search` prints what it prints of every model; an index and a retriever are one too many."""
+    assert call("search", outcome.folder, ASKED) == 0
+    assert "confidence 0." in capsys.readouterr().out
+    both = ("--retriever", retriever, "--index", small_folder, "--out", retriever.parent / "no")
+    assert "--index" in refused(capsys, "calibrate", small_folder, *both)
+
+
+def test_passages_that_are_not_there(
+    labelled: LabelledSet, retriever: Path, cheap: Config, work: Path, tmp_path: Path
+) -> None:
+    """Some are told with counts; none of them there is refused."""
+    from rerank.jobs.retriever import as_held
+    from rerank.retrieval.systems.connect import connect
+    from rerank.retrieval.systems.settings import read_settings
+
+    system = connect(read_settings(retriever))
+    query_id, *_ = labelled.qrels
+    some = replace(
+        labelled,
+        qrels={**labelled.qrels, query_id: {"strange'id": 1.0}},
+        corpus={**labelled.corpus, "strange'id": Passage("strange'id", "", "")},
+    )
+    held, notes = as_held(some, system)
+    assert "1 of the " in notes[0]
+    assert "1 queries have no other right passage" in notes[0]
+    assert held.corpus["strange'id"].text == ""
+    named = next(iter(labelled.qrels[query_id]))
+    assert held.corpus.get(named, Passage(named, "", "x")).text
+    none = replace(some, qrels={query_id: {"strange'id": 1.0}})
+    with pytest.raises(InputError, match="none of the 1 passages that the labels name"):
+        calibrate(none, tmp_path / "out", cheap, work=work, retriever=retriever)
+
+
+def test_vectors_of_another_encoder(
+    labelled: LabelledSet,
+    rows: list[dict[str, Any]],
+    retriever: Path,
+    cheap: Config,
+    work: Path,
+    tmp_path: Path,
+) -> None:
+    """They are told by what they find, and by their size."""
+    turned = [{**row, "vector": rows[i - 1]["vector"]} for i, row in enumerate(rows)]
+    turned = [{**row, "vector": row["vector"][::-1].copy()} for row in turned]
+    other = MAKERS[retriever.stem](turned, tmp_path)
+    with pytest.raises(InputError, match="made by another encoder"):
+        calibrate(labelled, tmp_path / "out", cheap, work=work, retriever=other)
+    (tmp_path / "short").mkdir()
+    short = [{**row, "vector": row["vector"][:8]} for row in rows[:20]]
+    cut_off = MAKERS[retriever.stem](short, tmp_path / "short")
+    with pytest.raises(InputError, match="have 8 numbers, those of the encoder 384"):
+        calibrate(labelled, tmp_path / "out", cheap, work=work, retriever=cut_off)
+
+
+def test_a_system_that_fails_stops_a_batch(
+    model: CalibratedReranker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No row is rejected for it, and the same command goes on later."""
+
+    def down(*_: object) -> None:
+        raise RetrieverError("it is down")
+
+    given, out = tmp_path / "queries.jsonl", tmp_path / "out.jsonl"
+    given.write_text(json.dumps({"_id": "q", "query": ASKED}) + "\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(model.pipeline.system, "keyword", down)
+        with pytest.raises(RetrieverError, match="it is down"):
+            rerank.rescore(model, given, out)
+    assert rerank.rescore(model, given, out).answered == 1

@@ -1,0 +1,127 @@
+"""Each adapter, by the system's own client, on a collection of twenty short passages."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from collections_of import MAKERS, SERVERS, settings_file
+from search_server import searching
+
+from rerank.errors import InputError
+from rerank.retrieval.systems.connect import connect
+from rerank.retrieval.systems.settings import RetrieverSettings, read_settings
+from rerank.retrieval.systems.system import SearchSystem
+
+WIDTH = 8
+WORDS = ("zebra", "violin", "glacier", "pepper", "lantern")
+
+
+def unit(row: int) -> Any:
+    made = np.random.default_rng(row).normal(size=WIDTH)
+    return (made / np.linalg.norm(made)).astype(np.float32)
+
+
+ROWS = [
+    {
+        "id": f"it's {i}" if i % 2 else str(i),
+        "title": f"number {i}",
+        "text": f"the {WORDS[i % 5]} of story {i}" + " zebra" * (i == 0),
+        "place": f"page {i}",
+        "vector": unit(i),
+    }
+    for i in range(20)
+]
+
+
+@pytest.fixture(scope="module", params=sorted([*MAKERS, *SERVERS]))
+def settings(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[RetrieverSettings]:
+    place: Path = tmp_path_factory.mktemp(request.param)
+    if request.param in MAKERS:
+        yield read_settings(MAKERS[request.param](ROWS, place))
+        return
+    pytest.importorskip(SERVERS[request.param])
+    with searching(ROWS) as server:
+        named = {"system": request.param, "url": server.url, "keyword": "text"}
+        yield read_settings(settings_file(place, **named))
+
+
+@pytest.fixture(scope="module")
+def system(settings: RetrieverSettings) -> SearchSystem:
+    return connect(settings)
+
+
+def test_keyword_search(system: SearchSystem) -> None:
+    """What holds the word, best first; what holds no word of the query is not found."""
+    found = system.keyword("a ZEBRA?", 10)
+    assert {h.passage.doc_id for h in found} == {"0", "it's 5", "10", "it's 15"}
+    assert found[0].passage.doc_id == "0"
+    scores = [h.score for h in found]
+    assert scores == sorted(scores, reverse=True)
+    assert min(scores) > 0
+    assert len(system.keyword("zebra", 2)) == 2
+    assert not system.keyword("?!", 10)
+
+
+def test_vector_search(system: SearchSystem) -> None:
+    """Itself first, and the order of the cosines."""
+    found = system.vector(unit(7), 20)
+    cosines = {row["id"]: float(row["vector"] @ unit(7)) for row in ROWS}
+    expected = sorted(cosines, key=lambda i: -cosines[i])
+    assert [h.passage.doc_id for h in found] == expected
+    assert all(a.score >= b.score for a, b in itertools.pairwise(found))
+    assert len(system.vector(unit(7), 3)) == 3
+
+
+def test_passages_by_id(system: SearchSystem) -> None:
+    """Those that are there, whatever their ids are made of."""
+    found = {p.doc_id: p for p in system.passages(["it's 7", "4", "nothing", "';--"])}
+    assert sorted(found) == ["4", "it's 7"]
+    assert found["4"].title == "number 4"
+    assert found["4"].text == "the lantern of story 4"
+    assert found["4"].metadata == {"place": "page 4"}
+    assert not system.passages(["nothing"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"collection": "passagse"}, "passagse.*(not found|no such)"),
+        ({"text": "texts"}, "no field 'texts'; did you mean 'text'"),
+        ({"vector": "vectors"}, "no field 'vectors'"),
+        ({"keyword": ("words",)}, "no field 'words'"),
+    ],
+)
+def test_what_the_collection_lacks(
+    settings: RetrieverSettings, changed: dict[str, Any], sentence: str
+) -> None:
+    """One sentence that names it, of every search."""
+    system = connect(replace(settings, **changed))
+    for search in (
+        lambda: system.keyword("zebra", 1),
+        lambda: system.vector(unit(0), 1),
+        lambda: system.passages(["4"]),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            search()
+
+
+def test_vectors_of_another_size(system: SearchSystem) -> None:
+    """Both sizes are told."""
+    with pytest.raises(InputError, match=f"have {WIDTH} numbers, those of the encoder 3"):
+        system.vector(np.ones(3, dtype=np.float32), 1)
+
+
+def test_a_folder_that_is_not_there(settings: RetrieverSettings, tmp_path: Path) -> None:
+    """It is named, and nothing is made."""
+    if settings.remote:
+        pytest.skip("a server")
+    system = connect(replace(settings, url=str(tmp_path / "none")))
+    with pytest.raises(InputError, match="there is no such folder"):
+        system.keyword("zebra", 1)
+    assert not (tmp_path / "none").exists()
