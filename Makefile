@@ -6,7 +6,7 @@ DATA := datasets/pydata
 MODEL := work/model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format promise torture bench weights prior clean
+.PHONY: help install demo test lint types format promise torture browser bench weights prior clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -60,6 +60,11 @@ torture: .venv/tested ## mutate it, kill it, flood it, swap it: does it survive?
 	$(BIN)/python tests/torture/server.py $(MODEL) --seconds 300
 	$(BIN)/python tests/torture/parquet.py --seconds 600
 	$(BIN)/python tests/bench/overload.py $(MODEL) --rounds 5 --seconds 60 --heavy
+
+browser: .venv/tested ## the pages in Chromium: what people do, screenshots in work/pages, axe
+	@test -f $(MODEL)/manifest.json || $(MAKE) demo
+	@$(BIN)/python $(PIP) playwright axe-playwright-python
+	$(BIN)/python tests/browser/pages.py $(MODEL) $(DATA)
 
 # sentence-transformers' own ONNX and OpenVINO backends need older libraries: work/peers has them.
 bench: .venv/installed ## speed beside other libraries, to docs/performance.md (an hour or two)

@@ -114,7 +114,7 @@ function coverage(rows, here) {
 function comparison(rows) {
   const [head, ...body] = rows;
   return make("table", {},
-    make("thead", {}, make("tr", {}, ...head.map((cell) => make("th", { scope: "col" }, cell)))),
+    make("thead", {}, make("tr", {}, ...head.map((cell) => make("th", { scope: "col" }, cell || "confidence by")))),
     make("tbody", {}, ...body.map((row) => make("tr", { class: row[0] === "calibrated" ? "ours" : "" },
       ...row.map((cell) => make("td", {}, cell))))));
 }

@@ -1,0 +1,182 @@
+"""The pages in a real browser: what a person does on each, screenshots, and what axe finds.
+
+    make browser    or    python tests/browser/pages.py MODEL LABELLED_SET --out work/pages
+
+Asks a question with an answer and one without, opens a source, says that the answer is wrong and
+finds that among the exported labels, labels a question by keys, and looks up a passage that holds
+a script. Fails where something is not there, or axe finds a serious fault. Needs Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from server import serving
+
+import rerank
+from rerank import LabelledSet
+from rerank.config import LabelConfig
+from rerank.jobs.init import init
+from rerank.labelling.session import Session
+from rerank.serving.labelling import Labels
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+WAIT = 120_000  # milliseconds
+WIDTHS = (1200, 400)
+SERIOUS = ("serious", "critical")
+FAR = "who won the football match between Ghana and Uruguay in 2010"  # in no documentation
+HOSTILE = (
+    "<script>document.title = 'broken'</script><img src=x onerror=\"document.title='broken'\">"
+)
+
+
+def main() -> None:
+    """Try all pages and print what was found; exit code 1 where axe found a serious fault."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("model", type=Path)
+    p.add_argument("labelled", type=Path, help="labelled set, from which questions are taken")
+    p.add_argument("--out", type=Path, default=Path("work/pages"), help="folder of screenshots")
+    o = p.parse_args()
+    o.out.mkdir(parents=True, exist_ok=True)
+    found = []
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as temporary:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        work = Path(temporary)
+        with of_model(o.model, o.labelled, work) as (url, question):
+            try_pages(new_page(browser), url, question)
+            found = look(browser, url, question, o.out)
+        with hostile(work) as url:
+            ask(page := new_page(browser), url, "what does the hostile passage hold")
+            open_source(page)
+            assert HOSTILE in page.inner_text(".source p"), "the passage is not shown as it is"
+            assert page.title() == "Ask - calibrated-rerank", "a script of a passage has run"
+        browser.close()
+    print("\n".join(found) or "axe: nothing")
+    sys.exit(any(line.startswith(SERIOUS) for line in found))
+
+
+def chromium() -> str:
+    """The browser of this machine."""
+    known = filter(None, map(shutil.which, CHROMIUM))
+    try:
+        return next(known)
+    except StopIteration:
+        sys.exit(f"expected one of {', '.join(CHROMIUM)} on the PATH; apt-get install chromium")
+
+
+@contextmanager
+def of_model(model: Path, labelled: Path, work: Path) -> Iterator[tuple[str, str]]:
+    """A server of the model with a journal and labels, and a question that it is sure of."""
+    data, loaded = LabelledSet.read(labelled), rerank.load(model)
+    queries = [data.queries[i] for i in (data.splits.get("test") or data.queries)][:40]
+    sure = max(loaded.assess(queries), key=lambda answer: answer.confidence)
+    config = LabelConfig(count=5, depth=2)
+    Session(loaded, work / "labels", config).prepare(queries)
+    labels, journal = Labels(work / "labels", config), f"sqlite:///{work}/journal.db"
+    with serving(model, labels=labels, journal=journal) as started:
+        yield started.url, sure.ranking.query.text
+
+
+@contextmanager
+def hostile(work: Path) -> Iterator[str]:
+    """A server of a corpus, one passage of which holds a script."""
+    corpus = work / "hostile"
+    corpus.mkdir()
+    texts = [f"What the hostile passage holds: {HOSTILE}", "Another one.", "And a third one."]
+    rows = ({"_id": str(i), "title": "", "text": text} for i, text in enumerate(texts))
+    (corpus / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    init(corpus, work / "hostile-model", work=work)
+    with serving(work / "hostile-model") as started:
+        yield started.url
+
+
+def new_page(browser: Browser, width: int = 1200, scheme: Any = "light") -> Page:
+    """A page that waits long enough for a slow machine."""
+    page = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme
+    ).new_page()
+    page.set_default_timeout(WAIT)
+    return page
+
+
+def try_pages(page: Page, url: str, question: str) -> None:
+    """Do what people do, and check what they would see."""
+    ask(page, url, FAR)
+    print(f"without an answer: {page.inner_text('#badge')}; {page.inner_text('#answer')[:80]}")
+    assert page.locator("#banner").count() == 1, "no banner over an answer nobody should trust"
+    ask(page, url, question)
+    print(f"with an answer: {page.inner_text('#badge')}; {page.locator('.source').count()} sources")
+    open_source(page)
+    page.click("button:text-is('Wrong')")
+    page.wait_for_selector("text=Thank you")
+    rows = page.request.get(f"{url}/v1/journal/labels").text().splitlines()
+    assert any(json.loads(row).get("right") is False for row in rows), "the label is not exported"
+    page.goto(f"{url}/reliability")
+    page.locator("input[type=range]").press("ArrowRight")
+    page.goto(f"{url}/watch")
+    page.wait_for_selector("h2")
+    label(page, url)
+
+
+def ask(page: Page, url: str, question: str) -> None:
+    """Ask, by the keyboard alone."""
+    page.goto(url)
+    page.fill("#question", question)
+    page.press("#question", "Enter")
+    page.wait_for_selector("#badge")
+
+
+def open_source(page: Page) -> None:
+    """Open the first source."""
+    page.click(".source summary")
+    assert page.locator(".source p").first.is_visible()
+
+
+def label(page: Page, url: str) -> None:
+    """Judge one question by keys, and take the last word back."""
+    page.goto(f"{url}/label")
+    page.fill("#annotator", "ann")
+    page.press("#annotator", "Enter")
+    page.wait_for_selector("#asked")
+    page.keyboard.press("n")
+    page.wait_for_selector("#count:text-matches('^1 of')")
+    page.keyboard.press("u")
+    page.wait_for_selector("#count:text-matches('^0 of')")
+
+
+def look(browser: Browser, url: str, question: str, out: Path) -> list[str]:
+    """Screenshots of each page in each width and scheme, and axe's faults, worst first."""
+    faults = set()
+    for width in WIDTHS:
+        for scheme in ("light", "dark"):
+            page = new_page(browser, width, scheme)
+            for name in ("ask", "reliability", "watch", "label"):
+                if name == "ask":
+                    ask(page, url, question)
+                    open_source(page)
+                elif name == "label":
+                    label(page, url)
+                else:
+                    page.goto(f"{url}/{name}")
+                    page.wait_for_selector("h2")
+                page.screenshot(path=out / f"{name}-{width}-{scheme}.png", full_page=True)
+                for fault in Axe().run(page).response["violations"]:
+                    where = fault["nodes"][0]["html"][:100]
+                    faults.add(f"{fault['impact']}: {name} {scheme}: {fault['help']}: {where}")
+    return sorted(faults, key=lambda line: not line.startswith(SERIOUS))
+
+
+if __name__ == "__main__":
+    main()
