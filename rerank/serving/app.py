@@ -122,7 +122,7 @@ def create_app(
         log.update(confidence=found.confidence, level=found.level, model=served.version)
         return found, {"model": served.version, "request_id": request.state.request_id}
 
-    @app.post("/v1/search", tags=["answers"])
+    @app.post("/v1/search", tags=["answers"], response_model_exclude_unset=True)
     async def search(request: Request, asked: SearchRequest) -> SearchResponse:
         """Find passages in the index, and say how sure to be of the first."""
         found, names = await assessed(request, asked)

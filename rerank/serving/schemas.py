@@ -365,12 +365,14 @@ def search_response(
     found: Assessment, asked: SearchRequest, *, model: str, request_id: str
 ) -> SearchResponse:
     """The answer to a search, by the model of that version."""
-    ranking = []
-    for passage in found.first(asked.top_n):
-        row = SearchResult(**passage.to_dict())
-        if asked.return_documents:
-            row.title, row.text = passage.title, passage.text
-        ranking.append(row)
+    ranking = [
+        SearchResult(
+            **passage.to_dict(),
+            title=passage.title if asked.return_documents else None,
+            text=passage.text if asked.return_documents else None,
+        )
+        for passage in found.first(asked.top_n)
+    ]
     return SearchResponse(
         **{**found.to_dict(top=0), "id": request_id, "model": model, "ranking": ranking}
     )

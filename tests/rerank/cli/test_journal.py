@@ -51,7 +51,7 @@ def test_feedback_is_recorded(journal: str, capsys: pytest.CaptureFixture[str]) 
         (("recalibrate", "model", "--out", "x"), "--journal"),
         (("drift", "model"), "--journal"),
         (("serve", "model", "--journal", "journal.db"), "no URL of a journal"),
-        (("serve", "model", "--journal", "sqlite:////nowhere/journal.db"), "unable to open"),
+        (("serve", "model", "--journal", "sqlite:////dev/null/journal.db"), "unable to open"),
     ],
 )
 def test_what_cannot_be_used_is_refused(
