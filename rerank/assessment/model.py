@@ -41,6 +41,7 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.retrieval.no_index import NoIndex
 from rerank.retrieval.systems.connect import connect_of_model
+from rerank.storage.folder import DIGEST
 from rerank.tracking.registry import fetch, is_uri
 from rerank.types import LISTS, Assessment, ListKind, Mode, Passage, Query, Scored
 
@@ -74,6 +75,14 @@ class CalibratedReranker:
     def manifest(self) -> dict[str, Any]:
         """What the model folder says of itself."""
         return self.files.manifest
+
+    @property
+    def version(self) -> str:
+        """12 digits of the digest of its manifest, which changes with all that is in the folder.
+
+        `default` is that of the model that needs no folder.
+        """
+        return str(self.manifest.get(DIGEST, DEFAULT))[:12]
 
     @classmethod
     def load(

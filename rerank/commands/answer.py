@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rerank.commands.command import REJECTED, Command
 from rerank.commands.inputs import load_model, note
+from rerank.commands.journaling import add_kept_journal, journal_kept
 from rerank.commands.options import add_json, add_model, from_options
 from rerank.errors import EndpointError, InputError
 from rerank.rag.settings import AnswerConfig
@@ -20,6 +21,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--out", type=Path, help="JSONL to write, with --queries: one answer a line")
     p.add_argument("--overwrite", action="store_true", help="replace the file of --out")
     add_json(p)
+    add_kept_journal(p)
 
 
 def _run(o: argparse.Namespace) -> int:
@@ -34,10 +36,11 @@ def _run(o: argparse.Namespace) -> int:
         return _answer_file(o, config)
     from rerank.rag.answer.model_answers import answer
 
-    (found,) = answer(load_model(o), [Query(o.query, "1")], config)
-    if found.error:
-        raise EndpointError(found.error)
-    print(json.dumps(found.to_dict()) if o.json else found.text())
+    with journal_kept(o) as record:
+        (found,) = answer(load_model(o), [Query(o.query, "1")], config, record=record)
+        if found.error:
+            raise EndpointError(found.error)
+        print(json.dumps(found.to_dict()) if o.json else found.text())
     return 0
 
 
@@ -47,9 +50,10 @@ def _answer_file(o: argparse.Namespace, config: AnswerConfig) -> int:
     from rerank.rag.answer.model_answers import answer, write_answers
 
     queries = read_queries(o.queries)
-    made = answer(load_model(o), queries, config)
-    with progress(len(queries), "answering", unit="query") as bar:
-        count, failed = write_answers(made, o.out, overwrite=o.overwrite, done=bar.update)
+    with journal_kept(o) as record:
+        made = answer(load_model(o), queries, config, record=record)
+        with progress(len(queries), "answering", unit="query") as bar:
+            count, failed = write_answers(made, o.out, overwrite=o.overwrite, done=bar.update)
     print(f"{o.out}: {count} answers")
     if failed:
         note(f"{failed} of them hold an error: the language model gave no answer")

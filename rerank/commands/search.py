@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
+from rerank.commands.journaling import Record, add_kept_journal, journal_kept
 from rerank.commands.options import add_json, add_model
 from rerank.errors import InputError
 
 if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
     from rerank.types import Assessment
 
 SHOWN = 3  # passages that are printed
@@ -26,21 +29,33 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         help="segment of the queries, where the model was calibrated with --segment-by",
     )
     add_json(p, "print one JSON object a query, with all passages")
+    add_kept_journal(p)
 
 
 def _run(o: argparse.Namespace) -> None:
+    with journal_kept(o) as record:
+        _search(load_model(o), o, record)
+
+
+def _search(model: CalibratedReranker, o: argparse.Namespace, record: Record) -> None:
     from rerank.types import Query
 
-    model = load_model(o)
     if o.segment and not model.segment_by:
         raise InputError(f"{o.model} has no segments; calibrate it with --segment-by")
     metadata = {model.segment_by: o.segment} if o.segment else {}
     queries = [Query(text, str(i), metadata) for i, text in enumerate(o.queries, start=1)]
-    for query, found in zip(queries, model.assess(queries), strict=True):
+    start = time.perf_counter()
+    assessed = model.assess(queries)
+    latency = time.perf_counter() - start
+    for query, found in zip(queries, assessed, strict=True):
+        answer_id = record(found, model=model.version, latency=latency)
         if o.json:
-            print(json.dumps(_with_texts(query.text, found)))
-        else:
-            _print_assessment(query.text, found)
+            named = {"id": answer_id} if answer_id else {}
+            print(json.dumps({**named, **_with_texts(query.text, found)}))
+            continue
+        _print_assessment(query.text, found)
+        if answer_id:
+            print(f"  answer id {answer_id}")
 
 
 def _with_texts(query: str, found: Assessment) -> dict[str, Any]:

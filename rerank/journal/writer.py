@@ -60,6 +60,7 @@ class JournalWriter:
         self._deadline: float | None = None  # set when closing
         self._pruned = float("-inf")
         self._dropped, self._told_dropped = 0, float("-inf")
+        self.failure = ""  # why the last try that failed did
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
@@ -170,9 +171,9 @@ class JournalWriter:
 
     def _failed(self, error: Exception, *, already: bool) -> None:
         self._count("failed", 1)
+        self.failure = str(error) if isinstance(error, RerankError) else type(error).__name__
         if not already:
-            why = str(error) if isinstance(error, RerankError) else type(error).__name__
-            _log(logging.ERROR, "journal fails", why=why, waiting=self.waiting)
+            _log(logging.ERROR, "journal fails", why=self.failure, waiting=self.waiting)
 
     def _wait_to_retry(self, pause: float) -> bool:
         """Wait, less at the end; whether to try again."""

@@ -18,53 +18,41 @@ from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerank.data.text import to_json
-from rerank.errors import JournalError
+from rerank.errors import JournalError, optional
 from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 
 if TYPE_CHECKING:
-    from rerank.journal.store import JournalStore
+    from rerank.journal.journal import Journal
 
-FLUSH = 2.0  # seconds that feedback waits for the answer that it is about
 LINES = "application/x-ndjson"
 RETRY = 5  # seconds after which feedback may be sent again
 NO_JOURNAL = "this server keeps no journal; it does when it is started with --journal URL"
 
 
 class ServerJournal:
-    """The store, its writer, and what of the settings is about them."""
+    """The journal, and what the server's metrics tell of it."""
 
-    def __init__(self, store: JournalStore, settings: Settings, metrics: Metrics) -> None:
-        from rerank.journal.writer import OUTCOMES, JournalWriter
+    def __init__(self, journal: Journal, metrics: Metrics) -> None:
+        from rerank.journal.writer import OUTCOMES
 
-        self._store = store
+        self._journal = journal
         self._metrics = metrics
-        self._without_text = settings.journal_without_text
-        self._writer = JournalWriter(
-            store,
-            days=settings.journal_days,
-            rows=settings.journal_rows,
-            count=metrics.count_journal,
-        )
         for outcome in OUTCOMES:
             metrics.journal.labels(outcome)
-        metrics.journal_waiting.set_function(lambda: self._writer.waiting)
+        metrics.journal_waiting.set_function(lambda: journal.waiting)
 
     def record(self, state: dict[str, Any], seconds: float) -> None:
         """Offer what a request has left in its state; never waits, never fails."""
-        from rerank.journal.entry import entry_of
-
         try:
-            entry = entry_of(
+            self._journal.record(
                 state["found"],
-                answer_id=state["request_id"],
                 model=state["served"].version,
                 latency=seconds,
                 answer=state.get("made"),
-                without_text=self._without_text,
+                answer_id=state["request_id"],
             )
-            self._writer.offer(entry)
         except Exception as error:
             self._metrics.count_journal("rejected", 1)
             event("journal entry rejected", severity=logging.ERROR, exc_info=error)
@@ -76,8 +64,7 @@ class ServerJournal:
             InputError: the comment is no text.
             JournalError: the database cannot be used.
         """
-        self._writer.flush(FLUSH)
-        return self._store.judge(answer_id, right, comment)
+        return self._journal.judge(answer_id, right, comment)
 
     def watched(self, days: float) -> dict[str, Any]:
         """What the Watch page shows of the last `days`.
@@ -88,13 +75,14 @@ class ServerJournal:
         from rerank.journal.report import report
         from rerank.journal.watch import by_day, waiting
 
-        self._writer.flush(FLUSH)
-        page = report(self._store, days=days).to_dict()
+        self._journal.flush()
+        store = self._journal.store
+        page = report(store, days=days).to_dict()
         del page["journal"]  # where it lies is nobody's business here
         return {
             **page,
-            "by_day": [asdict(day) for day in by_day(self._store, days=days)],
-            "waiting": waiting(self._store),
+            "by_day": [asdict(day) for day in by_day(store, days=days)],
+            "waiting": waiting(store),
         }
 
     def labels(self, model: str) -> list[dict[str, Any]]:
@@ -105,13 +93,12 @@ class ServerJournal:
         """
         from rerank.journal.labels import label_of, newest_labels
 
-        rows = newest_labels(self._store)
+        rows = newest_labels(self._journal.store)
         return [label_of(row) for row in rows if row["model"] == model and row["asked"]]
 
     def close(self) -> None:
         """Write what waits, and end."""
-        self._writer.close()
-        self._store.close()
+        self._journal.close()
 
 
 def check_journal(settings: Settings) -> None:
@@ -123,7 +110,10 @@ def check_journal(settings: Settings) -> None:
         MissingExtraError: the extra is not installed.
     """
     if settings.journal:
-        _open(settings).close()
+        with optional():
+            from rerank.journal.store import JournalStore
+
+            JournalStore(settings.journal, create=True).close()
 
 
 def open_journal(settings: Settings, metrics: Metrics) -> ServerJournal | None:
@@ -134,16 +124,17 @@ def open_journal(settings: Settings, metrics: Metrics) -> ServerJournal | None:
     """
     if not settings.journal:
         return None
-    return ServerJournal(_open(settings), settings, metrics)
-
-
-def _open(settings: Settings) -> JournalStore:
-    from rerank.errors import optional
-
     with optional():
-        from rerank.journal.store import JournalStore
+        from rerank.journal.journal import Journal
 
-        return JournalStore(settings.journal, create=True)
+        journal = Journal(
+            settings.journal,
+            days=settings.journal_days,
+            rows=settings.journal_rows,
+            without_text=settings.journal_without_text,
+            count=metrics.count_journal,
+        )
+    return ServerJournal(journal, metrics)
 
 
 class JournalRecorder:

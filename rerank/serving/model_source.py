@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import errno
 import gc
-import hashlib
 import json
 import logging
 import math
@@ -82,11 +81,15 @@ class ServedModel:
     """A loaded model and what the server tells of it."""
 
     model: CalibratedReranker
-    version: str  # 12 digits of the sha256 of its manifest
     sketch: Sketch | None  # None: not calibrated, nothing to compare queries with
     reliability: Mapping[str, Any]
     headline: list[str]  # the first lines of its report
     loaded: float  # Unix time
+
+    @property
+    def version(self) -> str:
+        """That of the model."""
+        return self.model.version
 
     @property
     def reranker(self) -> str:
@@ -165,7 +168,6 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
             for name in (MANIFEST, *read_manifest(folder)["files"]):
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(folder / name, copy / name, follow_symlinks=False)
-            manifest = (copy / MANIFEST).read_bytes()
         except (OSError, shutil.Error, FolderError) as error:
             full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
             raise (NoRoomError if full else InputError)(
@@ -180,9 +182,8 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
             raise InputError(str(error).replace(str(copy), str(folder))) from None
         _try(model)
         model.pipeline.observe = observe  # from here on: the first call has loaded the networks
-        version = hashlib.sha256(manifest).hexdigest()[:12]
         headline = report.partition("\n\n")[0].splitlines()
-        return ServedModel(model, version, sketch, reliability, headline, time.time())
+        return ServedModel(model, sketch, reliability, headline, time.time())
 
 
 def _try(model: CalibratedReranker) -> None:

@@ -45,9 +45,10 @@ class BoundedAnswer:
     attribution_coverage: float | None  # of the answer as generated; None where there is none
     model_calls: int
     error: str = ""  # why the answerer gave none
+    answer_id: str = ""  # in the journal, by which feedback names it; "" where none is kept
 
     def to_dict(self) -> dict[str, Any]:
-        """The output record; `error` stands in it only where there is one."""
+        """The output record; `error` and `id` stand in it only where there is one."""
         record = {
             "query_id": self.query_id,
             "answer": self.answer,
@@ -61,13 +62,17 @@ class BoundedAnswer:
             "attribution_coverage": self.attribution_coverage,
             "model_calls": self.model_calls,
         }
-        return {**record, "error": self.error} if self.error else record
+        more = {"error": self.error, "id": self.answer_id}
+        return record | {name: text for name, text in more.items() if text}
 
     def text(self) -> str:
         """The answer with its sources, as a person reads it."""
-        if self.refused or not self.sources:
-            return self.answer
-        return "\n".join([self.answer, "", "Sources:", *(s.line() for s in self.sources)])
+        lines = [self.answer]
+        if not self.refused and self.sources:
+            lines += ["", "Sources:", *(s.line() for s in self.sources)]
+        if self.answer_id:
+            lines += ["", f"Answer id: {self.answer_id}"]
+        return "\n".join(lines)
 
 
 def bounded_answer(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.text import to_json
@@ -15,7 +18,13 @@ from rerank.rag.answer.context import Source
 from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
-from rerank.types import Query
+from rerank.types import Assessment, Query
+
+Record = Callable[..., str]  # an assessment and what is known of it; its id in the journal, or ""
+
+
+def _unrecorded(found: Assessment, **_: Any) -> str:
+    return ""
 
 
 def lexicon_of(model: CalibratedReranker) -> Lexicon:
@@ -58,10 +67,12 @@ def answer(
     config: AnswerConfig = AnswerConfig(),
     *,
     answerer: Answerer | None = None,
+    record: Record = _unrecorded,
 ) -> Iterator[BoundedAnswer]:
     """One answer a query, in order: by the `answerer`, else by the one that `config` names.
 
-    A question that the answerer fails on gets a record whose `error` says why.
+    A question that the answerer fails on gets a record whose `error` says why; it is recorded
+    without an answer. `record` is that of a journal: `rerank.journal.journal.Journal.record`.
 
     Raises:
         InputError: a query is empty.
@@ -69,11 +80,12 @@ def answer(
     lexicon, judge = lexicon_of(model), cross_encoder_judge(model)
     writes = answerer or answerer_of(model, config.language_model)
     for query in queries:
+        start = time.perf_counter()
         found = model.assess([query])[0]
         try:
-            yield bounded_answer(found, writes, lexicon, config, judge=judge)
+            made = bounded_answer(found, writes, lexicon, config, judge=judge)
         except EndpointError as error:
-            yield BoundedAnswer(
+            made = BoundedAnswer(
                 query_id=query.query_id,
                 answer="",
                 refused=True,
@@ -86,6 +98,13 @@ def answer(
                 model_calls=error.calls,
                 error=str(error),
             )
+        answer_id = record(
+            found,
+            model=model.version,
+            latency=time.perf_counter() - start,
+            answer=None if made.error else made,
+        )
+        yield replace(made, answer_id=answer_id)
 
 
 def write_answers(

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from assessments import make_assessment
 from command_line import call, refused
 from journals import make_entry, sqlite_url
+from sqlalchemy import select
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
+from rerank.jobs.journal import journal_labels
 from rerank.journal.entry import entry_of
+from rerank.journal.journal import Journal
+from rerank.journal.schema import JOURNAL
 from rerank.journal.store import JournalStore
+from rerank.serving.model_source import open_model
 from rerank.types import Query
 
 Run = Any  # the session's run, see conftest
@@ -40,6 +47,78 @@ def test_feedback_is_recorded(journal: str, capsys: pytest.CaptureFixture[str]) 
     assert "0 of 1 accepted answers were right" in capsys.readouterr().out
 
 
+def test_the_command_line_writes_what_a_server_writes(
+    run: Run, small: LabelledSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the commands that read a journal read it; the ids that are printed take feedback."""
+    texts = [q.text for q in list(small.queries.values())[:4]]
+    journal, out = sqlite_url(tmp_path), tmp_path / "answers.jsonl"
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text(json.dumps({"_id": "q", "text": texts[3]}) + "\n")
+    kept = ("--journal", journal)
+    assert call("search", run.folder, texts[0], "--json", *kept) == 0
+    assert call("assess", run.folder, texts[1], "--json", *kept) == 0
+    searched, assessed = map(json.loads, capsys.readouterr().out.splitlines())
+    assert call("answer", run.folder, texts[2], *kept, "--journal-without-text") == 0
+    shown = capsys.readouterr().out.splitlines()[-1].removeprefix("Answer id: ")
+    assert call("answer", run.folder, "--queries", queries, "--out", out, *kept) == 0
+    answered = json.loads(out.read_text())
+    ids = [searched["id"], assessed["id"], shown, answered["id"]]
+    with JournalStore(journal) as store:
+        rows = store.rows(select(JOURNAL).order_by(JOURNAL.c.entry_id))
+    assert [row["answer_id"] for row in rows] == ids
+    assert [row["question"] for row in rows] == [texts[0], texts[1], None, texts[3]]
+    version = open_model(run.folder).version  # as a server names it
+    assert all(row["model"] == version and row["latency"] > 0 for row in rows)
+    assert rows[0]["confidence"] == searched["confidence"]
+    assert (rows[0]["answer"], rows[3]["answer"]) == (None, answered["answer"])
+    for answer_id in ids:
+        assert call("feedback", journal, answer_id, "right") == 0
+    labels, _ = journal_labels(CalibratedReranker.load(run.folder), journal)
+    assert [label.query.text for label in labels] == texts[:2]  # the others are of answers
+    capsys.readouterr()
+    assert call("journal", journal, "--json") in (0, 1)
+    (model,) = json.loads(capsys.readouterr().out)["models"]
+    assert (model["model"], model["questions"]) == (version, 4)
+
+
+@pytest.mark.parametrize("dead", [True, False], ids=["dead", "locked"])
+def test_a_journal_that_fails_costs_no_answer(
+    dead: bool,
+    run: Run,
+    small: LabelledSet,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One sentence on stderr, and the answer with exit code 0."""
+    monkeypatch.setattr("rerank.journal.store.PATIENCE", 0)
+    monkeypatch.setattr("rerank.journal.writer.CLOSING", 0.1)
+    JournalStore(sqlite_url(tmp_path), create=True).close()
+    question = next(iter(small.queries.values())).text
+    url = "sqlite:////dev/null/journal.db" if dead else sqlite_url(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert call("search", run.folder, question, "--journal", url) == 0
+    told = capsys.readouterr()
+    assert question in told.out
+    (line,) = told.err.splitlines()
+    assert line.startswith("rerank: not written to the journal: ")
+    assert ("unable to open" if dead else "1 answered questions (the journal") in line
+
+
+def test_a_journal_is_kept_from_python(tmp_path: Path) -> None:
+    """Recorded, judged at once, closed; what could not be written is a warning."""
+    found = make_assessment(confidence=0.8)
+    with Journal(sqlite_url(tmp_path)) as journal:
+        answer_id = journal.record(found, model="m")
+        assert journal.judge(answer_id, right=True)
+        assert not journal.judge("other", right=True)
+    with JournalStore(sqlite_url(tmp_path)) as store:
+        (row,) = store.rows(select(JOURNAL))
+    assert (row["answer_id"], row["right"], row["model"]) == (answer_id, True, "m")
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -51,6 +130,7 @@ def test_feedback_is_recorded(journal: str, capsys: pytest.CaptureFixture[str]) 
         (("recalibrate", "model", "--out", "x"), "--journal"),
         (("drift", "model"), "--journal"),
         (("serve", "model", "--journal", "journal.db"), "no URL of a journal"),
+        (("search", "model", "a question", "--journal", "journal.db"), "no URL of a journal"),
         (("serve", "model", "--journal", "sqlite:////dev/null/journal.db"), "unable to open"),
     ],
 )

@@ -35,7 +35,7 @@ def rows(folder: Path) -> dict[str, dict[str, Any]]:
 def asking(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     """A client of a server that keeps a journal in `tmp_path`, and waits for no lock."""
     monkeypatch.setattr("rerank.journal.store.PATIENCE", 0)
-    monkeypatch.setattr("rerank.serving.journaling.FLUSH", 1.0)
+    monkeypatch.setattr("rerank.journal.journal.FLUSH", 1.0)
     monkeypatch.setattr("rerank.journal.writer.PAUSES", (0.05, 0.05))
     with (
         serving(run.folder, journal=sqlite_url(tmp_path)) as started,

@@ -1,0 +1,62 @@
+"""`--journal` of the commands that answer: what a server would write, written by the command line.
+
+A journal that fails is one warning on stderr, and never a failed answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rerank.commands.inputs import note
+from rerank.commands.options import add_options
+from rerank.errors import JournalError, optional
+from rerank.serving.settings import Settings
+
+if TYPE_CHECKING:
+    from rerank.journal.journal import Journal
+
+Record = Callable[..., str]  # `Journal.record`; without a journal it does nothing, and gives ""
+
+
+def add_kept_journal(p: argparse.ArgumentParser) -> None:
+    """`--journal` and `--journal-without-text`, as of the server."""
+    add_options(p, Settings, "journal", "journal_without_text")
+
+
+@contextmanager
+def journal_kept(o: argparse.Namespace) -> Iterator[Record]:
+    """What records answers in the journal of the options; at the end all of them are written.
+
+    No entry is removed: how long they are kept is the server's to decide.
+
+    Raises:
+        InputError: no URL of a journal, or a schema of a newer version.
+        MissingExtraError: the extra is not installed.
+    """
+    journal = _opened(o) if o.journal else None
+    if journal is None:
+        yield lambda found, **_: ""
+        return
+    try:
+        yield journal.record
+    finally:
+        sys.stdout.flush()  # the answers first
+        told = journal.close()
+        if told:
+            note(told)
+
+
+def _opened(o: argparse.Namespace) -> Journal | None:
+    logging.getLogger("rerank.journal").addHandler(logging.NullHandler())  # told once, at the end
+    with optional():
+        from rerank.journal.journal import Journal
+    try:
+        return Journal(o.journal, without_text=o.journal_without_text)
+    except JournalError as error:
+        note(f"not written to the journal: {error}")
+        return None

@@ -1,0 +1,120 @@
+"""A journal that is kept while questions are answered: entries in, in the background, and feedback.
+
+It fails no answer: what cannot be written is counted, and told when the journal is closed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Self
+
+from rerank.journal import writer
+from rerank.journal.entry import entry_of
+from rerank.journal.store import JournalStore
+from rerank.journal.writer import OUTCOMES, JournalWriter
+from rerank.rag.answer.bounded import BoundedAnswer
+from rerank.types import Assessment
+
+FLUSH = 2.0  # seconds that feedback waits for the answer that it is about
+
+
+class Journal:
+    """A journal by its URL, made where there is none: see `JournalStore` and `JournalWriter`.
+
+    >>> with Journal("sqlite:///journal.db") as journal:  # doctest: +SKIP
+    ...     found = model.search("median ignoring NaNs")
+    ...     answer_id = journal.record(found, model=model.version)
+    ...     journal.judge(answer_id, right=True)
+
+    Entries older than `days`, and the oldest beyond `rows`, are removed; 0 is no limit.
+    `without_text` keeps hashes of the texts. `count` is told what became of entries.
+
+    Raises:
+        InputError: another kind of URL, or a schema of a newer version.
+        JournalError: the database cannot be reached, is locked, or damaged.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        days: float = 0,
+        rows: int = 0,
+        without_text: bool = False,
+        count: Callable[[str, int], None] = lambda outcome, n: None,
+    ) -> None:
+        self.store = JournalStore(url, create=True)
+        self._without_text = without_text
+        self._count, self._outcomes = count, Counter[str]()
+        self._writer = JournalWriter(self.store, days=days, rows=rows, count=self._counted)
+
+    def __enter__(self) -> Self:
+        """The journal; at the end it is closed, and a warning says what could not be written."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        told = self.close()
+        if told:
+            warnings.warn(told, stacklevel=2)
+
+    @property
+    def waiting(self) -> int:
+        """Entries that are not written yet."""
+        return self._writer.waiting
+
+    def record(
+        self,
+        found: Assessment,
+        *,
+        model: str,
+        latency: float = 0.0,
+        answer: BoundedAnswer | None = None,
+        answer_id: str = "",
+    ) -> str:
+        """Offer an assessed question, and the answer that rests on it, without waiting.
+
+        `model` is its version, `model.version`; `latency` is in seconds.
+
+        Returns:
+            `answer_id`, by which feedback names it; a new one where none is given.
+        """
+        answer_id = answer_id or secrets.token_hex(8)
+        entry = entry_of(
+            found,
+            answer_id=answer_id,
+            model=model,
+            latency=latency,
+            answer=answer,
+            without_text=self._without_text,
+        )
+        self._writer.offer(entry)
+        return answer_id
+
+    def judge(self, answer_id: str, right: bool, comment: str = "") -> bool:
+        """As `JournalStore.judge`, of what was recorded just now too."""
+        self.flush()
+        return self.store.judge(answer_id, right, comment)
+
+    def flush(self) -> None:
+        """Wait until all is written, but for `FLUSH` seconds at most."""
+        self._writer.flush(FLUSH)
+
+    def close(self) -> str:
+        """Write what waits, for some seconds at most, and end; a sentence on what is not written.
+
+        It is empty where all is.
+        """
+        self._writer.close(writer.CLOSING)
+        self.store.close()
+        missing = sum(self._outcomes[outcome] for outcome in OUTCOMES if outcome != "written")
+        if not missing:
+            return ""
+        why = self._writer.failure or f"{self.store.name} did not take them"
+        return f"not written to the journal: {missing} answered questions ({why})"
+
+    def _counted(self, outcome: str, count: int) -> None:
+        self._outcomes[outcome] += count
+        self._count(outcome, count)
