@@ -32,6 +32,7 @@ SKETCH = "sketch.json"  # of the features that the confidence was fitted on
 FITTED_ON = "fitted_on.txt"  # a `query_hash` a line: the queries that the maps were fitted on
 REPORT, PAGE = "report.txt", "report.html"
 INDEX = "index"
+ANSWERS = "answers.json"  # the fitted confidence of generated answers, where there is one
 RETRIEVER = "retriever"  # of the manifest: the search system that finds the candidates
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
 LEAST_FORMAT = 3  # of the manifest: version 0.1 wrote less

@@ -40,6 +40,12 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="instead of --labels: what people said of answers in the journal of a server",
     )
+    p.add_argument(
+        "--answers",
+        action="store_true",
+        help="with --journal: fit the confidence of generated answers, on what people said of "
+        "them, and leave the rest of the model as it is",
+    )
     add_out(p, "model")
     add_split(p, "train", "split of a BEIR folder")
     add_unjudged(p)
@@ -59,6 +65,9 @@ def _run(o: argparse.Namespace) -> None:
         raise InputError(
             "expected labels: a file or a set with --labels, or a journal's URL with --journal"
         )
+    if o.answers:
+        _fit_answers(o)
+        return
     model, labels = _labels(o)
     try:
         made = recalibrate(
@@ -77,6 +86,20 @@ def _run(o: argparse.Namespace) -> None:
         raise
     _print_model(o.out)
     print_run(made.run, made.notes)
+
+
+def _fit_answers(o: argparse.Namespace) -> None:
+    if o.journal is None:
+        raise InputError("--answers takes what people said of answers from a --journal URL")
+    from rerank.jobs.answers import fit_answers
+
+    count, right = fit_answers(
+        load_model(o), o.journal, o.out, newest=o.max_labels, overwrite=o.overwrite
+    )
+    print(
+        f"{o.out}: the model with a confidence of answers, fitted on {count} labelled ones, of "
+        f"which {right} were right; `rerank answer` and the server tell it"
+    )
 
 
 def _labels(

@@ -1,7 +1,7 @@
 """Labels out of the journal: what people said of its answers, in the order in which they said it.
 
-A label is about the top passage: those of generated answers are left out. Of one question asked
-again and again one label counts, because the next is known from the first.
+A label is about the top passage, or about a generated answer; the two are never mixed. Of one
+question asked again and again one label counts, because the next is known from the first.
 """
 
 from __future__ import annotations
@@ -13,12 +13,27 @@ import numpy as np
 from sqlalchemy import select
 
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
+from rerank.journal.entry import REFUSED
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import JournalStore, Row
 
 _C = JOURNAL.c
 NUMBERS = (_C.question_hash, _C.mode, _C.right, _C.confidence, _C.accepted)
 OF_THE_TOP = _C.right.is_not(None) & _C.answer_hash.is_(None)  # not of a generated answer
+
+
+def newest_answers(store: JournalStore, most: int | None = None) -> list[Row]:
+    """Of each question that was answered, the newest answer with a label, oldest first.
+
+    Refusals are no answers. `most` keeps only the newest ones.
+    """
+    columns = (_C.question_hash, _C.right, _C.confidence, _C.attribution)
+    labelled = _C.right.is_not(None) & _C.attribution.is_not(None) & (_C.decision != REFUSED)
+    chosen = select(*columns).where(labelled).order_by(_C.judged.desc(), _C.entry_id)
+    newest: dict[str, Row] = {}
+    for row in store.rows(chosen):
+        newest.setdefault(row["question_hash"], row)
+    return list(newest.values())[:most][::-1]
 
 
 def newest_labels(store: JournalStore, most: int | None = None) -> list[Row]:

@@ -30,6 +30,8 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MEASURED, REPORT
 from rerank.assessment.pipeline import Observe
 from rerank.errors import FolderError, InputError, RerankError
+from rerank.rag.answer.model_answers import answer_confidence_of
+from rerank.rag.answer.quality import AnswerConfidence
 from rerank.serving.telemetry import Metrics, event
 from rerank.storage.cleanup import locked, remove_leftovers
 from rerank.storage.folder import MANIFEST, read_manifest
@@ -85,6 +87,7 @@ class ServedModel:
     reliability: Mapping[str, Any]
     headline: list[str]  # the first lines of its report
     loaded: float  # Unix time
+    answers: AnswerConfidence | None = None  # of its answers, where labels were fitted on
 
     @property
     def version(self) -> str:
@@ -177,13 +180,14 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
             model = CalibratedReranker.load(copy)
             reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
             report = (copy / REPORT).read_text(encoding="utf-8")
+            answers = answer_confidence_of(model)
             sketch = model.sketch if model.calibrated else None
         except (OSError, ValueError) as error:
             raise InputError(str(error).replace(str(copy), str(folder))) from None
         _try(model)
         model.pipeline.observe = observe  # from here on: the first call has loaded the networks
         headline = report.partition("\n\n")[0].splitlines()
-        return ServedModel(model, sketch, reliability, headline, time.time())
+        return ServedModel(model, sketch, reliability, headline, time.time(), answers)
 
 
 def _try(model: CalibratedReranker) -> None:

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from rerank.assessment.model import CalibratedReranker
 from rerank.rag.adaptive import guaranteed, take
 from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
 from rerank.rag.answer.model_answers import extractive, lexicon_of
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
 from rerank.rag.sources import place_of
+from rerank.serving.model_source import ServedModel
 from rerank.serving.schemas import QueryRequest
 from rerank.types import Assessment, RankedPassage
 
@@ -72,15 +72,16 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
     async def answer(request: Request, asked: PlainRequest) -> dict[str, Any]:
         """Answer in the words of the sources, or refuse."""
         found, names = await assessed(request, asked)
-        made = request.state.made = _answered(found, request.state.served.model)
+        made = request.state.made = _answered(found, request.state.served)
         return {**_named(names), **made.to_dict(), "query_id": names["request_id"]}
 
     @router.post("/v1/ask")
     async def ask(request: Request, asked: PlainRequest) -> dict[str, Any]:
         """Tell all that a person needs: the answer, its confidence and why, and its sources."""
         found, names = await assessed(request, asked)
-        model = request.state.served.model
-        taken, made = take(found, AnswerConfig().strategy), _answered(found, model)
+        served = request.state.served
+        model = served.model
+        taken, made = take(found, AnswerConfig().strategy), _answered(found, served)
         retrieval = assess_with(model, found).to_dict()
         return {
             **_named(names),
@@ -107,9 +108,11 @@ def shown(passage: RankedPassage) -> dict[str, Any]:
     }
 
 
-def _answered(found: Assessment, model: CalibratedReranker) -> BoundedAnswer:
+def _answered(found: Assessment, served: ServedModel) -> BoundedAnswer:
     """The answer in the words of the sources."""
-    return bounded_answer(found, extractive(model), lexicon_of(model), AnswerConfig())
+    model, config = served.model, AnswerConfig()
+    made = bounded_answer(found, extractive(model), lexicon_of(model), config)
+    return made.rated(found.confidence, served.answers, config.policy)
 
 
 def _named(names: dict[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ all can see it; the answerer's own knowledge is never passed on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rerank.errors import EndpointError
@@ -23,6 +23,7 @@ from rerank.rag.answer.attribution import (
 )
 from rerank.rag.answer.context import Source, sources_of
 from rerank.rag.answer.prompt import NO_ANSWER
+from rerank.rag.answer.quality import AnswerConfidence, AnswerQuality
 from rerank.rag.context import UNASSESSED, assess_context
 from rerank.rag.settings import AnswerConfig, ContextGate
 from rerank.types import Assessment
@@ -45,10 +46,11 @@ class BoundedAnswer:
     attribution_coverage: float | None  # of the answer as generated; None where there is none
     model_calls: int
     error: str = ""  # why the answerer gave none
+    answer_confidence: float | None = None  # P(the answer is right), where labels were fitted on
     answer_id: str = ""  # in the journal, by which feedback names it; "" where none is kept
 
     def to_dict(self) -> dict[str, Any]:
-        """The output record; `error` and `id` stand in it only where there is one."""
+        """The output record; `answer_confidence`, `error`, `id` are in it where there is one."""
         record = {
             "query_id": self.query_id,
             "answer": self.answer,
@@ -62,14 +64,33 @@ class BoundedAnswer:
             "attribution_coverage": self.attribution_coverage,
             "model_calls": self.model_calls,
         }
-        more = {"error": self.error, "id": self.answer_id}
-        return record | {name: text for name, text in more.items() if text}
+        more = {
+            "answer_confidence": self.answer_confidence,
+            "error": self.error or None,
+            "id": self.answer_id or None,
+        }
+        return record | {name: value for name, value in more.items() if value is not None}
+
+    def rated(
+        self, retrieval: float, fitted: AnswerConfidence | None, policy: str
+    ) -> BoundedAnswer:
+        """The answer with its own confidence and the level of that; a refusal stays as it is.
+
+        `retrieval` is the confidence of the assessment.
+        """
+        if fitted is None or self.refused or self.attribution_coverage is None:
+            return self
+        quality = AnswerQuality(attribution_coverage=self.attribution_coverage)
+        found = fitted.confidence(retrieval, quality)
+        return replace(self, answer_confidence=found, level=preset(policy).level(found))
 
     def text(self) -> str:
         """The answer with its sources, as a person reads it."""
         lines = [self.answer]
         if not self.refused and self.sources:
             lines += ["", "Sources:", *(s.line() for s in self.sources)]
+        if self.answer_confidence is not None:
+            lines += ["", f"Confidence that this answer is right: {self.answer_confidence:.2f}"]
         if self.answer_id:
             lines += ["", f"Answer id: {self.answer_id}"]
         return "\n".join(lines)

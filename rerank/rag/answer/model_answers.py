@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model_folder import ANSWERS
 from rerank.data.text import to_json
 from rerank.errors import EndpointError, FolderError
 from rerank.rag.answer.answerer import Answerer
@@ -17,6 +18,7 @@ from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
 from rerank.rag.answer.context import Source
 from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.llm import LanguageModel
+from rerank.rag.answer.quality import AnswerConfidence
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Assessment, Query
 
@@ -46,6 +48,17 @@ def answerer_of(model: CalibratedReranker, config: LanguageModelConfig) -> Answe
         MissingExtraError: the client of the language model is not installed.
     """
     return LanguageModel(config) if config.llm else extractive(model)
+
+
+def answer_confidence_of(model: CalibratedReranker) -> AnswerConfidence | None:
+    """The confidence of answers in the model folder; None where none was fitted.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    if ANSWERS not in model.manifest["files"]:
+        return None
+    return AnswerConfidence.from_dict(model.files.json(ANSWERS))
 
 
 def cross_encoder_judge(model: CalibratedReranker) -> Judge:
@@ -78,12 +91,14 @@ def answer(
         InputError: a query is empty.
     """
     lexicon, judge = lexicon_of(model), cross_encoder_judge(model)
+    fitted = answer_confidence_of(model)
     writes = answerer or answerer_of(model, config.language_model)
     for query in queries:
         start = time.perf_counter()
         found = model.assess([query])[0]
         try:
             made = bounded_answer(found, writes, lexicon, config, judge=judge)
+            made = made.rated(found.confidence, fitted, config.policy)
         except EndpointError as error:
             made = BoundedAnswer(
                 query_id=query.query_id,

@@ -17,10 +17,11 @@ from sqlalchemy import select
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.jobs.journal import journal_labels
-from rerank.journal.entry import entry_of
+from rerank.journal.entry import Entry, entry_of
 from rerank.journal.journal import Journal
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import JournalStore
+from rerank.rag.answer.quality import AnswerQuality
 from rerank.serving.model_source import open_model
 from rerank.types import Query
 
@@ -105,6 +106,48 @@ def test_a_journal_that_fails_costs_no_answer(
     (line,) = told.err.splitlines()
     assert line.startswith("rerank: not written to the journal: ")
     assert ("unable to open" if dead else "1 answered questions (the journal") in line
+
+
+def test_labels_of_answers_become_their_confidence(
+    run: Run, small: LabelledSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Few labels, one outcome and no journal are refused; the newest word on a question counts."""
+    journal, out = sqlite_url(tmp_path), tmp_path / "moved"
+
+    def entry(i: int) -> Entry:
+        values = {"attribution": i % 2 * 0.8 + 0.1, "confidence": 0.2 + i / 80}
+        made = {"decision": "answered", "answer_hash": f"{i}", "question_hash": f"{i}"}
+        return make_entry(str(i), entry_id=f"{i:06}", **made, **values)
+
+    fitting = ("recalibrate", run.folder, "--journal", journal, "--answers", "--out", out)
+    with JournalStore(journal, create=True) as store:
+        store.add([entry(i) for i in range(40)])
+        store.add([make_entry("no", entry_id="no", decision="refused", attribution=0.0)])
+        for i in range(20):
+            store.judge(str(i), i % 2 == 0)
+        assert "expected 30 labelled answers" in refused(capsys, *fitting)
+        for i in range(40):
+            store.judge(str(i), True)
+        store.judge("no", True)
+        assert "got 40 of which 40 are right" in refused(capsys, *fitting)
+        for i in range(0, 40, 2):  # those of low attribution
+            store.judge(str(i), i % 8 == 0)
+    assert "--journal" in refused(capsys, *fitting[:2], "--answers", *fitting[-2:], "--labels=x")
+    assert call(*fitting) == 0
+    assert "fitted on 40 labelled ones, of which 25 were right" in capsys.readouterr().out
+    question = next(iter(small.queries.values())).text
+    asked = (question, "--json", "--partial=0", "--min-score=0")
+    assert call("answer", run.folder, *asked) == 0
+    assert call("answer", out, *asked) == 0
+    before, after = map(json.loads, capsys.readouterr().out.splitlines())
+    assert "answer_confidence" not in before
+    fitted = open_model(out).answers
+    assert fitted is not None
+    found = CalibratedReranker.load(out).search(question).confidence
+    quality = AnswerQuality(attribution_coverage=after["attribution_coverage"])
+    assert after["answer_confidence"] == pytest.approx(fitted.confidence(found, quality))
+    worse = fitted.confidence(found, AnswerQuality(attribution_coverage=0.1))
+    assert worse < fitted.confidence(found, AnswerQuality(attribution_coverage=0.9))
 
 
 def test_a_journal_is_kept_from_python(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""The confidence of generated answers, fitted on what people said of them in a journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model_folder import ANSWERS, write_changed
+from rerank.journal.labels import newest_answers
+from rerank.journal.store import JournalStore
+from rerank.rag.answer.quality import AnswerQuality, fit_answer_confidence
+from rerank.storage.folder import write_json
+
+
+def fit_answers(
+    model: CalibratedReranker,
+    journal: str,
+    out: Path,
+    *,
+    newest: int | None = None,
+    overwrite: bool = False,
+) -> tuple[int, int]:
+    """Write a copy of a model folder with a fitted confidence of answers: see `AnswerConfidence`.
+
+    The journal keeps of an answer the confidence of its retrieval, its attribution coverage, and
+    whether it was right. Of one question the newest label counts.
+
+    Returns:
+        On how many answers it was fitted, and how many of them were right.
+
+    Raises:
+        InputError: no journal, fewer than 30 labelled answers, or only one outcome among them.
+        JournalError: the database cannot be used.
+        FolderError: `out` exists, and `overwrite` is False.
+    """
+    with JournalStore(journal) as store:
+        rows = newest_answers(store, newest)
+    right = [int(row["right"]) for row in rows]
+    qualities = [AnswerQuality(attribution_coverage=row["attribution"]) for row in rows]
+    fitted = fit_answer_confidence([row["confidence"] for row in rows], qualities, right)
+
+    def change(folder: Path) -> Mapping[str, Any]:
+        write_json(folder / ANSWERS, fitted.to_dict())
+        return {**model.manifest, "answers": {"labels": len(right), "right": sum(right)}}
+
+    write_changed(model.files, out, change, without=ANSWERS, overwrite=overwrite)
+    return len(right), sum(right)
