@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from calibration import metrics
+from calibration.monitoring.drift import LEAST_ROWS
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import judge
 from rerank.config import Config
@@ -120,7 +121,7 @@ def card(means: Mapping[str, Any]) -> str:
 def _fitted(
     taken: Labelled[Scored], own: PlannedRankings, config: Config, around: FittedMaps | None
 ) -> FittedMaps | None:
-    if len(set(taken.groups.tolist())) < 2:  # nothing can be cross-fitted
+    if len(set(taken.groups.tolist())) < LEAST_ROWS:  # too few to cross-fit, and to watch for drift
         return None
     try:
         return fit(taken, own.policy, config, pooled=around).maps
