@@ -6,6 +6,7 @@ log-odds exactly. Recommendations follow from what was measured. It scores nothi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,6 +26,8 @@ TOP = 5  # passages that "the top" means below
 FLOOR = 0.2  # relevance below which a passage is not worth using
 ADVISORY = 0.7  # confidence below which an answer is flagged
 CLOSE = 0.5  # the second passage is close if its relevance is this share of the first one's
+FROM_GOOD_TO_BAD = {"top_score", "gap", "stage_agreement", "query_coverage"}  # bands of signals
+LEAST_MOVE = 0.005  # log-odds that are shown as 0
 STRANGE = 3  # features outside everything that was fitted on make a strange question
 
 LEVEL_WORDS = {
@@ -145,11 +148,11 @@ def assess_retrieval(
         Signal(
             name,
             value := measure(assessment),
-            meaning(value),
+            agreeing(name, value, moves.get(name, 0.0)),
             moves.get(name, 0.0),
             _points(confidence, moves.get(name, 0.0)),
         )
-        for name, (measure, meaning) in SIGNALS.items()
+        for name, (measure, _) in SIGNALS.items()
     )
     advice = _recommendations(assessment, maps, features[0], signals) if flagged else ()
     return RetrievalAssessment(confidence, assessment.level, words, flagged, signals, advice)
@@ -291,6 +294,21 @@ SIGNALS: Mapping[str, tuple[Measure, Meaning]] = {
         ),
     ),
 }
+
+
+def agreeing(name: str, value: float, move: float) -> str:
+    """What a value means; where its `move` (log-odds) says the opposite, that too.
+
+    The words are about the value alone, the move is beside a usual question: few of the words may
+    be found, and yet more than usual.
+    """
+    meaning = SIGNALS[name][1]
+    words = meaning(value)
+    against = meaning(math.inf if move < 0 else -math.inf)
+    if name not in FROM_GOOD_TO_BAD or abs(move) < LEAST_MOVE or words != against:
+        return words
+    verb = "lowers" if move < 0 else "raises"
+    return f"{words}, but compared with a usual question this {verb} the confidence"
 
 
 # --- recommendations --------------------------------------------------------------------------

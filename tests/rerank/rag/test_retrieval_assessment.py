@@ -19,6 +19,7 @@ from rerank.rag.retrieval_assessment import (
     OF_FEATURE,
     OF_GROUP,
     SIGNALS,
+    agreeing,
     assess_retrieval,
     unlike_fitted,
 )
@@ -77,6 +78,24 @@ def test_each_cause_has_its_recommendation(
     found = assess_retrieval(make_assessment(**{**fine, **cause}), maps)
     assert words in " ".join(found.recommendations)
     assert found.should_flag_for_review
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "move", "told"),
+    [
+        ("query_coverage", 0.3, 0.4, "missing, but compared with a usual question this raises"),
+        ("query_coverage", 0.9, -0.4, "passages, but compared with a usual question this lowers"),
+        ("query_coverage", 0.3, -0.4, "important words of the question are missing"),
+        ("query_coverage", 0.3, 0.001, "important words of the question are missing"),
+        ("gap", 0.2, 0.4, "a slight lead over the second passage"),
+        ("consensus", 0.9, -0.4, "several passages are as good as the best"),
+    ],
+)
+def test_words_and_direction_agree(name: str, value: float, move: float, told: str) -> None:
+    """Words that say the opposite of the move tell both; words in between stay as they are."""
+    words = agreeing(name, value, move)
+    assert told in words
+    assert ("compared" in words) == ("compared" in told)
 
 
 def test_nothing_found_is_flagged(maps: FittedMaps) -> None:

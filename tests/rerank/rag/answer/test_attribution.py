@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from rerank.errors import InputError
 from rerank.rag.answer.attribution import (
     REMOVED,
     Lexicon,
     attribution_coverage,
     check,
+    fit_support,
     without_unsupported,
 )
 from rerank.rag.answer.context import Source
@@ -60,6 +62,23 @@ def test_a_judge_decides_where_words_cannot(
     found = check(answer, sources, lexicon, judge=judge)
     assert asked == [("The middle value describes many samples.", "S1")]
     assert [c.supported for c in found] == [True, supported, False]
+
+
+def test_the_threshold_is_fitted_on_what_words_leave_undecided(
+    sources: list[Source], lexicon: Lexicon
+) -> None:
+    """By hand: supported ones are given 0.6 and more, others 0.3 and less, and one each astray."""
+    given = iter([0.6] * 19 + [0.2] + [0.3] * 19 + [0.9])
+    undecided, copied = "The middle value describes many samples.", "The median is the middle value"
+    labelled = [(undecided, sources[0], i < 20) for i in range(40)]
+    decided = [(copied, sources[0], False)] * 9  # the judge would have no number for them
+
+    def judge(claim: str, source: Source) -> float:
+        return next(given)
+
+    assert fit_support([*labelled, *decided], lexicon, judge) == 0.5
+    with pytest.raises(InputError, match="got 30 of supported claims and 0 of others"):
+        fit_support(labelled[:1] * 30, lexicon, lambda claim, source: 0.5)
 
 
 def test_coverage_and_removal_by_hand(sources: list[Source], lexicon: Lexicon) -> None:
