@@ -166,6 +166,11 @@ class Config:
     segment_by: str = option(
         "", "metadata of a query, such as its language: each value of it gets a correction"
     )
+    metadata_features: str = option(
+        "",
+        "metadata of a passage, such as its age or source, with commas between: each becomes a "
+        "feature of its relevance, with a fitted weight",
+    )
     sufficiency_k: int = option(
         5, "the verdict is of P(one of the first k passages is right)", least=2, most=10
     )
@@ -189,6 +194,12 @@ class Config:
                 f"`language` should be one of {', '.join(languages)}, got {self.language!r}"
                 f"{nearest(self.language, languages)}"
             )
+
+    @property
+    def metadata_keys(self) -> tuple[str, ...]:
+        """The keys that `metadata_features` names."""
+        named = (key.strip() for key in self.metadata_features.split(","))
+        return tuple(dict.fromkeys(key for key in named if key))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` gives an equal configuration back."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rerank.assessment.list_features import list_passage_features, list_ranking_features
+from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, Feature
 from rerank.assessment.relevance import INPUTS
@@ -29,8 +30,12 @@ class Features:
         }
 
 
-def features_of(kind: ListKind | None) -> Features:
-    """The features of lists of this kind; None: of what our own stages found or read."""
+def features_of(kind: ListKind | None, metadata: Sequence[MetadataFeature] = ()) -> Features:
+    """The features of lists of this kind; None: of what our own stages found or read.
+
+    Those of the passages' `metadata` are the last.
+    """
+    last = [one.name for one in metadata]
     if kind is None:
-        return Features(list(PASSAGE_FEATURES), RANKING_FEATURES, GROUPS)
-    return Features(list_passage_features(kind), *list_ranking_features(kind))
+        return Features([*PASSAGE_FEATURES, *last], RANKING_FEATURES, GROUPS)
+    return Features([*list_passage_features(kind), *last], *list_ranking_features(kind))

@@ -13,6 +13,7 @@ from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
 from calibration.segments import Segments
 from calibration.thresholds import Certificate
 from rerank.assessment.features import Features, features_of
+from rerank.assessment.metadata_features import MetadataFeature, metadata_from_dict
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.relevance import INPUTS
 from rerank.errors import InputError
@@ -34,7 +35,8 @@ class FittedMaps:
     `rerank.fitting.context_promises`); None where nothing is promised. `calibrated`: whether
     labels of this corpus were among those fitted on; else the probabilities order queries and
     passages, and mean nothing more. `lists`: what the lists are like that came with their scores;
-    None where our own stages give them.
+    None where our own stages give them. `metadata`: what the passages' metadata adds to their
+    features.
     """
 
     policy: ReadPolicy
@@ -48,16 +50,18 @@ class FittedMaps:
     stopping_threshold: float | None = None
     calibrated: bool = True
     lists: ListKind | None = None
+    metadata: tuple[MetadataFeature, ...] = ()
 
     @property
     def features(self) -> Features:
         """The features that the maps were fitted on."""
-        return features_of(self.lists)
+        return features_of(self.lists, self.metadata)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` gives equal maps back, to the bit."""
         return {
             **({"lists": asdict(self.lists)} if self.lists else {}),
+            **({"metadata": [asdict(one) for one in self.metadata]} if self.metadata else {}),
             "passage_features": list(self.features.passage),
             "ranking_features": list(self.features.ranking),
             "prior": self.policy.prior.to_dict(),
@@ -85,7 +89,8 @@ class FittedMaps:
                 f"calibrators.json should hold maps for each of {MODES}; calibrate again"
             )
         lists = _kind(kept.get("lists"))
-        features = features_of(lists)
+        metadata = metadata_from_dict(kept.get("metadata", ()))
+        features = features_of(lists, metadata)
         for name, ours in (
             ("passage_features", features.passage),
             ("ranking_features", features.ranking),
@@ -139,6 +144,7 @@ class FittedMaps:
             stopping_threshold,
             calibrated,
             lists,
+            metadata,
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from calibration.maps import LogisticMap
 from rerank.assessment.list_features import list_features, list_passage_features, stage_ranks
+from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.passage_features import CROSS_ENCODER
 from rerank.assessment.pipeline import Chosen, Pipeline, ReadPolicy
 from rerank.config import Config
@@ -26,8 +27,11 @@ class ListPipeline(Pipeline):
     not bring counts as not scored.
     """
 
-    def __init__(self, kind: ListKind, config: Config) -> None:
+    def __init__(
+        self, kind: ListKind, config: Config, metadata: tuple[MetadataFeature, ...] = ()
+    ) -> None:
         self.kind = kind
+        self.metadata = metadata
         self.config = config
         self.index = NoIndex(config.language)
         self.observe = None
@@ -58,11 +62,13 @@ class ListPipeline(Pipeline):
         if not passages:
             nothing = self._stage(np.zeros(0, dtype=np.int64), np.zeros(0))
             width = len(list_passage_features(self.kind)) - len(CROSS_ENCODER)
-            return Candidates(query, (), nothing, np.zeros((0, width)))
+            none = self._with_metadata(np.zeros((0, width)), ())
+            return Candidates(query, (), nothing, none)
         self.refuse_other(query)
         rows = np.arange(len(passages))
         whole = self._stage(rows, self._fused(query))
         features = list_features(self.kind, query, whole, language=self.config.language)
+        features = self._with_metadata(features, passages)
         by_id = sorted(rows.tolist(), key=lambda i: (-whole.fused[i], passages[i].doc_id))
         return Candidates(query, passages, whole, features).take(np.array(by_id))
 
@@ -122,7 +128,7 @@ class ListPipeline(Pipeline):
         return FirstStage(rows, unknown, unknown, none, none, fused)
 
 
-def unused_policy(kind: ListKind) -> ReadPolicy:
+def unused_policy(pipeline: ListPipeline) -> ReadPolicy:
     """What is scored of a list: all that came with a score, whatever any prior would say."""
-    none = (0.0,) * len(list_passage_features(kind))
+    none = (0.0,) * (len(list_passage_features(pipeline.kind)) + len(pipeline.metadata))
     return ReadPolicy(LogisticMap(none, 0.0, none, (1.0,) * len(none)))

@@ -43,7 +43,7 @@ from rerank.retrieval.no_index import NoIndex
 from rerank.retrieval.systems.connect import connect_of_model
 from rerank.storage.folder import DIGEST
 from rerank.tracking.registry import fetch, is_uri
-from rerank.types import LISTS, Assessment, ListKind, Mode, Passage, Query, Scored
+from rerank.types import LISTS, Assessment, Mode, Passage, Query, Scored
 
 DEFAULT = "default"  # the model that needs no folder
 
@@ -151,16 +151,16 @@ class CalibratedReranker:
         maps = maps_from_dict(files.json(CALIBRATORS))
         for fitted in maps.values():
             refuse_overflow(fitted, path)
-        kind = maps[maps.main].lists
+        kind, metadata = maps[maps.main].lists, maps[maps.main].metadata
         if kind and maps.main == LISTS:
-            return cls(files, maps, ListPipeline(kind, config))
+            return cls(files, maps, ListPipeline(kind, config, metadata))
         models = models_of(files, config, download=allow_download)
         if kind:
-            return cls(files, maps, _of_system(files, kind, config, cache, models))
+            return cls(files, maps, _of_system(files, maps, config, cache, models))
         try:
             index = Index(path / INDEX)
             index.check()
-            pipeline = Pipeline(index, config, cache=cache, models=models)
+            pipeline = Pipeline(index, config, cache=cache, models=models, metadata=metadata)
         except MissingExtraError:
             raise
         except Exception as error:  # a broken array shows in as many ways as there are formats
@@ -293,15 +293,17 @@ class CalibratedReranker:
 
 def _of_system(
     files: ModelFolder,
-    kind: ListKind,
+    maps: MapsByMode,
     config: Config,
     cache: ScoreCache | None,
     models: tuple[ModelFiles, ModelFiles],
 ) -> RetrieverPipeline:
-    """The pipeline of the search system that a folder names, whose lists are of this kind."""
+    """The pipeline of the search system that a folder names, whose lists are those of its maps."""
+    kind, metadata = maps[maps.main].lists, maps[maps.main].metadata
+    assert kind is not None
     try:
         system = connect_of_model(files.manifest.get(RETRIEVER))
-        pipeline = RetrieverPipeline(system, config, cache=cache, models=models)
+        pipeline = RetrieverPipeline(system, config, cache=cache, models=models, metadata=metadata)
     except InputError as error:
         raise InputError(f"{files.path}: its {RETRIEVER}: {error}") from None
     if pipeline.kind != kind:

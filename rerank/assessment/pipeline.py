@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from calibration.maps import CalibrationMap, LogisticMap
+from rerank.assessment.metadata_features import MetadataFeature, metadata_features
 from rerank.assessment.passage_features import first_stage_features, passage_features
 from rerank.config import Config
 from rerank.inference.cross_encoder import CrossEncoder, Pair
@@ -76,6 +77,7 @@ class Pipeline:
 
     `models` are the encoder's files and the reranker's, where the caller has resolved them already.
     `observe`, where it is set, is told the seconds of each call of a model: `encode`, `score`.
+    `metadata` are features besides, of what the metadata of the passages says.
     """
 
     def __init__(
@@ -85,9 +87,11 @@ class Pipeline:
         *,
         cache: ScoreCache | None = None,
         models: tuple[ModelFiles, ModelFiles] | None = None,
+        metadata: tuple[MetadataFeature, ...] = (),
     ) -> None:
         self.index = index
         self.config = config
+        self.metadata = metadata
         encoder, reranker = models or (resolve(config.encoder), resolve(config.reranker))
         self.encoder = Encoder(encoder, max_length=config.encoder_max_length)
         self.reranker = CrossEncoder(
@@ -208,7 +212,13 @@ class Pipeline:
         features = first_stage_features(
             query.text, passages, stage, weight=index.weight, language=index.language
         )
-        return Candidates(query, passages, stage, features)
+        return Candidates(query, passages, stage, self._with_metadata(features, passages))
+
+    def _with_metadata(self, features: Floats, passages: Sequence[Passage]) -> Floats:
+        """The features (n, d) of the passages, and those of their metadata."""
+        if not self.metadata:
+            return features
+        return np.hstack([features, metadata_features(self.metadata, passages)])
 
     def _score(self, chosen: Sequence[Chosen]) -> list[Scored]:
         pairs = [pair for c in chosen for pair in c.pairs_to_score]

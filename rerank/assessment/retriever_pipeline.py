@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from rerank.assessment.list_pipeline import ListPipeline
+from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Chosen, Pipeline
 from rerank.config import Config
 from rerank.inference.cross_encoder import CrossEncoder
@@ -40,8 +41,10 @@ class RetrieverPipeline(ListPipeline):
         *,
         cache: ScoreCache | None = None,
         models: tuple[ModelFiles, ModelFiles] | None = None,
+        metadata: tuple[MetadataFeature, ...] = (),
     ) -> None:
-        super().__init__(ListKind((*system.settings.stages, RERANKER), texts=True), config)
+        kind = ListKind((*system.settings.stages, RERANKER), texts=True)
+        super().__init__(kind, config, metadata)
         self.system = system
         encoder, reranker = models or (resolve(config.encoder), resolve(config.reranker))
         self.encoder = Encoder(encoder, max_length=config.encoder_max_length)

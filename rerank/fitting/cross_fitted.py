@@ -55,7 +55,12 @@ def fold_fits(
 ) -> list[tuple[Labelled[Scored], Fitted]]:
     """The queries that each fold measures, and the fit on all others."""
     fit_on = partial(
-        fit, config=config, about=ranked.about, pooled=ranked.pooled, lists=ranked.lists
+        fit,
+        config=config,
+        about=ranked.about,
+        pooled=ranked.pooled,
+        lists=ranked.lists,
+        metadata=ranked.metadata,
     )
     scored = ranked.fit
     return [

@@ -22,6 +22,7 @@ from calibration.thresholds import ABOUT, certify
 from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.judge import segments_of
+from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards
@@ -70,6 +71,7 @@ def fit(
     about: str = ABOUT,
     pooled: FittedMaps | None = None,
     lists: ListKind | None = None,
+    metadata: tuple[MetadataFeature, ...] = (),
     to_keep: bool = False,
 ) -> Fitted:
     """Fit score, confidence and hazards on labelled candidates, cross-fitted by query group.
@@ -80,7 +82,8 @@ def fit(
     it; `policy` says how much of it the model will score. `about` names the questions that the
     certificate is about. All maps are fitted around the `pooled` ones, where there are some: few
     labels leave them nearly as they are, many leave nothing of them. `lists` says of what kind the
-    candidates are, where they came with their scores. The promises of the context are made only
+    candidates are, where they came with their scores, and `metadata` which of their features are
+    the last. The promises of the context are made only
     of a model `to_keep`.
     """
     with optional():
@@ -150,6 +153,7 @@ def fit(
             context,
             stopping_threshold,
             lists=lists,
+            metadata=metadata,
         ),
         choice.name,
         f"{choice.reason if asked is AUTO else 'As asked for.'} {AROUND[pooled is not None]}",

@@ -146,4 +146,20 @@ def _fit_passages(
     y = np.concatenate([labels[i] for i in filled])
     if around is None:
         return fit_logistic(X, y, C=SCORE_C)
-    return fit_around(around, X, y, C=STEP_C)
+    return fit_around(_wider(around, X), X, y, C=STEP_C)
+
+
+def _wider(old: LogisticMap, X: Floats) -> LogisticMap:
+    """The map with a weight of 0 for the last columns of X (n, d), which it has not seen."""
+    more = X[:, len(old.coef) :]
+    if not more.shape[1]:
+        return old
+    spread = more.std(axis=0)
+    return LogisticMap(
+        (*old.coef, *np.zeros(more.shape[1])),
+        old.intercept,
+        (*old.mean, *more.mean(axis=0)),
+        (*old.scale, *np.where(spread > 0, spread, 1.0)),
+        (*old.low, *more.min(axis=0)) if old.low else (),
+        (*old.high, *more.max(axis=0)) if old.high else (),
+    )

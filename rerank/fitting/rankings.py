@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from calibration.thresholds import ABOUT
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.list_pipeline import ListPipeline, unused_policy
+from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_score
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.labels import Labelled
@@ -34,6 +35,7 @@ class PlannedRankings:
     about: str = ABOUT  # the questions that a certificate on them promises something of
     pooled: FittedMaps | None = None  # the maps that those fitted on them are shrunk towards
     lists: ListKind | None = None  # of what kind they are, where they came with their scores
+    metadata: tuple[MetadataFeature, ...] = ()  # features of the passages' metadata
 
 
 def search_rankings(
@@ -72,14 +74,15 @@ def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRan
 
 def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
     """The plan's queries with the lists that came with them, all of which are scored already."""
-    policy = unused_policy(pipeline.kind)
+    policy = unused_policy(pipeline)
 
     def read(part: Labelled[Query]) -> Labelled[Scored]:
         return Labelled(pipeline.run(part.items, policy), part.groups, part.grades)
 
     fit = read(planned.fit)
     report = fit if planned.cross_fitted else read(planned.report)
-    return PlannedRankings(fit, report, policy, planned.grouping.about, lists=pipeline.kind)
+    about, kind = planned.grouping.about, pipeline.kind
+    return PlannedRankings(fit, report, policy, about, lists=kind, metadata=pipeline.metadata)
 
 
 def rerank_rankings(
@@ -133,4 +136,5 @@ def _score(
         to_report = scored(report, [prior_score(c, prior_map) for c in report.items], "report")
     if cutoff is None:
         cutoff = choose_cutoff(to_fit, pipeline.config, pooled)
-    return PlannedRankings(to_fit, to_report, ReadPolicy(prior_map, cutoff), about, pooled)
+    policy = ReadPolicy(prior_map, cutoff)
+    return PlannedRankings(to_fit, to_report, policy, about, pooled, metadata=pipeline.metadata)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.list_pipeline import ListPipeline
+from rerank.assessment.metadata_features import choose_metadata_features
 from rerank.assessment.model_folder import (
     MODEL_KIND,
     REPORT,
@@ -137,7 +138,7 @@ def calibrate(
                 "lists come with their scores: they need no index (`index`, --index) and no "
                 "`retriever` (--retriever)"
             )
-        source = _given_lists(labelled.lists, config)
+        source = _given_lists(labelled, labelled.lists, config)
     else:
         config = replace(
             config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
@@ -208,8 +209,10 @@ def _own_stages(
     encoder, reranker = models = resolve(config.encoder), resolve(config.reranker)
     pooled = pooled_for(encoder, reranker, config)
 
+    metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
+
     def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
-        pipeline = open_pipeline(labelled, config, workspace, index=index)
+        pipeline = open_pipeline(labelled, config, workspace, index=index, metadata=metadata)
         search = search_rankings(pipeline, planned, pooled.maps["search"] if pooled else None)
         rerank = rerank_rankings(pipeline, search, pooled.maps["rerank"] if pooled else None)
         return {"search": search, "rerank": rerank}, pipeline.index.folder
@@ -217,7 +220,7 @@ def _own_stages(
     made_from = {
         "fingerprints": fingerprints(encoder, reranker, config),
         "fitted_around": pooled.described() if pooled else None,
-        "inputs": {**features_of(None).names(), "index": LAYOUT},
+        "inputs": {**features_of(None, metadata).names(), "index": LAYOUT},
     }
     carried = _carried(models, config) if self_contained else {}
     return _Source(made_from, rank, HEURISTICS, trained_on(reranker), **carried)
@@ -235,7 +238,8 @@ def _search_system(
     """Another search system for the candidates, and our cross-encoder."""
     encoder, reranker = models = resolve(config.encoder), resolve(config.reranker)
     cache = ScoreCache(workspace.scores)
-    pipeline = RetrieverPipeline(system, config, cache=cache, models=models)
+    metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
+    pipeline = RetrieverPipeline(system, config, cache=cache, models=models, metadata=metadata)
 
     def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
         refuse_other_vectors(pipeline, labelled)
@@ -244,7 +248,10 @@ def _search_system(
     made_from = {
         RETRIEVER: settings.to_dict(),
         "fingerprints": fingerprints(encoder, reranker, config),
-        "inputs": {"stages": list(pipeline.kind.stages), **features_of(pipeline.kind).names()},
+        "inputs": {
+            "stages": list(pipeline.kind.stages),
+            **features_of(pipeline.kind, metadata).names(),
+        },
     }
     carried = _carried(models, config) if self_contained else {}
     return _Source(made_from, rank, OF_LOGITS, trained_on(reranker), **carried)
@@ -262,7 +269,7 @@ def _carried(models: tuple[ModelFiles, ModelFiles], config: Config) -> dict[str,
     return {"networks": {NETWORKS: described(config.precision)}, "carry": carry}
 
 
-def _given_lists(kind: ListKind, config: Config) -> _Source:
+def _given_lists(labelled: LabelledSet, kind: ListKind, config: Config) -> _Source:
     """The stages of any other system: their scores came with the lists."""
     if config.expected_unanswerable:
         raise InputError(
@@ -271,10 +278,13 @@ def _given_lists(kind: ListKind, config: Config) -> _Source:
             "answers"
         )
 
-    def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
-        return {LISTS: list_rankings(ListPipeline(kind, config), planned)}, None
+    metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
 
-    inputs = {"stages": list(kind.stages), "texts": kind.texts, **features_of(kind).names()}
+    def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
+        return {LISTS: list_rankings(ListPipeline(kind, config, metadata), planned)}, None
+
+    names = features_of(kind, metadata).names()
+    inputs = {"stages": list(kind.stages), "texts": kind.texts, **names}
     return _Source({"fingerprints": {}, "inputs": inputs}, rank, OF_LOGITS)
 
 
@@ -308,6 +318,7 @@ def _fitted_and_measured(
                 about=r.about,
                 pooled=r.pooled,
                 lists=r.lists,
+                metadata=r.metadata,
                 to_keep=True,
             )
             for mode, r in ranked.items()

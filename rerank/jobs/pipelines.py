@@ -6,6 +6,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import Carry
 from rerank.assessment.pipeline import Pipeline
@@ -29,10 +30,12 @@ def open_pipeline(
     *,
     index: Path | None = None,
     models: tuple[ModelFiles, ModelFiles] | None = None,
+    metadata: tuple[MetadataFeature, ...] = (),
 ) -> Pipeline:
     """A pipeline over a set's corpus whose index and scores are kept in `work`.
 
-    `models` are the encoder and the reranker, where they are not to be found by their names.
+    `models` are the encoder and the reranker, where they are not to be found by their names;
+    `metadata` the features of the passages' metadata.
 
     Raises:
         InputError: `index`, a folder to take instead, is of something else.
@@ -44,7 +47,8 @@ def open_pipeline(
         if index is None
         else existing_index(index, labelled.corpus_digest(), encoder, config)
     )
-    return Pipeline(opened, config, cache=ScoreCache(work.scores), models=models)
+    cache = ScoreCache(work.scores)
+    return Pipeline(opened, config, cache=cache, models=models, metadata=metadata)
 
 
 def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> Pipeline:
@@ -58,7 +62,8 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
     maps, own = model.maps[labelled.mode], model.pipeline
     if maps.lists or labelled.corpus_digest() == model.manifest["corpus_digest"]:
         return own
-    return open_pipeline(labelled, own.config, work, models=(own.encoder.files, own.reranker.files))
+    models = (own.encoder.files, own.reranker.files)
+    return open_pipeline(labelled, own.config, work, models=models, metadata=own.metadata)
 
 
 def network_writer(pipeline: Pipeline) -> Carry:

@@ -16,7 +16,7 @@ from rerank.assessment.pipeline import rank, scored_features
 from rerank.assessment.ranking_features import meaning, ranking_features
 from rerank.config import Config
 from rerank.errors import InputError
-from rerank.types import Floats, ListKind, Passage, Query, Ranking
+from rerank.types import Floats, ListKind, Passage, Query, Ranking, Scored
 
 BARE = ListKind(("bm25", "reranker"), texts=False)
 SCORES = {"bm25": np.array([4.0, 1.0, 2.0, np.nan]), "reranker": np.array([0.5, 3.0, np.nan, -1.0])}
@@ -28,9 +28,16 @@ def query(scores: dict[str, Floats] = SCORES, texts: tuple[str, ...] = ("",) * 4
     return Query("fill missing values", "q", passages=passages, scores=scores)
 
 
+def run(asked: Query, kind: ListKind) -> Scored:
+    """The candidates of one query, with the scores that came with it."""
+    pipeline = ListPipeline(kind, Config())
+    (scored,) = pipeline.run([asked], unused_policy(pipeline))
+    return scored
+
+
 def ranked(asked: Query, kind: ListKind = BARE) -> Ranking:
     """The ranking by the score of the last stage alone."""
-    (scored,) = ListPipeline(kind, Config()).run([asked], unused_policy(kind))
+    scored = run(asked, kind)
     names = list(features_of(kind).passage)
     coef = tuple(float(name == "logit") for name in names)
     return rank(scored, LogisticMap(coef, 0.0, (0.0,) * len(names), (1.0,) * len(names)))
@@ -38,7 +45,7 @@ def ranked(asked: Query, kind: ListKind = BARE) -> Ranking:
 
 def test_of_passages_by_hand() -> None:
     """Where a stage did not bring the passage: its lowest score, and a rank behind all."""
-    (scored,) = ListPipeline(BARE, Config()).run([query()], unused_policy(BARE))
+    scored = run(query(), BARE)
     by_id = {p.doc_id: row for p, row in zip(scored.candidates.passages, range(4), strict=True)}
     X = scored_features(scored)[[by_id[f"d{i}"] for i in range(4)]]
     found = dict(zip(features_of(BARE).passage, X.T.tolist(), strict=True))
@@ -90,7 +97,7 @@ def test_of_a_ranking_by_hand() -> None:
 def test_words_count_where_there_are_texts() -> None:
     """The features of our own rankings, every word weighing alike."""
     kind = ListKind(BARE.stages, texts=True)
-    (scored,) = ListPipeline(kind, Config()).run([query(texts=TEXTS)], unused_policy(kind))
+    scored = run(query(texts=TEXTS), kind)
     found = dict(zip(features_of(kind).passage, scored_features(scored).T.tolist(), strict=True))
     texts = [p.text for p in scored.candidates.passages]
     coverage = dict(zip(texts, found["term_coverage"], strict=True))
@@ -100,7 +107,7 @@ def test_words_count_where_there_are_texts() -> None:
     told = dict(zip(table, ranking_features([made], table)[0].tolist(), strict=True))
     assert told["winner_term_coverage"] == 0  # of d1
     with pytest.raises(InputError, match="a passage has no text"):
-        ListPipeline(kind, Config()).run([query()], unused_policy(kind))
+        run(query(), kind)
 
 
 def test_scores_are_numbers_of_the_passages() -> None:
@@ -146,6 +153,6 @@ def test_ranks_are_scipys(values: list[int]) -> None:
 
 def test_a_list_of_nothing() -> None:
     """It is a list of every kind."""
-    (scored,) = ListPipeline(BARE, Config()).run([Query("x", passages=())], unused_policy(BARE))
+    scored = run(Query("x", passages=()), BARE)
     assert len(scored) == 0
     assert scored_features(scored).shape == (0, len(features_of(BARE).passage))

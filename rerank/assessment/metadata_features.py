@@ -1,0 +1,113 @@
+"""What the metadata of a passage says, as features: a number, or one of a few words.
+
+The weight of each is fitted on the labels like any other. A passage that says nothing under a key
+counts as a usual one. Nothing here knows of labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from rerank.errors import InputError
+from rerank.types import LARGEST_SCORE, Floats, Passage, metadata_name
+
+MOST_WORDS = 20  # different words under one key
+DAYS = 365.25  # of a year
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFeature:
+    """The number under a key; or whether a word stands there: 1 or 0."""
+
+    key: str
+    word: str | None  # None: the number
+    usual: float  # where a passage says nothing: the median of the numbers, the share of the word
+
+    @property
+    def name(self) -> str:
+        """Its name among the features of a passage."""
+        return f"metadata.{self.key}" + ("" if self.word is None else f"={self.word}")
+
+    def of(self, passage: Passage) -> float:
+        """Its value; finite."""
+        if self.word is None:
+            found = number(passage.metadata.get(self.key))
+            return self.usual if found is None else found
+        said = metadata_name(passage.metadata, self.key)
+        return float(said == self.word) if said else self.usual
+
+
+def metadata_features(columns: Collection[MetadataFeature], passages: Sequence[Passage]) -> Floats:
+    """The value of each feature, (n, d), of n passages; finite."""
+    rows = [[column.of(passage) for column in columns] for passage in passages]
+    return np.array(rows, dtype=np.float64).reshape(len(passages), len(columns))
+
+
+def choose_metadata_features(
+    keys: Sequence[str], passages: Collection[Passage]
+) -> tuple[MetadataFeature, ...]:
+    """The features under these keys: one of numbers, or one for each word that stands there.
+
+    Raises:
+        InputError: no passage has anything under a key, all have the same, or the words are many.
+    """
+    return tuple(found for key in keys for found in _under(key, passages))
+
+
+def _under(key: str, passages: Collection[Passage]) -> list[MetadataFeature]:
+    values = [p.metadata[key] for p in passages if metadata_name(p.metadata, key)]
+    words = Counter(metadata_name({key: value}, key) for value in values)
+    if len(words) < 2:
+        known = f"all have {next(iter(words))!r}" if words else "no passage has any"
+        raise InputError(
+            f"expected `metadata_features` (--metadata-features) that differ between passages, got "
+            f"{key!r}: {known}"
+        )
+    numbers = [found for value in values if (found := number(value)) is not None]
+    if len(numbers) == len(values):
+        return [MetadataFeature(key, None, median(numbers))]
+    if len(words) > MOST_WORDS:
+        raise InputError(
+            f"expected numbers, dates or at most {MOST_WORDS} different words under the metadata "
+            f"{key!r} of `metadata_features` (--metadata-features), got {len(words)} words"
+        )
+    return [MetadataFeature(key, word, words[word] / len(values)) for word in sorted(words)]
+
+
+def number(value: Any) -> float | None:
+    """The number that a value is or spells; of an ISO date, years; None where it is none."""
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            return date.fromisoformat(text[:10]).toordinal() / DAYS
+        except ValueError:
+            value = text
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) and abs(found) <= LARGEST_SCORE else None
+
+
+def metadata_from_dict(kept: Sequence[Mapping[str, Any]]) -> tuple[MetadataFeature, ...]:
+    """The features that `dataclasses.asdict` made plain.
+
+    Raises:
+        InputError: they are not such.
+    """
+    try:
+        found = tuple(MetadataFeature(**one) for one in kept)
+        usual = [float(one.usual) for one in found]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the metadata features cannot be read: {error}") from None
+    if not all(math.isfinite(value) for value in usual):
+        raise InputError("expected a finite number for what is usual of a metadata feature")
+    return found
