@@ -11,6 +11,8 @@ from rerank.commands.command import Command
 from rerank.commands.parser import parser
 from rerank.errors import RerankError, optional
 
+ENOUGH = 141  # exit code where nobody reads the output any more: 128 and the number of SIGPIPE
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
@@ -25,8 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with optional():
             answer = command.run(options)
+        sys.stdout.flush()
     except RerankError as error:
         return _refuse(str(error), error.exit_code)
+    except BrokenPipeError:  # whoever reads has enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ENOUGH
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _refuse(f"{where}{error.strerror}" if error.strerror else str(error))

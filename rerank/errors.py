@@ -21,6 +21,7 @@ from typing import ClassVar
 EXTRAS = {  # of pyproject.toml: the packages that are imported where one of them is needed
     "adapters": {"haystack", "langchain_core", "llama_index"},
     "approximate": {"usearch"},
+    "completion": {"shtab"},
     "elasticsearch": {"elasticsearch"},
     "ingest": {"docutils", "docx", "markdown_it", "pypdfium2", "selectolax"},
     "journal": {"alembic", "psycopg", "sqlalchemy"},

@@ -6,6 +6,7 @@ from rerank.commands import (
     answer,
     assess,
     calibrate,
+    completion,
     dataset,
     drift,
     evaluate,
@@ -62,4 +63,5 @@ COMMANDS = (
     feedback.COMMAND,
     journal.COMMAND,
     mcp.COMMAND,
+    completion.COMMAND,
 )
