@@ -77,8 +77,11 @@ class Pipeline:
 
     `models` are the encoder's files and the reranker's, where the caller has resolved them already.
     `observe`, where it is set, is told the seconds of each call of a model: `encode`, `score`.
-    `metadata` are features besides, of what the metadata of the passages says.
+    `metadata` are features besides, of what the metadata of the passages says. `waits`: finding
+    candidates is waiting for another system, which any thread may do.
     """
+
+    waits = False
 
     def __init__(
         self,

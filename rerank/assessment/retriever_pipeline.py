@@ -34,6 +34,8 @@ class RetrieverPipeline(ListPipeline):
     A list that comes with the scores of all its stages is taken as it is.
     """
 
+    waits = True
+
     def __init__(
         self,
         system: SearchSystem,

@@ -7,8 +7,9 @@ knows nothing of queues and clocks.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -17,9 +18,9 @@ from rerank.assessment.model import CalibratedReranker, refuse_empty
 from rerank.assessment.pipeline import prior_score, texts_of
 from rerank.config import Config
 from rerank.inference.cross_encoder import Pair
-from rerank.types import Assessment, Query
+from rerank.types import Assessment, Candidates, Query
 
-Stage = Literal["encode", "score"]
+Stage = Literal["encode", "search", "score"]
 BYTES = 4  # of UTF-8 a token, about
 MARKS = 3  # tokens that a sequence has besides those of its texts, at most
 BESIDES = 128  # tokens that cost as much as what is done of a piece outside of the models
@@ -29,11 +30,12 @@ BESIDES = 128  # tokens that cost as much as what is done of a piece outside of 
 class Piece:
     """Texts for the bi-encoder (`encode`), or pairs for the cross-encoder (`score`).
 
-    They cost as much as `tokens` tokens; the pieces that come after cost about `left`.
+    Or one call that waits for another search system (`search`), and costs this machine little. They
+    cost as much as `tokens` tokens; the pieces that come after cost about `left`.
     """
 
     stage: Stage
-    items: Sequence[str] | Sequence[Pair]
+    items: Sequence[str] | Sequence[Pair] | Sequence[Callable[[], Candidates]]
     tokens: int
     left: int
 
@@ -58,7 +60,11 @@ def steps(model: CalibratedReranker, query: Query, *, most: int, scoring: int) -
     vectors: dict[str, Any] = {}
     for piece in _pieces("encode", texts, sizes, most=most, after=scoring):
         vectors |= yield piece
-    candidates = pipeline.candidates(query, vectors)
+    if pipeline.waits and query.passages is None:
+        find = partial(pipeline.candidates, query, vectors)
+        candidates = (yield Piece("search", [find], BESIDES, scoring))[find]
+    else:
+        candidates = pipeline.candidates(query, vectors)
     prior = prior_score(candidates, maps.policy.prior)
     chosen = pipeline.choose(candidates, prior, maps.policy.cutoff)
     pairs = chosen.pairs_to_score
@@ -74,6 +80,8 @@ def steps(model: CalibratedReranker, query: Query, *, most: int, scoring: int) -
 
 def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:
     """What the model says of each of the items, all different, of some pieces of one stage."""
+    if stage == "search":
+        return {find: find() for find in items}
     if stage == "encode":
         return dict(zip(items, model.pipeline.encode(items), strict=True))
     return dict(zip(items, zip(*model.pipeline.score_pairs(items), strict=True), strict=True))

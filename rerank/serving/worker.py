@@ -1,9 +1,10 @@
 """The thread that ranks, a round at a time: one piece of work of each of the next few requests.
 
 The pieces of a round go through the models in one call, so that requests share the cores, and a
-request lets others come between its pieces. Which ones are next, and who is let in, `schedule`
-decides. A request that was given up, by its client or by the clock, is not worked on any more. The
-event loop never computes. Answers are those of single calls, to the bit.
+request lets others come between its pieces. Another search system is waited for in threads of their
+own. Which ones are next, and who is let in, `schedule` decides. A request that was given up, by its
+client or by the clock, is not worked on any more. The event loop never computes. Answers are those
+of single calls, to the bit.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from rerank.assessment.steps import Piece, Stage, Steps, expected_tokens, run_piece, steps
 from rerank.serving.answer_cache import AnswerCache
@@ -27,6 +29,7 @@ from rerank.serving.telemetry import DriftWindow, event
 from rerank.types import Assessment, Query
 
 Answer = tuple[Assessment, ServedModel]
+SEARCHES = 32  # of another search system, at once
 
 
 @dataclass(slots=True, eq=False)
@@ -43,12 +46,18 @@ class Job(Task):
     came: float
     given_up: bool = False
     piece: Piece | None = None  # what is to be done next; None before the job is begun
+    asked: Future[dict[Any, Any]] | None = None  # another search system, for the piece
 
-    def settle(self, answer: Answer | Exception) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether another search system has not answered yet."""
+        return self.asked is not None and not self.asked.done()
+
+    def settle(self, answer: Answer | BaseException) -> None:
         """Hand over the answer; in the event loop's thread."""
         if self.future.done():
             return
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             self.future.set_exception(answer)
         else:
             self.future.set_result(answer)
@@ -72,6 +81,7 @@ class Worker:
         config = holder.current.model.pipeline.config
         self._searched = config.rerank_depth * config.max_length  # tokens that a search scores
         self._thread = threading.Thread(target=self._work, name="ranking", daemon=True)
+        self._searches = ThreadPoolExecutor(SEARCHES, thread_name_prefix="searching")
 
     def start(self) -> None:
         """Begin to work."""
@@ -83,6 +93,7 @@ class Worker:
             self._closing = True
             self._changed.notify()
         self._thread.join()
+        self._searches.shutdown(wait=False, cancel_futures=True)
 
     @property
     def alive(self) -> bool:
@@ -199,9 +210,10 @@ class Worker:
                 for job in schedule.drop_late(time.monotonic()):
                     _settle(job, self._late())
                 self._metrics.backlog.set(schedule.backlog)
-                if schedule.tasks:
-                    return list(islice(schedule.in_turn(), self._settings.batch))
-                if self._closing:
+                ready = (job for job in schedule.in_turn() if not job.waits)
+                if jobs := list(islice(ready, self._settings.batch)):
+                    return jobs
+                if self._closing and not schedule.tasks:
                     return []
                 self._changed.wait()
 
@@ -211,10 +223,7 @@ class Worker:
         most, tokens = 2 * self.schedule.piece, 0
         together: dict[tuple[str, Stage], list[Job]] = {}
         for job in jobs:
-            if job.piece is None:
-                self._metrics.observe_stage("queue", start - job.came)
-                self._advance(job, None)
-            if job.piece is None:  # it has failed
+            if not self._begin(job, start) or job.piece is None:
                 continue
             together.setdefault((job.served.version, job.piece.stage), []).append(job)
             tokens += job.piece.tokens
@@ -224,6 +233,33 @@ class Worker:
         self._metrics.batch_size.observe(sum(map(len, together.values())))
         with self._changed:
             self.schedule.pace.add(worked, time.monotonic() - start)
+
+    def _begin(self, job: Job, now: float) -> bool:
+        """Get a job to its next piece for our models; False where it has none, or must wait."""
+        if job.piece is None:
+            self._metrics.observe_stage("queue", now - job.came)
+            going = self._advance(job, None)
+        elif job.asked is not None:
+            asked, job.asked = job.asked, None
+            error = asked.exception()
+            going = self._advance(job, asked.result()) if error is None else self._end(job, error)
+        else:
+            return True
+        return going and not self._search(job)
+
+    def _search(self, job: Job) -> bool:
+        """Ask another search system, where the next piece is that, in a thread of its own."""
+        piece = job.piece
+        if piece is None or piece.stage != "search":
+            return False
+        model = job.served.model
+        job.asked = self._searches.submit(run_piece, model, piece.stage, piece.items)
+        job.asked.add_done_callback(self._answered)
+        return True
+
+    def _answered(self, _: Future[dict[Any, Any]]) -> None:
+        with self._changed:
+            self._changed.notify()
 
     def _run(self, jobs: Sequence[Job]) -> float:
         """Do the pieces of jobs of one model and one stage in one call; the tokens that it took.
@@ -241,38 +277,40 @@ class Worker:
             self._end(jobs[0], error)
             return 0.0
         for job, piece in zip(jobs, pieces, strict=True):
-            self._advance(job, {item: found[item] for item in piece.items})
+            if self._advance(job, {item: found[item] for item in piece.items}):
+                self._search(job)
         different = len(items) / sum(len(piece.items) for piece in pieces)
         return different * sum(piece.tokens for piece in pieces)
 
-    def _advance(self, job: Job, found: dict[Any, Any] | None) -> None:
-        """Give a job what its piece asked for, and let it say what is to be done next."""
+    def _advance(self, job: Job, found: dict[Any, Any] | None) -> bool:
+        """Give a job what its piece asked for; False where nothing is to be done after it."""
         before = job.piece
         try:
             job.piece = job.steps.send(found)
         except StopIteration as end:
-            self._end(job, end.value)
-            return
+            return self._end(job, end.value)
         except Exception as error:
-            self._end(job, error)
-            return
+            return self._end(job, error)
         job.left = job.piece.tokens + job.piece.left
-        if before and before.stage != job.piece.stage and job.query.mode == "search":
+        begins = before and before.stage != "score" and job.piece.stage == "score"
+        if begins and job.query.mode == "search":
             self._searched += round(0.1 * (job.left - self._searched))
+        return True
 
-    def _end(self, job: Job, found: Assessment | Exception) -> None:
-        """Answer a job that is done, or failed."""
+    def _end(self, job: Job, found: Assessment | BaseException) -> Literal[False]:
+        """Answer a job that is done, or failed; there is nothing more to do."""
         with self._changed:
             self.schedule.tasks.remove(job)
         self._metrics.observe_stage("total", time.monotonic() - job.came)
-        if isinstance(found, Exception):
+        if isinstance(found, BaseException):
             _settle(job, found)
-            return
+            return False
         try:
             self._count(job, found)
         except Exception as error:  # a metric that fails must not end the answers
             event("metrics failed", severity=logging.ERROR, exc_info=error)
         _settle(job, (found, job.served))
+        return False
 
     def _count(self, job: Job, found: Assessment) -> None:
         """Count the assessment, and add one of the main mode to the drift window of its model."""
@@ -301,5 +339,5 @@ class Worker:
         return self._window[1]
 
 
-def _settle(job: Job, answer: Answer | Exception) -> None:
+def _settle(job: Job, answer: Answer | BaseException) -> None:
     job.future.get_loop().call_soon_threadsafe(job.settle, answer)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,10 @@ from rerank.inference.model_files import resolve
 from rerank.jobs.calibrate import Outcome, calibrate
 from rerank.journal.entry import entry_of
 from rerank.retrieval.dense import Encoder
+from rerank.serving.model_source import ModelHolder
+from rerank.serving.settings import Settings
+from rerank.serving.telemetry import Metrics
+from rerank.serving.worker import Worker
 from rerank.types import Passage, Query
 
 ASKED = "median ignoring NaNs"
@@ -133,6 +139,39 @@ def test_over_http(model: CalibratedReranker, outcome: Outcome) -> None:
     with serving(outcome.folder) as started:
         told = httpx.post(f"{started.url}/v1/search", json={"query": ASKED}, timeout=60).json()
     assert told["confidence"] == model.search(ASKED).confidence
+
+
+def test_nobody_else_waits_for_a_slow_system(
+    model: CalibratedReranker, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list with its scores is assessed while a search waits, which is answered all the same."""
+    first = model.search(ASKED)
+    kept = first.ranking.query
+    system = type(model.pipeline.system)  # type: ignore[attr-defined]
+    searching, answered, keyword = threading.Event(), threading.Event(), system.keyword
+
+    def slow(*asked: Any) -> Any:
+        searching.set()
+        answered.wait()
+        return keyword(*asked)
+
+    async def ask(worker: Worker) -> None:
+        waiting = asyncio.create_task(worker.assess(Query(ASKED)))
+        await asyncio.to_thread(searching.wait)
+        listed = Query(kept.text, passages=kept.passages, scores=kept.scores)
+        assert (await worker.assess(listed))[0].confidence == pytest.approx(first.confidence)
+        assert not waiting.done()
+        answered.set()
+        assert (await waiting)[0].to_dict() == first.to_dict()
+
+    worker = Worker(ModelHolder(lambda: outcome.folder, Metrics()), Settings(timeout=3600.0))
+    monkeypatch.setattr(system, "keyword", slow)
+    worker.start()
+    try:
+        asyncio.run(ask(worker))
+    finally:
+        answered.set()
+        worker.finish()
 
 
 def test_on_the_command_line(
