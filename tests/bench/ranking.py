@@ -53,7 +53,11 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
     for better in ("logit", "relevance"):
         for worse in ("fused", "BM25"):
             gain = paired_bootstrap(quality[better].ndcg10, quality[worse].ndcg10, answered)
-            row[f"nDCG@10, {better} less {worse}"] = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*gain)
+            row[f"nDCG@10, {better} less {worse}"] = (
+                "{:+.3f}, too few groups for an interval"
+                if np.isnan(gain[1])
+                else "{:+.3f} [{:+.3f}, {:+.3f}]"
+            ).format(*gain)
     best = np.array([s.logits.max(initial=-np.inf) if len(s.logits) else 0.0 for s in report.items])
     row["AUROC, top logit"] = f"{auroc(quality['logit'].hit1, sigmoid(best)):.3f}"
     nearest = np.array([r.first_stage.dense.max(initial=0.0) for r in by["fused"]])
