@@ -82,6 +82,11 @@ LanguageModel(LanguageModelConfig(llm="http://localhost/v1", llm_model="m"))
     "sentence-transformers": EXPORT,
     "SQLAlchemy": SQLITE,
     "selectolax": "import rerank.ingest.html",
+    "shtab": """
+from argparse import Namespace
+from rerank.commands.completion import COMMAND
+COMMAND.run(Namespace(shell="bash"))
+""",
     "torch": EXPORT,
     "usearch": "from rerank.retrieval.approximate import library; library()",
     "uvicorn": SERVE,
