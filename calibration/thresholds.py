@@ -6,6 +6,7 @@ confidence was made.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -143,9 +144,18 @@ class Certificate:
         others = "" if self.groups is None else ", of other groups,"
         return (
             f"No threshold is certified ({promise}) from {self._rests_on}; about "
-            f"{self.labels_needed - self.queries} more{others} would do, were accuracy as it is on "
-            "these."
+            f"{self.labels_missing:,} more{others} would do, were accuracy as it is on these."
         )
+
+    @property
+    def labels_missing(self) -> int | None:
+        """`labels_needed` less the queries there are, to the next ten; None where that is None.
+
+        It is an estimate: single labels would be more exact than it is.
+        """
+        if self.labels_needed is None:
+            return None
+        return max(10, math.ceil((self.labels_needed - self.queries) / 10) * 10)
 
     @property
     def _rests_on(self) -> str:

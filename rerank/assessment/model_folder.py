@@ -35,7 +35,7 @@ INDEX = "index"
 ANSWERS = "answers.json"  # the fitted confidence of generated answers, where there is one
 RETRIEVER = "retriever"  # of the manifest: the search system that finds the candidates
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
-LEAST_FORMAT = 3  # of the manifest: version 0.1 wrote less
+LEAST_FORMAT = 4  # of the manifest; a model folder of a smaller one has other features
 OF_THE_STORE = ("format_version", "files", "digest", "kind")  # of the manifest, written anew
 FIELDS = ("config", "fingerprints", "dataset", "queries")  # of the manifest, each an object
 REQUIRED = ("encoder", "encoder_max_length", "reranker", "max_length")
@@ -177,8 +177,8 @@ def open_folder(path: Path) -> ModelFolder:
         raise InputError(f"{path} is not a model folder; expected one that `calibrate` wrote")
     if manifest["format_version"] < LEAST_FORMAT:
         raise InputError(
-            f"{path} was written by version 0.1, whose features are others; make it anew: rerank "
-            f"calibrate DATASET --out {path} --overwrite"
+            f"{path} was written by an older version, whose features are others; make it anew: "
+            f"rerank calibrate DATASET --out {path} --overwrite"
         )
     strange = [name for name in manifest["files"] if not _is_data(name, NETWORKS in manifest)]
     if strange:

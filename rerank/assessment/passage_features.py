@@ -113,16 +113,24 @@ def lead(values: Floats) -> Floats:
     return np.asarray(values - np.where(values == best, second, best))
 
 
+def _share(found: Sequence[float], weights: Sequence[float]) -> Floats:
+    """What is found of parts with these weights, as a share: in [0, 1), 0 where there are no parts.
+
+    One more part, of the mean weight and found nowhere, is counted in (Laplace's rule for one
+    outcome): a question of one word, which many passages hold, is never found whole.
+    """
+    total = sum(weights)
+    shares = np.asarray(found, dtype=np.float64)
+    return shares / (total * (1 + 1 / len(weights))) if total > 0 else np.zeros(len(shares))
+
+
 def _covered(view: View, parts_of: Callable[[PassageWords], Sequence[frozenset[str]]]) -> Floats:
     """Share of the query's idf found in the one of each passage's parts that has most of it."""
-    total = sum(view.idf.values())
-    if total <= 0:
-        return np.zeros(len(view.passages))
     found = [
         max(sum(view.idf[w] for w in view.idf if w in part) for part in parts_of(p))
         for p in view.passages
     ]
-    return np.array(found, dtype=np.float64) / total
+    return _share(found, list(view.idf.values()))
 
 
 @cross_encoder
@@ -192,7 +200,7 @@ def term_coverage(view: View) -> Floats:
     """Share of the query's distinct words that stand in the passage or its title."""
     wanted = set(view.query_words)
     found = [len(wanted & (p.body | p.title)) for p in view.passages]
-    return np.array(found, dtype=np.float64) / max(1, len(wanted))
+    return _share(found, [1.0] * len(wanted))
 
 
 @first_stage
@@ -218,7 +226,7 @@ def content_lead(view: View) -> Floats:
         max(sum(v for w, v in idf.items() if w in s or w in p.title) for s in p.sentences)
         for p in view.passages
     ]
-    return lead(np.array(found, dtype=np.float64)) / max(sum(idf.values()), 1e-6)
+    return lead(_share(found, list(idf.values())))
 
 
 @first_stage
@@ -232,7 +240,7 @@ def bigram_coverage(view: View) -> Floats:
     """Share of the query's neighbouring word pairs that stand so in the passage."""
     wanted = set(pairwise(view.query_words))
     found = [len(wanted & p.bigrams) for p in view.passages]
-    return np.array(found, dtype=np.float64) / max(1, len(wanted))
+    return _share(found, [1.0] * len(wanted))
 
 
 @first_stage

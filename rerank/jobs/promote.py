@@ -185,8 +185,7 @@ def certified_check(certificate: Certificate, measured: Evaluation, gate: Promot
         confirmed = low >= target
         said += f", {right.sum()} of {n} of them right: at least {low:.1%}, with 95 % confidence"
         said += undecided(len(promised), float(right.mean()), low, high, limit=target)
-    elif certificate.labels_needed:
-        more = certificate.labels_needed - certificate.queries
+    elif more := certificate.labels_missing:
         said += f"; calibrated on about {more:,} more labelled queries, some would be"
     return Check(
         "certified",

@@ -68,9 +68,9 @@ def _certificate(y: np.ndarray, p: np.ndarray, target: float) -> str:
     promise = f"a threshold with at least {target:.0%} right"
     if found.threshold is not None:
         return f"These are enough to certify {promise}, were they drawn evenly."
-    if found.labels_needed is None:
+    if found.labels_missing is None:
         return f"More labels like these would not certify {promise}: better scores are needed."
-    return f"About {found.labels_needed - len(y)} more labels would certify {promise}."
+    return f"About {found.labels_missing:,} more labels would certify {promise}."
 
 
 def agreements(questions: Sequence[Question]) -> dict[tuple[str, str], Agreement]:

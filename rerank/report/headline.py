@@ -35,10 +35,8 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
     if certificate.refused:
         return f"Certified: nothing. {certificate.refused}"
     if certificate.threshold is None:
-        more = certificate.labels_needed
-        what = (
-            f"about {more - certificate.queries} more labelled queries" if more else "better scores"
-        )
+        more = certificate.labels_missing
+        what = f"about {more:,} more labelled queries" if more else "better scores"
         return f"Certified: nothing yet; it takes {what}."
     kept = evaluation.right[evaluation.reaching(certificate)]
     measured = f"{kept.sum()} of {len(kept)}" + (f", {kept.mean():.1%}" if len(kept) else "")
@@ -59,9 +57,9 @@ def after_calibration(certificate: Certificate, *, promotable: bool, mode: Mode 
     main one of the model.
     """
     if certificate.threshold is None:
-        search, missing = NEXT[mode], certificate.labels_needed
+        search, missing = NEXT[mode], certificate.labels_missing
         if certificate.refused or missing:
-            many = f"about {missing - certificate.queries} " if missing else ""
+            many = f"about {missing:,} " if missing else ""
             return f"label {many}more queries and calibrate again; to try the model: {search}"
         return search
     if promotable:

@@ -47,7 +47,7 @@ __all__ = [
     "write_json",
 ]
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version of what is written; a reader takes 1 (no digest) and 2 (other names in a model folder),
 and refuses a newer one."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -203,7 +204,11 @@ def test_a_refusal_says_what_it_would_take() -> None:
     assert few.threshold is None
     assert few.labels_needed is not None
     assert 100 < few.labels_needed < 1500
-    assert f"about {few.labels_needed - 100} more" in few.sentence
+    assert few.labels_missing is not None
+    assert few.labels_missing % 10 == 0
+    assert 0 <= few.labels_missing - (few.labels_needed - 100) < 10
+    assert f"about {few.labels_missing} more" in few.sentence
+    assert replace(few, labels_needed=101).labels_missing == 10
     right = certify(np.ones(20), np.linspace(1, 0, 20), target=0.9)
     assert right.labels_needed is not None
     assert 20 < right.labels_needed < 300

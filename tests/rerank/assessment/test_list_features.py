@@ -101,7 +101,7 @@ def test_words_count_where_there_are_texts() -> None:
     found = dict(zip(features_of(kind).passage, scored_features(scored).T.tolist(), strict=True))
     texts = [p.text for p in scored.candidates.passages]
     coverage = dict(zip(texts, found["term_coverage"], strict=True))
-    assert [coverage[text] for text in TEXTS] == pytest.approx([2 / 3, 0, 1, 0])
+    assert [coverage[text] for text in TEXTS] == pytest.approx([2 / 4, 0, 3 / 4, 0])
     assert set(found) - set(features_of(BARE).passage) == set(TEXT)
     made, table = ranked(query(texts=TEXTS), kind), features_of(kind).ranking
     told = dict(zip(table, ranking_features([made], table)[0].tolist(), strict=True))

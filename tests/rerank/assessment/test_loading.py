@@ -224,15 +224,15 @@ def test_arrays_that_do_not_fit_are_refused(
     assert "its index cannot be used" in refusal(copied)
 
 
-def test_a_folder_of_version_0_1_is_refused(copied: Path) -> None:
+def test_a_folder_of_an_older_format_is_refused(copied: Path) -> None:
     """The sentence has the command that makes it anew."""
 
     def older(manifest: dict[str, Any]) -> None:
-        manifest["format_version"] = 2
+        manifest["format_version"] = 3
 
     rewrite(copied, older)
     assert re.search(
-        r"version 0\.1.*rerank calibrate DATASET --out .* --overwrite", refusal(copied)
+        r"an older version.*rerank calibrate DATASET --out .* --overwrite", refusal(copied)
     )
 
 

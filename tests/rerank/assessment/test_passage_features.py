@@ -75,12 +75,13 @@ def test_the_table_by_hand() -> None:
         "bm25_log_rank": [math.log(3), 0.0],
         "dense_log_rank": [0.0, math.log(101)],
         "fused_log_rank": [math.log(2), 0.0],
-        "term_coverage": [1.0, 1.0],  # the title counts
-        "idf_coverage": [1.0, 0.5],  # it does not: missing and values are 2 of 4
-        "sentence_coverage": [1.0, 0.25],  # its two sentences have one each
-        "content_lead": [0.25, -0.25],  # the second has fill in its title, one more a sentence
-        "title_coverage": [0.0, 0.5],  # "fillna" is another word; fill is 2 of 4
-        "bigram_coverage": [1.0, 0.0],
+        # of three words and two pairs; one more of each that is nowhere counts in
+        "term_coverage": [3 / 4, 3 / 4],  # the title counts
+        "idf_coverage": [3 / 4, 0.5 * 3 / 4],  # it does not: missing and values are 2 of 4
+        "sentence_coverage": [3 / 4, 0.25 * 3 / 4],  # its two sentences have one each
+        "content_lead": [0.25 * 3 / 4, -0.25 * 3 / 4],  # fill in the second's title, one more
+        "title_coverage": [0.0, 0.5 * 3 / 4],  # "fillna" is another word; fill is 2 of 4
+        "bigram_coverage": [2 / 3, 0.0],
         "log_length": [math.log(5), math.log(5)],
     }
     assert set(expected) == set(PASSAGE_FEATURES)
@@ -96,6 +97,15 @@ def test_repeated_query_words_count_once() -> None:
         assert once[0, names.index(name)] == pytest.approx(twice[0, names.index(name)])
 
 
+def test_one_word_is_never_found_whole() -> None:
+    """A short question that a passage holds is covered less than a long one that it holds."""
+    covered = [
+        seen(query, [("", "fill missing values")])[0, list(PASSAGE_FEATURES).index("idf_coverage")]
+        for query in ("fill", "fill missing", "fill missing values")
+    ]
+    assert covered == pytest.approx([1 / 2, 2 / 3, 3 / 4])
+
+
 def test_a_lead_is_over_the_best_other() -> None:
     """The best leads by its margin, the rest trail it; equal bests have none, nor has one alone."""
     assert lead(np.array([3.0, 7.0, 4.0])).tolist() == [-4.0, 3.0, -3.0]
@@ -106,9 +116,9 @@ def test_a_lead_is_over_the_best_other() -> None:
 def test_stop_words_do_not_lead() -> None:
     """A passage that has the question's form and not its object gains nothing by it."""
     X = seen("how do I fill it", [("", "How do I plot it?"), ("", "Fill the gaps")])
-    assert X[:, list(PASSAGE_FEATURES).index("content_lead")].tolist() == [-1.0, 1.0]
+    assert X[:, list(PASSAGE_FEATURES).index("content_lead")].tolist() == [-0.5, 0.5]
     X = seen("who is it", [("", "Who is it?"), ("", "Fill the gaps")])
-    assert X[:, list(PASSAGE_FEATURES).index("content_lead")].tolist() == [1.0, -1.0]
+    assert X[:, list(PASSAGE_FEATURES).index("content_lead")].tolist() == [3 / 4, -3 / 4]
 
 
 def test_content_words_are_words_less_stop_words() -> None:
@@ -168,7 +178,8 @@ def test_real_features_are_those_of_the_candidates(
         for k, passage in enumerate(ranking.passages):
             text = set(words(passage.text))
             found = sum(index.bm25.weight(w) for w in asked & text)
-            expected = found / sum(index.bm25.weight(w) for w in asked)
+            shrunk = len(asked) / (len(asked) + 1)
+            expected = shrunk * found / sum(index.bm25.weight(w) for w in asked)
             assert X[k, names.index("idf_coverage")] == pytest.approx(expected, abs=1e-9)
-            share = len(asked & (text | set(words(passage.title)))) / len(asked)
+            share = len(asked & (text | set(words(passage.title)))) / (len(asked) + 1)
             assert X[k, names.index("term_coverage")] == pytest.approx(share, abs=1e-12)

@@ -197,7 +197,7 @@ def test_what_is_certified(report: Report) -> None:
     )
     assert said(threshold=1.0, labels_needed=None).endswith("confidence (measured: 0 of 0).")
     few = said(queries=64, accepted=0, right=0, labels_needed=300)
-    assert few == "Certified: nothing yet; it takes about 236 more labelled queries."
+    assert few == "Certified: nothing yet; it takes about 240 more labelled queries."
     assert said(labels_needed=None) == "Certified: nothing yet; it takes better scores."
     assert said(refused="All labels are right.") == "Certified: nothing. All labels are right."
 
