@@ -1,0 +1,187 @@
+"""Where the scores of a labelled set come from: our own stages, another system, or given lists.
+
+A calibration needs of each the same: how to rank the queries, what the model is made from, which
+baselines it is compared with. So the job itself does not know which of the three it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rerank.assessment.features import features_of
+from rerank.assessment.list_pipeline import ListPipeline
+from rerank.assessment.metadata_features import MetadataFeature, choose_metadata_features
+from rerank.assessment.model_folder import RETRIEVER, Carry, fingerprints
+from rerank.assessment.pooled_maps import pooled_for
+from rerank.assessment.retriever_pipeline import RetrieverPipeline
+from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS, Heuristic
+from rerank.fitting.plan import Plan
+from rerank.fitting.rankings import (
+    PlannedRankings,
+    list_rankings,
+    rerank_rankings,
+    retriever_rankings,
+    search_rankings,
+)
+from rerank.inference.model_files import ModelFiles, lasting_name, resolve, trained_on
+from rerank.inference.networks import NETWORKS, ROLES, described, exported, write_networks
+from rerank.inference.score_cache import ScoreCache
+from rerank.jobs.pipelines import open_pipeline
+from rerank.jobs.retriever import as_held, refuse_other_vectors
+from rerank.retrieval.index import LAYOUT
+from rerank.retrieval.systems.connect import connect
+from rerank.retrieval.systems.settings import read_settings
+from rerank.types import LISTS, ListKind, Mode
+from rerank.workspace import Workspace
+
+Metadata = tuple[MetadataFeature, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a calibration needs besides the labels.
+
+    rank: the rankings that each mode of the model is fitted on, the main one first, of a plan's
+        queries; and the folder of the index, where there is one.
+    made_from: what the manifest says of the source; two models of the same are the same.
+    """
+
+    labelled: LabelledSet  # its corpus is what the source holds of it
+    config: Config
+    made_from: Mapping[str, Any]
+    rank: Callable[[Plan], tuple[Mapping[Mode, PlannedRankings], Path | None]]
+    baselines: Mapping[str, Heuristic]
+    trained_on: frozenset[str] = frozenset()  # hashes of queries that the cross-encoder has seen
+    networks: Mapping[str, Any] = field(default_factory=dict)
+    carry: Carry | None = None  # writes the networks into the model folder
+    notes: tuple[str, ...] = ()  # what the user should know of it
+
+
+def open_source(
+    labelled: LabelledSet,
+    config: Config,
+    workspace: Workspace,
+    *,
+    index: Path | None,
+    retriever: str | Path | None,
+    self_contained: bool,
+) -> Source:
+    """The source of a set: its own lists, the search system of `retriever`, or our own stages.
+
+    The arguments are those of `rerank.calibrate`.
+
+    Raises:
+        RetrieverError: the search system does not answer.
+        InputError: arguments that exclude each other, a model that does not exist, a key of
+            metadata that says nothing, or a system that holds something else.
+    """
+    if index is not None and retriever is not None:
+        raise InputError("expected an `index` (--index) or a `retriever` (--retriever), got both")
+    if labelled.lists:
+        if index is not None or retriever is not None:
+            raise InputError(
+                "lists come with their scores: they need no index (`index`, --index) and no "
+                "`retriever` (--retriever)"
+            )
+        return _given_lists(labelled, labelled.lists, config, _metadata(labelled, config))
+    config = replace(
+        config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
+    )
+    models = encoder, reranker = resolve(config.encoder), resolve(config.reranker)
+    if retriever is None:
+        source = _own_stages(labelled, config, workspace, index, models)
+    else:
+        source = _search_system(labelled, config, workspace, Path(retriever), models)
+    made_from = {"fingerprints": fingerprints(encoder, reranker, config), **source.made_from}
+    carried = _carried(models, config) if self_contained else {}
+    return replace(source, made_from=made_from, trained_on=trained_on(reranker), **carried)
+
+
+def _own_stages(
+    labelled: LabelledSet,
+    config: Config,
+    workspace: Workspace,
+    index: Path | None,
+    models: tuple[ModelFiles, ModelFiles],
+) -> Source:
+    """Our own index and models, over the corpus of the set."""
+    pooled, metadata = pooled_for(*models, config), _metadata(labelled, config)
+
+    def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
+        pipeline = open_pipeline(labelled, config, workspace, index=index, metadata=metadata)
+        search = search_rankings(pipeline, planned, pooled.maps["search"] if pooled else None)
+        rerank = rerank_rankings(pipeline, search, pooled.maps["rerank"] if pooled else None)
+        return {"search": search, "rerank": rerank}, pipeline.index.folder
+
+    made_from = {
+        "fitted_around": pooled.described() if pooled else None,
+        "inputs": {**features_of(None, metadata).names(), "index": LAYOUT},
+    }
+    return Source(labelled, config, made_from, rank, HEURISTICS)
+
+
+def _search_system(
+    labelled: LabelledSet,
+    config: Config,
+    workspace: Workspace,
+    retriever: Path,
+    models: tuple[ModelFiles, ModelFiles],
+) -> Source:
+    """Another search system for the candidates, and our cross-encoder."""
+    system = connect(read_settings(retriever))
+    labelled, notes = as_held(labelled, system)
+    metadata, cache = _metadata(labelled, config), ScoreCache(workspace.scores)
+    pipeline = RetrieverPipeline(system, config, cache=cache, models=models, metadata=metadata)
+
+    def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
+        refuse_other_vectors(pipeline, labelled)
+        return {"search": retriever_rankings(pipeline, planned)}, None
+
+    names = features_of(pipeline.kind, metadata).names()
+    made_from = {
+        RETRIEVER: system.settings.to_dict(),
+        "inputs": {"stages": list(pipeline.kind.stages), **names},
+    }
+    return Source(labelled, config, made_from, rank, OF_LOGITS, notes=tuple(notes))
+
+
+def _given_lists(
+    labelled: LabelledSet, kind: ListKind, config: Config, metadata: Metadata
+) -> Source:
+    """The stages of any other system: their scores came with the lists."""
+    if config.expected_unanswerable:
+        raise InputError(
+            "of lists no copies without their answers can be made (`expected_unanswerable`): what "
+            "the stages would bring instead is not known. Add lists of questions that nothing "
+            "answers"
+        )
+
+    def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
+        return {LISTS: list_rankings(ListPipeline(kind, config, metadata), planned)}, None
+
+    names = features_of(kind, metadata).names()
+    inputs = {"stages": list(kind.stages), "texts": kind.texts, **names}
+    return Source(labelled, config, {"fingerprints": {}, "inputs": inputs}, rank, OF_LOGITS)
+
+
+def _metadata(labelled: LabelledSet, config: Config) -> Metadata:
+    return choose_metadata_features(config.metadata_keys, labelled.corpus.values())
+
+
+def _carried(models: tuple[ModelFiles, ModelFiles], config: Config) -> dict[str, Any]:
+    """The fields of a `Source` whose model folder is to carry its networks.
+
+    Raises:
+        InputError: one cannot be exported.
+    """
+    for role, files in zip(ROLES, models, strict=True):
+        exported(files, role, config.precision)  # if it cannot be, better known now
+    carry = partial(write_networks, models=models, precision=config.precision)
+    return {"networks": {NETWORKS: described(config.precision)}, "carry": carry}
