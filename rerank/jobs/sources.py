@@ -90,7 +90,7 @@ def open_source(
                 "lists come with their scores: they need no index (`index`, --index) and no "
                 "`retriever` (--retriever)"
             )
-        return _given_lists(labelled, labelled.lists, config, _metadata(labelled, config))
+        return _given_lists(labelled, labelled.lists, config)
     config = replace(
         config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
     )
@@ -152,9 +152,7 @@ def _search_system(
     return Source(labelled, config, made_from, rank, OF_LOGITS, notes=tuple(notes))
 
 
-def _given_lists(
-    labelled: LabelledSet, kind: ListKind, config: Config, metadata: Metadata
-) -> Source:
+def _given_lists(labelled: LabelledSet, kind: ListKind, config: Config) -> Source:
     """The stages of any other system: their scores came with the lists."""
     if config.expected_unanswerable:
         raise InputError(
@@ -162,6 +160,7 @@ def _given_lists(
             "the stages would bring instead is not known. Add lists of questions that nothing "
             "answers"
         )
+    metadata = _metadata(labelled, config)
 
     def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
         return {LISTS: list_rankings(ListPipeline(kind, config, metadata), planned)}, None
