@@ -29,6 +29,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from rerank.config import FinetuneConfig
 from rerank.errors import InputError
 from rerank.inference.model_files import ModelFiles
+from rerank.inference.varlen import multiplies_bf16
 from rerank.progress import Bar, progress
 from rerank.training.losses import ListsLoss
 from rerank.training.mining import Example, Held
@@ -151,7 +152,7 @@ def _arguments(
         per_device_train_batch_size=config.batch,
         learning_rate=config.learning_rate,
         warmup_steps=config.warmup,
-        bf16=on_gpu and torch.cuda.is_bf16_supported(),
+        bf16=torch.cuda.is_bf16_supported() if on_gpu else multiplies_bf16(),
         use_cpu=not on_gpu,
         logging_steps=min(logged, config.steps),
         save_steps=config.check_every,
