@@ -133,9 +133,9 @@ class Config:
         192, "tokens of query and passage together that the cross-encoder reads", least=16
     )
     precision: Precision = option(
-        "fp32",
-        "of the cross-encoder; int8 is fastest on a CPU, bf16 is for GPUs and newer CPUs; each has "
-        "scores of its own",
+        "int8",
+        "of the cross-encoder; int8 is fastest on a CPU, fp32 is exact, bf16 is for GPUs and newer "
+        "CPUs; each has scores, and a calibration, of its own",
         choices=("fp32", "bf16", "int8"),
     )
     dense: str = option(

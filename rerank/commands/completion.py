@@ -18,9 +18,7 @@ def _run(o: argparse.Namespace) -> None:
     with optional():
         import shtab
 
-    from rerank.commands.parser import parser
-
-    print(shtab.complete(parser(), shell=o.shell))
+    print(shtab.complete(o.parser, shell=o.shell))
 
 
 COMMAND = Command(

@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    """The parser of `rerank`; the option `command` holds the `Command` that was given."""
+    """The parser of `rerank`; the options hold it, and the `Command` that was given."""
     made = Parser(prog="rerank", description="Retrieval that knows when it is right.")
     made.add_argument("--version", action="version", version=f"rerank {_version()}")
     commands = made.add_subparsers(required=True, metavar="COMMAND")
@@ -52,7 +52,7 @@ def parser() -> Parser:
         command.arguments(p)
         if command.config:
             add_options(p, command.config)
-        p.set_defaults(command=command)
+        p.set_defaults(command=command, parser=made)
     return made
 
 
