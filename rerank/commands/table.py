@@ -5,6 +5,7 @@ from __future__ import annotations
 from rerank.commands import (
     answer,
     assess,
+    average,
     calibrate,
     completion,
     dataset,
@@ -42,6 +43,7 @@ COMMANDS = (
     index.COMMAND,
     init.COMMAND,
     finetune.COMMAND,
+    average.COMMAND,
     update.COMMAND,
     calibrate.COMMAND,
     evaluate.COMMAND,

@@ -1,0 +1,115 @@
+"""Several fine-tuned cross-encoders in; one with the mean of their weights out.
+
+Models that were fine-tuned from one base often lie in one valley of the loss: their mean is better
+than each of them, and the mean with their base keeps what the base knew (Wortsman et al. 2022,
+"Model soups"; "Robust fine-tuning of zero-shot models"). Nothing is trained here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rerank.errors import InputError, optional
+from rerank.inference.int8_weights import TRAINED_ON, TRAINING
+from rerank.inference.model_files import ModelFiles, resolve, trained_on, training
+from rerank.storage.folder import write_folder
+from rerank.storage.locks import output_folder
+
+KIND = "cross-encoder"
+WEIGHTS = "model.safetensors"
+FEWEST = 2
+
+
+def average(names: Sequence[str], out: Path, *, overwrite: bool = False) -> Path:
+    """Write the model folder `out`, whose weights are the mean of those of the models `names`.
+
+    A model that is named twice counts twice. The folder names all of them in `finetune.json`, and
+    `trained_on.txt` has every query that one of them was trained on.
+
+    Raises:
+        InputError: fewer than two models, one that does not exist or is no safetensors file, or
+            models of different shapes, configurations or tokenizers.
+        FolderError: `out` exists and `overwrite` is False, or another job writes it.
+    """
+    if len(names) < FEWEST:
+        raise InputError(f"expected at least {FEWEST} models to average, got {len(names)}")
+    models = [resolve(name) for name in names]
+    first, *others = models
+    for other in others:
+        if _shape(other) != _shape(first):
+            raise InputError(f"{other.name} has another configuration than {first.name}")
+        if other.tokenizer != first.tokenizer:
+            raise InputError(f"{other.name} has another tokenizer than {first.name}")
+    with optional():
+        from safetensors.numpy import save_file
+    with output_folder(out, overwrite=overwrite, kind=KIND):
+        weights = mean([_weights(one) for one in models])
+
+        def fill(folder: Path) -> dict[str, Any]:
+            for path in first.folder.iterdir():
+                if path.is_file() and path.name not in (WEIGHTS, TRAINED_ON, TRAINING):
+                    shutil.copyfile(path, folder / path.name)
+            save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+            seen = sorted(frozenset().union(*map(trained_on, models)))
+            (folder / TRAINED_ON).write_text("\n".join(seen) + "\n", encoding="utf-8")
+            report = {"mean_of": [_about(one) for one in models]}
+            (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+            return {"mean_of": [one.fingerprint for one in models]}
+
+        write_folder(out, fill, overwrite=overwrite, kind=KIND)
+    return out
+
+
+def mean(weights: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The mean of each tensor, in its own type; where all are equal it is that one, to the bit.
+
+    Raises:
+        InputError: the models do not have the same tensors.
+    """
+    first, *others = weights
+    shapes = {name: tensor.shape for name, tensor in first.items()}
+    for other in others:
+        if {name: tensor.shape for name, tensor in other.items()} != shapes:
+            raise InputError("models of different layers cannot be averaged")
+    found = {}
+    for name, tensor in first.items():
+        same = all(np.array_equal(tensor, other[name]) for other in others)
+        if same or tensor.dtype.kind != "f":
+            found[name] = tensor
+        else:
+            exact = np.mean([one[name] for one in weights], axis=0, dtype=np.float64)
+            found[name] = exact.astype(tensor.dtype)
+    return found
+
+
+def _weights(files: ModelFiles) -> dict[str, np.ndarray]:
+    with optional():
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+    try:
+        found: dict[str, np.ndarray] = load_file(files.folder / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{files.name}: {WEIGHTS} cannot be read ({error})") from None
+    return found
+
+
+def _shape(files: ModelFiles) -> dict[str, Any]:
+    """What of the configuration decides how the weights are used."""
+    try:
+        known = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{files.name}: config.json cannot be read ({error})") from None
+    keys = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "vocab_size")
+    return {key: known.get(key) for key in (*keys, "num_attention_heads", "hidden_act")}
+
+
+def _about(files: ModelFiles) -> dict[str, Any]:
+    return {"name": Path(files.name).name, "fingerprint": files.fingerprint} | {
+        "training": training(files)
+    }
