@@ -140,7 +140,7 @@ def test_a_changed_network_is_refused(copied: Path) -> None:
     ("change", "sentence"),
     [
         (lambda m: m.pop(NETWORKS), "no model folder holds such a file"),
-        (lambda m: m[NETWORKS].update(precision="int8"), "export the model again"),
+        (lambda m: m[NETWORKS].update(precision="fp32"), "export the model again"),
         (lambda m: m[NETWORKS].update(exporter=0), "export the model again"),
         (lambda m: m["fingerprints"].update(encoder="0" * 64), "other models than its manifest"),
     ],

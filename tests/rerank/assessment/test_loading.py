@@ -169,7 +169,7 @@ def test_a_model_that_asks_for_code_is_not_run(
 @pytest.mark.parametrize(
     ("part", "change"),
     [
-        ("precision", lambda m: m["config"].update(precision="int8")),
+        ("precision", lambda m: m["config"].update(precision="fp32")),
         ("max_length", lambda m: m["fingerprints"].update(max_length=7)),
         ("encoder's tokenizer", lambda m: m["fingerprints"].update(encoder_tokenizer="0" * 64)),
         ("reranker's tokenizer", lambda m: m["fingerprints"].update(reranker_tokenizer="0" * 64)),
