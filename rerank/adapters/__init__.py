@@ -1,1 +1,1 @@
-"""A calibrated model inside other frameworks, a file each."""
+"""A calibrated model inside other frameworks, one module each."""

@@ -1,4 +1,4 @@
-"""A ranker for Haystack: a component of a pipeline, with the inputs of Haystack's own rankers."""
+"""A ranker for Haystack: a pipeline component with the same inputs as Haystack's own rankers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ with optional():
 class CalibratedRanker:
     """Orders documents by calibrated relevance, which becomes their score.
 
-    `model` is what `rerank.load` gives. `min_relevance` leaves out documents that are likely to be
-    wrong: 0.0 keeps all, up to `top_k`.
+    `model` is from `rerank.load`. `min_relevance` leaves out documents that are likely to be wrong:
+    0.0 keeps all, up to `top_k`.
     """
 
     def __init__(self, model: Any, *, top_k: int = 10, min_relevance: float = 0.0) -> None:
@@ -29,7 +29,7 @@ class CalibratedRanker:
     def run(
         self, query: str, documents: list[Document], top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """The best documents, best first; those that came in stay as they are."""
+        """The best documents, best first; the input documents are not changed."""
         found = self.model.rerank(query, [d.content or "" for d in documents])
         ranked = [
             replace(

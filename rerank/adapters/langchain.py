@@ -1,4 +1,4 @@
-"""A document compressor for LangChain: `ContextualCompressionRetriever` takes it as it is."""
+"""A document compressor for LangChain: pass it to `ContextualCompressionRetriever`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ with optional():
 
 
 class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
-    """Orders documents by calibrated relevance, and says in their metadata how sure it is.
+    """Orders documents by calibrated relevance, and adds the confidence to their metadata.
 
-    `model` is what `rerank.load` gives. `min_relevance` leaves out documents that are likely to be
-    wrong: 0.0 keeps all, up to `top_n`.
+    `model` is from `rerank.load`. `min_relevance` leaves out documents that are likely to be wrong:
+    0.0 keeps all, up to `top_n`.
     """
 
     model: Any
@@ -27,7 +27,7 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """The best documents, best first; those that came in stay as they are."""
+        """The best documents, best first; the input documents are not changed."""
         found = self.model.rerank(query, [d.page_content for d in documents])
         return [
             documents[p.row].model_copy(

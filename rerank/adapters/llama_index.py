@@ -1,4 +1,4 @@
-"""A node postprocessor for LlamaIndex: query engines take it among their `node_postprocessors`."""
+"""A node postprocessor for LlamaIndex: pass it in a query engine's `node_postprocessors`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ with optional():
 class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     """Orders nodes by calibrated relevance, which becomes their score.
 
-    `model` is what `rerank.load` gives. `min_relevance` leaves out nodes that are likely to be
-    wrong: 0.0 keeps all, up to `top_n`.
+    `model` is from `rerank.load`. `min_relevance` leaves out nodes that are likely to be wrong: 0.0
+    keeps all, up to `top_n`.
     """
 
     model: Any
@@ -25,13 +25,13 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
 
     @classmethod
     def class_name(cls) -> str:
-        """The name by which LlamaIndex knows it."""
+        """Its name in LlamaIndex."""
         return "CalibratedPostprocessor"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        """The best nodes, best first; those that came in stay as they are.
+        """The best nodes, best first; the input nodes are not changed.
 
         Raises:
             InputError: there is no query.

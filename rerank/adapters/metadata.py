@@ -1,4 +1,4 @@
-"""The metadata of a ranked document: the same words in every framework."""
+"""The metadata of a ranked document: the same keys in every framework."""
 
 from __future__ import annotations
 

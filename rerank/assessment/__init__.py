@@ -1,1 +1,1 @@
-"""Candidates to an assessment: features, relevance, confidence, sufficiency, decisions."""
+"""From candidates to an assessment: features, relevance, confidence, sufficiency, decisions."""

@@ -1,4 +1,4 @@
-"""Which features the maps of a mode are fitted on: of our own stages, or of a caller's."""
+"""The features that the maps of a mode are fitted on: those of our own stages, or of a caller's."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rerank.types import ListKind
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The features of a passage by name, of a ranking with what computes them, and their groups."""
+    """The names of a passage's features, the functions of a ranking's by name, and their groups."""
 
     passage: Sequence[str]
     ranking: Mapping[str, Feature]
-    groups: Mapping[str, Sequence[str]]  # of the ranking's: each is in one
+    groups: Mapping[str, Sequence[str]]  # of the ranking's features: each is in one
 
     def names(self) -> dict[str, list[str]]:
         """The inputs of every map, as a manifest keeps them."""
@@ -31,9 +31,9 @@ class Features:
 
 
 def features_of(kind: ListKind | None, metadata: Sequence[MetadataFeature] = ()) -> Features:
-    """The features of lists of this kind; None: of what our own stages found or read.
+    """The features of lists of this kind; None: those of our own stages.
 
-    Those of the passages' `metadata` are the last.
+    The features of the passages' `metadata` come last.
     """
     last = [one.name for one in metadata]
     if kind is None:

@@ -1,4 +1,4 @@
-"""What is fitted on labels: the maps of each mode, and how `calibrators.json` holds them."""
+"""The maps that are fitted on labels, for each mode, and how `calibrators.json` holds them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ from rerank.types import LISTS, MODES, ListKind, Mode, Query
 class FittedMaps:
     """All that is fitted on the labels, for one mode.
 
-    `policy`: which passages are scored. `score`: a passage's features to the number that
-    orders the passages. `confidence`: a ranking's features to P(its top passage is right).
-    `hazard` and `another`: P(the k-th passage is right | none above it is), and the same where one
-    is, from which relevance and sufficiency follow (see `rerank.assessment.relevance`).
-    `certificate`: the confidence from which selective accuracy is promised. `segments`: what each
-    segment of the queries adds to the confidence. `context`: the sufficiency from which it is
-    promised that the first passages hold an answer; None where nobody has looked.
-    `stopping_threshold`: the sufficiency from which on no more passages need be handed on (see
-    `rerank.fitting.context_promises`); None where nothing is promised. `calibrated`: whether
-    labels of this corpus were among those fitted on; else the probabilities order queries and
-    passages, and mean nothing more. `lists`: what the lists are like that came with their scores;
-    None where our own stages give them. `metadata`: what the passages' metadata adds to their
-    features.
+    `policy`: which passages are scored. `score`: a passage's features to the number that orders the
+    passages. `confidence`: a ranking's features to P(its top passage is right). `hazard` and
+    `another`: P(the k-th passage is right | none above it is), and the same if one is; relevance
+    and sufficiency follow from them (see `rerank.assessment.relevance`). `certificate`: the
+    confidence from which selective accuracy is guaranteed. `segments`: what each segment of the
+    queries adds to the confidence. `context`: the sufficiency from which it is guaranteed that the
+    first passages hold an answer; None if it was not computed. `stopping_threshold`: the
+    sufficiency at which no more passages need to be handed on (see
+    `rerank.fitting.context_promises`); None if nothing is guaranteed. `calibrated`: whether labels
+    of this corpus were among those fitted on; if not, the probabilities only order queries and
+    passages. `lists`: the kind of lists that came with their scores; None if our own stages score
+    them. `metadata`: the features of the passages' metadata.
     """
 
     policy: ReadPolicy
@@ -58,7 +57,7 @@ class FittedMaps:
         return features_of(self.lists, self.metadata)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON; `from_dict` gives equal maps back, to the bit."""
+        """Plain JSON; `from_dict` restores equal maps, to the bit."""
         return {
             **({"lists": asdict(self.lists)} if self.lists else {}),
             **({"metadata": [asdict(one) for one in self.metadata]} if self.metadata else {}),
@@ -160,7 +159,7 @@ def _kind(kept: Any) -> ListKind | None:
 class MapsByMode(dict[Mode, FittedMaps]):
     """The maps of each mode that a model has: `search` and `rerank`, or one of `search`, `lists`.
 
-    `search` is alone where another system finds the passages.
+    A model has `search` alone if another system finds the passages.
     """
 
     def __missing__(self, mode: Mode) -> FittedMaps:
@@ -189,8 +188,8 @@ class MapsByMode(dict[Mode, FittedMaps]):
     def mode_of(self, query: Query) -> Mode:
         """The mode in which a model with these maps answers a query.
 
-        A list of no passage has any scores. Where another system finds the candidates, lists of its
-        stages are what a search for them would have brought.
+        An empty list counts as one with scores. If another system finds the candidates, lists with
+        the scores of its stages are treated as results of its search.
         """
         listed = query.mode == LISTS or query.passages == ()
         return self.main if listed and self[self.main].lists else query.mode
@@ -215,15 +214,15 @@ def maps_from_dict(kept: Mapping[str, Any]) -> MapsByMode:
 
 
 def maps_to_dict(maps: Mapping[Mode, FittedMaps]) -> dict[str, Any]:
-    """The maps of each mode as plain JSON values; `maps_from_dict` gives equal ones back."""
+    """The maps of each mode as plain JSON values; `maps_from_dict` restores equal ones."""
     return {mode: fitted.to_dict() for mode, fitted in maps.items()}
 
 
 def refuse_overflow(fitted: FittedMaps, path: Path) -> None:
-    """Refuse maps of numbers so large that a probability would be none.
+    """Refuse maps of numbers so large that a probability would not be finite.
 
     Raises:
-        InputError: naming the map and `path`, where it was read.
+        InputError: the message names the map and `path`, where it was read.
     """
     maps: dict[str, LogisticMap | TwoStageMap] = {
         "prior": fitted.policy.prior,

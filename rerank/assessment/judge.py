@@ -1,6 +1,6 @@
-"""Scored candidates to probabilities: order, features, confidence, relevance, in this order.
+"""From scored candidates to probabilities: order, features, confidence, relevance, in turn.
 
-Serving, evaluation, drift, recalibration and reports all judge here. It decides nothing: see
+Serving, evaluation, drift, recalibration and reports all use it. It decides nothing: see
 `rerank.assessment.policy`.
 """
 
@@ -21,7 +21,7 @@ from rerank.types import Floats, Ranking, Scored
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The rankings of n queries, and what the maps say of them. Probabilities lie in [0, 1]."""
+    """The rankings of n queries, and their probabilities by the maps, in [0, 1]."""
 
     rankings: list[Ranking]
     features: Floats  # (n, len(maps.features.ranking))
@@ -31,9 +31,9 @@ class Judged:
 
 
 def judge(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Judged:
-    """Rank the candidates by the maps, and say how sure to be of each ranking and each passage.
+    """Rank the candidates by the maps, and compute the probabilities of each ranking and passage.
 
-    Of a query without candidates every probability is 0.
+    For a query without candidates every probability is 0.
     """
     rankings = [rank(s, maps.score, rank_by=config.rank_by) for s in scored]
     features = ranking_features(rankings, maps.features.ranking)

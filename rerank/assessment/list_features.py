@@ -1,7 +1,7 @@
-"""The features of a list whose scores came with it, from any retriever and any reranker.
+"""The features of a list that comes with its scores, from any retriever and any reranker.
 
-Every stage gives the same few numbers of a passage, and of a whole ranking; passages with texts
-give those of the words besides. All are finite. Nothing here knows of labels or of models.
+Every stage gives the same few features of a passage and of a whole ranking; texts add the features
+of words. All are finite. Nothing here knows of labels or of models.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from rerank.data.text import content_words, words
 from rerank.types import FirstStage, Floats, ListKind, Query, Ranking
 
 STAGE = ("score", "standing", "lead", "log_rank", "absent")  # of a passage in a stage
-LAST = ("standing", "log_rank")  # in the last stage, whose score, lead and absence are logits
-TEXT = (  # of `FIRST_STAGE`; every word weighs alike, as no corpus says how rare it is
+LAST = ("standing", "log_rank")  # of the last stage; the others are in `CROSS_ENCODER`
+TEXT = (  # of `FIRST_STAGE`; all words have equal weight, as there is no corpus for idf
     "term_coverage",
     "sentence_coverage",
     "content_lead",
@@ -41,13 +41,13 @@ def list_passage_features(kind: ListKind) -> tuple[str, ...]:
 
 
 def filled(scores: Floats) -> Floats:
-    """Scores (n,), the lowest of the others where there is none; 0 without any."""
+    """Scores (n,), with the lowest score for missing ones; 0 without any."""
     known = scores[~np.isnan(scores)]
     return np.where(np.isnan(scores), known.min() if len(known) else 0.0, scores)
 
 
 def stage_ranks(scores: Floats) -> Floats:
-    """Ranks (n,) by score, 1 is highest, ties share; one worse than the last without a score."""
+    """Ranks (n,) by score, 1 is highest, ties share; missing scores rank one below the last."""
     known = ~np.isnan(scores)
     ranks = np.full(len(scores), known.sum() + 1.0)
     if known.any():
@@ -82,7 +82,7 @@ def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: 
 def _of_stage(scores: Floats) -> dict[str, Floats]:
     """`STAGE` of the passages, (n,) each.
 
-    `standing` is the score less the mean of the list, in standard deviations of it.
+    `standing` is (score - mean of the list) / standard deviation of the list.
     """
     whole = filled(scores)
     spread = float(whole.std()) if len(whole) else 0.0
@@ -99,7 +99,7 @@ def _of_stage(scores: Floats) -> dict[str, Floats]:
 
 
 def _scores(r: Ranking, stage: str) -> Floats:
-    """The scores of the passages, best first, in one stage, (n,); NaN where it brought none."""
+    """The scores of one stage, best passage first, (n,); NaN where it did not return a passage."""
     return np.asarray((r.query.scores or {})[stage][r.first_stage.rows])
 
 
@@ -168,7 +168,7 @@ def _winner(column: int) -> Feature:
 
 @cache
 def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str, list[str]]]:
-    """The features of a whole ranking by name, and the names of each group of kindred ones."""
+    """The features of a whole ranking by name, and the names in each group of related ones."""
     groups: dict[str, dict[str, Feature]] = {}
     for stage in kind.stages:
         groups[f"scores of {stage}"] = {
@@ -195,7 +195,7 @@ def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str,
 
 
 def _named(function: Callable[..., float], **stages: str) -> Feature:
-    """The feature of these stages, whose names stand in its one line of meaning."""
+    """The feature for these stages, with their names filled into its docstring."""
     return _documented(lambda r: function(r, **stages), (function.__doc__ or "").format(**stages))
 
 

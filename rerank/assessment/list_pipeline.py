@@ -1,4 +1,4 @@
-"""Lists that come with their scores to scored candidates: no index, no model, nothing is read."""
+"""Turn lists that come with their scores into scored candidates, without an index or a model."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from rerank.types import Bools, Candidates, FirstStage, Floats, Ints, ListKind, 
 
 
 class ListPipeline(Pipeline):
-    """What a `Pipeline` is where the caller's own stages have found and scored the passages.
+    """A `Pipeline` for passages that the caller's own stages have found and scored.
 
-    The scores of the last stage stand where those of the cross-encoder do; a passage that it did
-    not bring counts as not scored.
+    The scores of the last stage replace those of the cross-encoder; a passage without one counts as
+    not scored.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ListPipeline(Pipeline):
         self.observe = None
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse what only a model of its own has, such as the encoder.
+        """Refuse attributes that need models, such as the encoder.
 
         Raises:
             InputError: `encoder` or `reranker` was asked for.
@@ -53,10 +53,10 @@ class ListPipeline(Pipeline):
         return [self.candidates(query, {}) for query in queries]
 
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
-        """The passages of the query, best fused first; ties go by their ids.
+        """The passages of the query, best fused score first; ties are ordered by id.
 
         Raises:
-            InputError: they have not the scores of these stages, or no text where texts count.
+            InputError: the passages lack the scores of these stages, or a text if texts are needed.
         """
         passages = query.passages or ()
         if not passages:
@@ -76,7 +76,7 @@ class ListPipeline(Pipeline):
         """Refuse a list of another kind than the model was calibrated on.
 
         Raises:
-            InputError: saying what it has, and what is expected.
+            InputError: the message says what it has, and what is expected.
         """
         given, wanted = list(query.scores or {}), self.kind.stages
         if set(given) != set(wanted):
@@ -91,7 +91,7 @@ class ListPipeline(Pipeline):
             )
 
     def choose(self, candidates: Candidates, prior: Floats, cutoff: float) -> Chosen:
-        """The candidates, those first that the last stage has brought: it has scored them all."""
+        """The candidates, those with a score of the last stage first: these count as scored."""
         last = self._last(candidates)
         order = np.argsort(np.isnan(last), kind="stable")
         count = int((~np.isnan(last)).sum())
@@ -104,7 +104,7 @@ class ListPipeline(Pipeline):
         return Scored(chosen.candidates, chosen.prior, known, none_cut)
 
     def score_pairs(self, pairs: Sequence[Pair]) -> tuple[Floats, Bools]:
-        """Nothing: there is no pair to score."""
+        """Empty arrays: there is no pair to score."""
         return np.zeros(0), np.zeros(0, dtype=np.bool_)
 
     def _last(self, candidates: Candidates) -> Floats:
@@ -115,7 +115,7 @@ class ListPipeline(Pipeline):
         return last
 
     def _fused(self, query: Query) -> Floats:
-        """Reciprocal rank fusion (n,) of the stages before the last; of a single stage, its own."""
+        """Reciprocal rank fusion (n,) of the stages before the last, or of the only stage."""
         scores = query.scores or {}
         fused = np.zeros(len(query.passages or ()))
         for stage in self.kind.stages[:-1] or self.kind.stages:
@@ -129,6 +129,6 @@ class ListPipeline(Pipeline):
 
 
 def unused_policy(pipeline: ListPipeline) -> ReadPolicy:
-    """What is scored of a list: all that came with a score, whatever any prior would say."""
+    """A policy without effect: all passages that came with a score count as scored."""
     none = (0.0,) * (len(list_passage_features(pipeline.kind)) + len(pipeline.metadata))
     return ReadPolicy(LogisticMap(none, 0.0, none, (1.0,) * len(none)))

@@ -1,7 +1,7 @@
-"""What the metadata of a passage says, as features: a number, or one of a few words.
+"""Features of a passage's metadata: numbers, or one of a few words.
 
-The weight of each is fitted on the labels like any other. A passage that says nothing under a key
-counts as a usual one. Nothing here knows of labels.
+The weight of each is fitted on the labels like any other. A passage without a value gets the usual
+one. Nothing here knows of labels.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DAYS = 365.25  # of a year
 
 @dataclass(frozen=True, slots=True)
 class MetadataFeature:
-    """The number under a key; or whether a word stands there: 1 or 0."""
+    """The number under a key; or 1 if the value is `word`, else 0."""
 
     key: str
     word: str | None  # None: the number
-    usual: float  # where a passage says nothing: the median of the numbers, the share of the word
+    usual: float  # without a value: the median of the numbers, the share of the word
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ class MetadataFeature:
         return f"metadata.{self.key}" + ("" if self.word is None else f"={self.word}")
 
     def of(self, passage: Passage) -> float:
-        """Its value; finite."""
+        """The feature's value for a passage; finite."""
         if self.word is None:
             found = number(passage.metadata.get(self.key))
             return self.usual if found is None else found
@@ -54,10 +54,11 @@ def metadata_features(columns: Collection[MetadataFeature], passages: Sequence[P
 def choose_metadata_features(
     keys: Sequence[str], passages: Collection[Passage]
 ) -> tuple[MetadataFeature, ...]:
-    """The features under these keys: one of numbers, or one for each word that stands there.
+    """The features under these keys: one for a key with numbers, else one for each of its words.
 
     Raises:
-        InputError: no passage has anything under a key, all have the same, or the words are many.
+        InputError: no passage has a value under a key, all have the same, or there are too many
+            words.
     """
     return tuple(found for key in keys for found in _under(key, passages))
 
@@ -83,7 +84,7 @@ def _under(key: str, passages: Collection[Passage]) -> list[MetadataFeature]:
 
 
 def number(value: Any) -> float | None:
-    """The number that a value is or spells; of an ISO date, years; None where it is none."""
+    """The number that a value is or spells; an ISO date in years; None for anything else."""
     if isinstance(value, str):
         text = value.strip()
         try:
@@ -98,10 +99,10 @@ def number(value: Any) -> float | None:
 
 
 def metadata_from_dict(kept: Sequence[Mapping[str, Any]]) -> tuple[MetadataFeature, ...]:
-    """The features that `dataclasses.asdict` made plain.
+    """Read features that `dataclasses.asdict` made plain.
 
     Raises:
-        InputError: they are not such.
+        InputError: they cannot be read.
     """
     try:
         found = tuple(MetadataFeature(**one) for one in kept)

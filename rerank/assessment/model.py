@@ -49,10 +49,10 @@ DEFAULT = "default"  # the model that needs no folder
 
 
 class CalibratedReranker:
-    """A loaded model, safe to use from many threads: what it answers does not depend on them.
+    """A loaded model, safe to use from many threads: its answers do not depend on them.
 
     `search` finds the passages in the model's index, `rerank` takes those that the caller brings.
-    Each mode has maps of its own, fitted on what is visible there.
+    Each mode has its own maps, fitted on what that mode sees.
 
     >>> model = rerank.load("work/model")                      # doctest: +SKIP
     >>> answer = model.search("median ignoring NaNs")          # doctest: +SKIP
@@ -73,14 +73,14 @@ class CalibratedReranker:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the model folder says of itself."""
+        """The manifest of the model folder."""
         return self.files.manifest
 
     @property
     def version(self) -> str:
-        """12 digits of the digest of its manifest, which changes with all that is in the folder.
+        """The first 12 digits of the manifest's digest, which changes with any file of the folder.
 
-        `default` is that of the model that needs no folder.
+        It is `default` for the model that needs no folder.
         """
         return str(self.manifest.get(DIGEST, DEFAULT))[:12]
 
@@ -95,19 +95,19 @@ class CalibratedReranker:
     ) -> CalibratedReranker:
         """Open a model folder, after checking every hash and fingerprint.
 
-        `default` is no folder: the bundled models, which `rerank` the passages that callers bring,
-        with maps that no label of yours was fitted on; nothing of it is calibrated.
+        `default` is not a folder but the bundled models, which `rerank` passages that callers
+        bring. Their maps were fitted on other labelled sets, so nothing is calibrated.
 
         `models:/name@champion`, `models:/name/3` or `runs:/id/model` is fetched from MLflow, at
         MLFLOW_TRACKING_URI, else `tracking_uri`, else the database in `work`; a copy of it is
-        removed with the model. A folder needs neither MLflow nor a network: a hub id of its
-        configuration is looked for on this machine, unless `allow_download`.
+        removed with the model. A folder needs neither MLflow nor a network: a hub id in its
+        configuration is looked up on this machine only, unless `allow_download`.
 
         Raises:
             InputError: not a model folder, a changed file, or another encoder, reranker, tokenizer,
-                cut, precision or index than the one the model was calibrated with; the message
-                says which part differs. Or MLflow has no such model.
-            MissingExtraError: the model is MLflow's, which is not installed.
+                maximum length, precision or index than the one the model was calibrated with; the
+                message says which part differs. Or MLflow has no such model.
+            MissingExtraError: the model is in MLflow, which is not installed.
             TrackingError: MLflow does not answer, or refuses.
         """
         if str(path_or_uri) == DEFAULT:
@@ -163,13 +163,13 @@ class CalibratedReranker:
             pipeline = Pipeline(index, config, cache=cache, models=models, metadata=metadata)
         except MissingExtraError:
             raise
-        except Exception as error:  # a broken array shows in as many ways as there are formats
+        except Exception as error:  # broken arrays fail in many ways
             raise InputError(f"{path}: its index cannot be used: {error}") from None
         return cls(files, maps, pipeline)
 
     @property
     def index_folder(self) -> Path | None:
-        """The index that the model searches; None where it has none."""
+        """The index that the model searches; None if it has none."""
         return None if self.maps[self.maps.main].lists else self.pipeline.index.folder
 
     @property
@@ -188,12 +188,12 @@ class CalibratedReranker:
 
     @property
     def calibrated(self) -> bool:
-        """Whether labels of this corpus were fitted on, in the main mode of the model."""
+        """Whether the main mode of the model was fitted on labels of this corpus."""
         return self.maps[self.maps.main].calibrated
 
     @property
     def sketch(self) -> Sketch:
-        """How the features were spread where the confidence was fitted, for the drift alarm.
+        """The distribution of the features that the confidence was fitted on, for the drift alarm.
 
         Raises:
             InputError: the folder does not hold it, or was changed since it was loaded.
@@ -210,12 +210,12 @@ class CalibratedReranker:
             raise InputError(f"{self.folder}: {SKETCH} cannot be read: {error}") from None
 
     def search(self, text: str, *, metadata: Mapping[str, Any] | None = None) -> Assessment:
-        """Rank the index for one query and say how sure to be.
+        """Search the index for one query, and give the confidence in the top passage.
 
-        Of `metadata` counts what names the query's segment, where the model has segments.
+        Of `metadata`, only the query's segment is used, if the model has segments.
 
         Raises:
-            InputError: the query is empty, or no text.
+            InputError: the query is empty, or not text.
         """
         return self.assess([Query(text, metadata=metadata or {})])[0]
 
@@ -226,12 +226,12 @@ class CalibratedReranker:
         *,
         metadata: Mapping[str, Any] | None = None,
     ) -> Assessment:
-        """Rank the passages that the caller brings, and say how sure to be of the first.
+        """Rank the passages that the caller brings, and give the confidence in the top passage.
 
-        A plain string is a passage whose id is its position. No passage at all gives confidence 0.
+        A plain string is a passage whose id is its position. No passages give confidence 0.
 
         Raises:
-            InputError: the query or a passage is empty, or no text.
+            InputError: the query or a passage is empty, or not text.
         """
         brought = tuple(
             Passage(str(i), "", p) if isinstance(p, str) else p for i, p in enumerate(passages)
@@ -239,13 +239,13 @@ class CalibratedReranker:
         return self.assess([Query(text, metadata=metadata or {}, passages=brought)])[0]
 
     def assess(self, queries: Sequence[Query], *, label: str | None = None) -> list[Assessment]:
-        """One assessment a query, in their order; queries of both modes may be mixed.
+        """One assessment per query, in their order; queries of both modes may be mixed.
 
         `label` names a progress bar.
 
         Raises:
-            InputError: a query or a passage is empty, or no text; or the model does not answer in
-                the mode of a query.
+            InputError: a query or a passage is empty, or not text; or the model does not have the
+                mode of a query.
         """
         for query in queries:
             refuse_empty(query)
@@ -263,7 +263,7 @@ class CalibratedReranker:
         return self.maps.mode_of(query)
 
     def probes(self) -> list[Query]:
-        """A plain query of each mode, which a model that works can answer."""
+        """A simple query for each mode, which a working model can answer."""
         text, passages = (
             "does the model work",
             (Passage("0", "", "It works."), Passage("1", "", "No.")),
@@ -275,15 +275,15 @@ class CalibratedReranker:
         return [Query(text), *([] if kind else [Query(text, passages=passages)])]
 
     def conclude(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
-        """What the maps of a mode make of scored candidates, one assessment each."""
+        """Turn scored candidates into one assessment each, by the maps of a mode."""
         maps, config = self.maps[mode], self.pipeline.config
         return decide(judge(scored, maps, config), maps, config)
 
     def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:
-        """As `assess`, but a query that fails gives its exception, and the others their answer."""
+        """Like `assess`, but a query that fails gives its exception, and the others an answer."""
         try:
             return list(self.assess(queries))
-        except RetrieverError as error:  # it is not the query that fails
+        except RetrieverError as error:  # the system fails, not the query
             return [error] * len(queries)
         except Exception as error:
             if len(queries) == 1:
@@ -298,7 +298,7 @@ def _of_system(
     cache: ScoreCache | None,
     models: tuple[ModelFiles, ModelFiles],
 ) -> RetrieverPipeline:
-    """The pipeline of the search system that a folder names, whose lists are those of its maps."""
+    """The pipeline of the search system that a folder names; its stages must match the maps."""
     kind, metadata = maps[maps.main].lists, maps[maps.main].metadata
     assert kind is not None
     try:
@@ -318,11 +318,11 @@ def refuse_empty(query: Query) -> None:
     """Refuse a query, or a passage of it, without any text.
 
     Raises:
-        InputError: saying which.
+        InputError: the message says which.
     """
     texts = [("the query", query.text)]
     brought = [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]
-    if query.scores is not None:  # a passage may come by its scores alone
+    if query.scores is not None:  # a passage may have scores and no text
         brought = [(name, text) for name, text in brought if text]
     for name, text in texts + brought:
         if not isinstance(text, str) or not text.strip():

@@ -29,14 +29,14 @@ MODEL_KIND = "a calibrated model"
 CALIBRATORS = "calibrators.json"
 MEASURED = "reliability.json"
 SKETCH = "sketch.json"  # of the features that the confidence was fitted on
-FITTED_ON = "fitted_on.txt"  # a `query_hash` a line: the queries that the maps were fitted on
+FITTED_ON = "fitted_on.txt"  # one `query_hash` per line: the queries that the maps were fitted on
 REPORT, PAGE = "report.txt", "report.html"
 INDEX = "index"
 ANSWERS = "answers.json"  # the fitted confidence of generated answers, where there is one
-RETRIEVER = "retriever"  # of the manifest: the search system that finds the candidates
+RETRIEVER = "retriever"  # manifest key: the search system that finds the candidates
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
-LEAST_FORMAT = 4  # of the manifest; a model folder of a smaller one has other features
-OF_THE_STORE = ("format_version", "files", "digest", "kind")  # of the manifest, written anew
+LEAST_FORMAT = 4  # of the manifest; older model folders have other features
+OF_THE_STORE = ("format_version", "files", "digest", "kind")  # manifest keys that are written anew
 FIELDS = ("config", "fingerprints", "dataset", "queries")  # of the manifest, each an object
 REQUIRED = ("encoder", "encoder_max_length", "reranker", "max_length")
 
@@ -50,19 +50,19 @@ class ModelContents:
     sketch: Mapping[str, Any]
     measured: Mapping[str, Any]
     report: str
-    page: str  # HTML that stands alone
+    page: str  # self-contained HTML
     pictures: Mapping[str, bytes]  # PNG by name, without ending
     fitted_on: Iterable[str]  # `query_hash` of each query that the maps were fitted on
-    index: Path | None  # folder to copy, where there is something to search
+    index: Path | None  # folder to copy; None if the model searches no index
 
 
-Carry = Callable[[Path], Mapping[str, Any]]  # writes networks, returns what the manifest says
+Carry = Callable[[Path], Mapping[str, Any]]  # writes networks, returns their manifest entries
 
 
 def write_model(
     path: Path, contents: ModelContents, *, overwrite: bool, carry: Carry | None = None
 ) -> None:
-    """Write a model folder whole or not at all; `carry` writes the networks that it is to carry.
+    """Write a model folder whole or not at all; `carry` writes the networks that it is to include.
 
     Raises:
         FolderError: `path` exists, is no model folder, or `overwrite` is False.
@@ -88,16 +88,16 @@ def write_model(
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A folder whose every hash was checked, and what its manifest says."""
+    """A folder whose hashes were all checked, and its manifest."""
 
     path: Path
     manifest: dict[str, Any]
 
     def text(self, name: str) -> str:
-        """One of its files, as it was when it was hashed.
+        """The text of one of its files, checked against its hash.
 
         Raises:
-            InputError: the folder has no such file, or another one than its manifest says.
+            InputError: the folder has no such file, or the file differs from the manifest.
         """
         if name not in self.manifest["files"]:
             raise InputError(
@@ -122,11 +122,11 @@ class ModelFolder:
 
 
 def write_self_contained(old: ModelFolder, path: Path, *, overwrite: bool, carry: Carry) -> None:
-    """Write a copy of a model folder with its networks, which `carry` writes.
+    """Write a copy of a model folder that includes its networks, which `carry` writes.
 
     Raises:
         FolderError: as `write_changed`.
-        InputError: a model does not export.
+        InputError: a model cannot be exported.
     """
 
     def change(folder: Path) -> Mapping[str, Any]:
@@ -143,9 +143,9 @@ def write_changed(
     without: str,
     overwrite: bool,
 ) -> None:
-    """Write a copy of a model folder, but for its part `without`; `change` changes the copy.
+    """Write a copy of a model folder, without its part `without`; `change` edits the copy.
 
-    It returns the manifest. `path` may be that of `old`.
+    `change` returns the manifest. `path` may be that of `old`.
 
     Raises:
         FolderError: as `write_model`, or `old` was changed since it was opened.
@@ -164,10 +164,10 @@ def write_changed(
 
 
 def open_folder(path: Path) -> ModelFolder:
-    """Check that a folder is a whole model folder that holds data only.
+    """Check that a folder is a complete model folder that holds only data.
 
     Raises:
-        InputError: with what is wrong, and where.
+        InputError: the message says what is wrong, and where.
     """
     try:
         manifest = verify_folder(path)
@@ -198,14 +198,14 @@ def open_folder(path: Path) -> ModelFolder:
 
 
 def _is_data(name: str, carries_networks: bool) -> bool:
-    """Whether a file is one that a model folder may hold: plain data, or a network in its place."""
+    """Whether a model folder may hold a file: plain data, or a network in its place."""
     if PurePosixPath(name).parts[0] == NETWORKS:
         return carries_networks and is_network_file(name)
     return PurePosixPath(name).suffix in DATA
 
 
 def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
-    """What a calibration is bound to: both models, their tokenizers and cuts, and the precision."""
+    """What a calibration is bound to: models, tokenizers, maximum lengths, and precision."""
     return {
         "encoder": encoder.fingerprint,
         "encoder_tokenizer": encoder.tokenizer,
@@ -218,7 +218,7 @@ def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> d
 
 
 def bound_to(config: Mapping[str, Any], prints: Mapping[str, Any]) -> str:
-    """What the calibrators' file holds of the configuration and the models: a sha256 of both."""
+    """The sha256 of the configuration and the models, which the calibrators' file holds."""
     whole = json.dumps([config, prints], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()
 
@@ -226,12 +226,12 @@ def bound_to(config: Mapping[str, Any], prints: Mapping[str, Any]) -> str:
 def models_of(
     folder: ModelFolder, config: Config, *, download: bool
 ) -> tuple[ModelFiles, ModelFiles]:
-    """The encoder and the reranker that a folder was calibrated with: its own, if it carries them.
+    """The encoder and the reranker that a folder was calibrated with.
 
-    Else they are found on this machine.
+    They are taken from the folder if it includes them, else they are found on this machine.
 
     Raises:
-        InputError: one is not here, or differs in a part, which is named.
+        InputError: one is not here, or differs in a part, which the message names.
     """
     kept = folder.manifest["fingerprints"]
     names = (config.encoder, config.reranker)
@@ -262,7 +262,7 @@ def _carried(folder: ModelFolder, names: Sequence[str], config: Config) -> Seque
 
 
 def _elsewhere(folder: ModelFolder, name: str, *, download: bool) -> ModelFiles:
-    """A model by its name; none that lies in the folder that names it."""
+    """A model by its name, refused if it lies in the folder that names it."""
     try:
         files = resolve(name, download=download)
         inside = files.folder.resolve().is_relative_to(folder.path.resolve())

@@ -1,8 +1,8 @@
 """The features of one passage, from which its score is computed.
 
-Each is a named function with one line of meaning: of what the first stage says of one query's
-candidates, or of the cross-encoder's scores. Values are finite whatever comes in. Nothing here
-knows of labels.
+Each is a named function with one line of meaning, either of the first stage's results for one
+query's candidates or of the cross-encoder's scores. Values are always finite. Nothing here knows of
+labels.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ class PassageWords:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One query's candidates as the features of the first stage need them, n in all."""
+    """The n candidates of one query, as the first-stage features need them."""
 
     first_stage: FirstStage
     query_words: tuple[str, ...]
     idf: dict[str, float]  # of each query word, > 0
-    content: tuple[str, ...]  # those that are no stop words, or all where there is no such
+    content: tuple[str, ...]  # query words without stop words, or all if none are left
     passages: tuple[PassageWords, ...]
 
 
-CROSS_ENCODER: dict[str, Callable[[Floats, Bools], Floats]] = {}  # of logits, and which are given
+CROSS_ENCODER: dict[str, Callable[[Floats, Bools], Floats]] = {}  # of logits, and which exist
 FIRST_STAGE: dict[str, Callable[[View], Floats]] = {}
 
 
 def cross_encoder(function: Callable[[Floats, Bools], Floats]) -> Callable[[Floats, Bools], Floats]:
-    """Enter a feature of the cross-encoder's scores into its table, under its own name."""
+    """Register a feature of the cross-encoder's scores in its table, under its own name."""
     CROSS_ENCODER[function.__name__] = function
     return function
 
 
 def first_stage(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
-    """Enter a feature of the first stage into its table, under its own name."""
+    """Register a feature of the first stage in its table, under its own name."""
     FIRST_STAGE[function.__name__] = function
     return function
 
 
 @remembered(REMEMBERED)
 def passage_words(title: str, text: str, language: str) -> PassageWords:
-    """The passage's words; kept, because a passage is a candidate of many queries."""
+    """The passage's words; cached, because a passage is a candidate of many queries."""
     said = sentence_words(text, language=language)
     body = list(chain.from_iterable(said))
     return PassageWords(
@@ -80,7 +80,7 @@ def first_stage_features(
     weight: Callable[[str], float],
     language: str,
 ) -> Floats:
-    """What the first stage says of each passage, shape (n, len(FIRST_STAGE)), finite.
+    """The first-stage features of each passage, shape (n, len(FIRST_STAGE)), finite.
 
     `weight` gives a word's idf.
     """
@@ -98,15 +98,15 @@ def first_stage_features(
 def passage_features(stage: Floats, logits: Floats, scored: Bools) -> Floats:
     """All features of each passage, shape (n, len(PASSAGE_FEATURES)), columns in its order; finite.
 
-    `stage` (n, len(FIRST_STAGE)) is what the first stage says, `logits` (n,) what the cross-encoder
-    does, `scored` (n,) where it did.
+    `stage` (n, len(FIRST_STAGE)) are the first-stage features, `logits` (n,) the cross-encoder's
+    scores, `scored` (n,) whether it scored a passage.
     """
     columns = [function(logits, scored) for function in CROSS_ENCODER.values()]
     return np.column_stack([*columns, stage])
 
 
 def lead(values: Floats) -> Floats:
-    """Each value - the highest of the others, shape (n,); 0 where there is no other."""
+    """Each value - the highest of the others, shape (n,); 0 if there is no other."""
     if len(values) < 2:
         return np.zeros(len(values))
     second, best = np.partition(values, -2)[-2:]
@@ -114,10 +114,10 @@ def lead(values: Floats) -> Floats:
 
 
 def _share(found: Sequence[float], weights: Sequence[float]) -> Floats:
-    """What is found of parts with these weights, as a share: in [0, 1), 0 where there are no parts.
+    """The share of the total weight that is found: in [0, 1), 0 if there are no parts.
 
-    One more part, of the mean weight and found nowhere, is counted in (Laplace's rule for one
-    outcome): a question of one word, which many passages hold, is never found whole.
+    One more part of mean weight, never found, is added (Laplace's rule for one outcome): so a query
+    of one word, which many passages hold, is never fully covered.
     """
     total = sum(weights)
     shares = np.asarray(found, dtype=np.float64)
@@ -125,7 +125,7 @@ def _share(found: Sequence[float], weights: Sequence[float]) -> Floats:
 
 
 def _covered(view: View, parts_of: Callable[[PassageWords], Sequence[frozenset[str]]]) -> Floats:
-    """Share of the query's idf found in the one of each passage's parts that has most of it."""
+    """Share of the query's idf found in the best of each passage's parts."""
     found = [
         max(sum(view.idf[w] for w in view.idf if w in part) for part in parts_of(p))
         for p in view.passages
@@ -197,7 +197,7 @@ def fused_log_rank(view: View) -> Floats:
 
 @first_stage
 def term_coverage(view: View) -> Floats:
-    """Share of the query's distinct words that stand in the passage or its title."""
+    """Share of the query's distinct words found in the passage or its title."""
     wanted = set(view.query_words)
     found = [len(wanted & (p.body | p.title)) for p in view.passages]
     return _share(found, [1.0] * len(wanted))
@@ -205,13 +205,13 @@ def term_coverage(view: View) -> Floats:
 
 @first_stage
 def idf_coverage(view: View) -> Floats:
-    """Share of the query's idf that stands in the passage's text."""
+    """Share of the query's idf found in the passage's text."""
     return _covered(view, lambda p: (p.body,))
 
 
 @first_stage
 def sentence_coverage(view: View) -> Floats:
-    """Share of the query's idf that stands in one sentence of the text, the best for it."""
+    """Share of the query's idf found in the best sentence of the text."""
     return _covered(view, lambda p: p.sentences)
 
 
@@ -219,7 +219,7 @@ def sentence_coverage(view: View) -> Floats:
 def content_lead(view: View) -> Floats:
     """Share of the idf of content words in the title and one sentence - the best of the others.
 
-    The query's words without stop words; the sentence of the text that has most of them.
+    Content words are the query's words without stop words; the sentence is the best of the text.
     """
     idf = {w: view.idf[w] for w in view.content}
     found = [
@@ -231,13 +231,13 @@ def content_lead(view: View) -> Floats:
 
 @first_stage
 def title_coverage(view: View) -> Floats:
-    """Share of the query's idf that stands in the title."""
+    """Share of the query's idf found in the title."""
     return _covered(view, lambda p: (p.title,))
 
 
 @first_stage
 def bigram_coverage(view: View) -> Floats:
-    """Share of the query's neighbouring word pairs that stand so in the passage."""
+    """Share of the query's neighbouring word pairs that are neighbours in the passage."""
     wanted = set(pairwise(view.query_words))
     found = [len(wanted & p.bigrams) for p in view.passages]
     return _share(found, [1.0] * len(wanted))

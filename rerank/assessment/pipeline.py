@@ -1,7 +1,7 @@
-"""Queries to scored candidates: the first stage, then the cross-encoder.
+"""From queries to scored candidates: the first stage, then the cross-encoder.
 
-Training, batch rescoring and search all go through here. It knows nothing of labels: the map that
-says which candidates are worth scoring is handed in.
+Training, batch rescoring and search all use it. It knows nothing of labels: the map that tells
+which candidates are worth scoring is passed in.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ LEAST_SCORED = 2  # passages, however unlikely the second: the lead of the first
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
-Observe = Callable[[str, float], None]  # is told a stage, and the seconds that it took
+Observe = Callable[[str, float], None]  # called with a stage, and the seconds that it took
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPolicy:
     """Which candidates the cross-encoder scores: a fitted choice, by the first stage alone.
 
-    They are scored in the order of `prior`, a passage map, as far down as their prior score is at
-    least `cutoff` (in [0, 1]) times the best one's.
+    They are scored in the order of `prior`, a passage map, as long as their prior score is at least
+    `cutoff` (in [0, 1]) times the best one's.
     """
 
     prior: LogisticMap
@@ -50,7 +50,7 @@ class ReadPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Candidates, likeliest first, of which the first `count` are to be scored.
+    """Candidates, likeliest first; the first `count` are to be scored.
 
     `known`: their scores came with the query.
     """
@@ -68,17 +68,17 @@ class Chosen:
 
     @property
     def pairs_to_score(self) -> list[Pair]:
-        """The same; none where the scores are known."""
+        """The same; none if the scores are known."""
         return [] if self.known else self.pairs
 
 
 class Pipeline:
-    """A retriever with the two models: what turns queries into scored candidates.
+    """A retriever with the two models, which turns queries into scored candidates.
 
-    `models` are the encoder's files and the reranker's, where the caller has resolved them already.
-    `observe`, where it is set, is told the seconds of each call of a model: `encode`, `score`.
-    `metadata` are features besides, of what the metadata of the passages says. `waits`: finding
-    candidates is waiting for another system, which any thread may do.
+    `models` are the files of the encoder and of the reranker, if the caller has resolved them
+    already. `observe`, if set, is called with the seconds of each call of a model: `encode`,
+    `score`. `metadata` are additional features of the passages' metadata. `waits`: whether finding
+    candidates means waiting for another system, which any thread may do.
     """
 
     waits = False
@@ -125,9 +125,9 @@ class Pipeline:
     def retrieve_without(
         self, queries: Sequence[Query], gone: Sequence[Set[str]]
     ) -> list[Candidates]:
-        """The candidates that the index would give were these passages, by their ids, not in it.
+        """The candidates that the index would give if these passages, by id, were not in it.
 
-        Only the statistics of words are those of the whole index.
+        Only the word statistics are those of the whole index.
         """
         c, index = self.config, self.index
         vectors = self.encode([query.text for query in queries])
@@ -144,7 +144,7 @@ class Pipeline:
         return found
 
     def as_brought(self, candidates: Candidates, count: int) -> Candidates:
-        """The candidates as they would be, had the caller brought the first `count` of them."""
+        """The candidates as if the caller had brought the first `count` of them."""
         return self._brought(
             candidates.query,
             candidates.passages[:count],
@@ -161,10 +161,10 @@ class Pipeline:
     ) -> list[Scored]:
         """The candidates, likeliest first, with the cross-encoder's scores of the first ones.
 
-        `prior[i]` (n,) is the score of the passages of `candidates[i]` by the first stage.
-        Scored are the first `rerank_depth`, of which those beyond the second only as far as their
-        prior score is at least `cutoff` times the first one's. Logits that came with a query
-        are taken instead of scores of our own.
+        `prior[i]` (n,) is the first-stage score of the passages of `candidates[i]`. At most the
+        first `rerank_depth` are scored; beyond the second, only those whose prior score is at least
+        `cutoff` times the first one's. Logits that came with a query are used instead of our own
+        scores.
         """
 
         def chunk(part: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:
@@ -183,7 +183,7 @@ class Pipeline:
             return self.encoder.encode(texts)
 
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
-        """The candidates of a query, by the vectors of its `texts_of`."""
+        """The candidates of a query, given the vectors of its `texts_of`."""
         vector = vectors[query.text]
         if query.passages is None:
             return self._searched(query, vector)
@@ -234,7 +234,7 @@ class Pipeline:
         return found
 
     def score_pairs(self, pairs: Sequence[Pair]) -> tuple[Floats, Bools]:
-        """Logits of pairs, shape (n,), and whether the cross-encoder did not see a pair's end."""
+        """Logits of pairs, shape (n,), and whether each pair was truncated."""
         with self._timed("score"):
             return self.reranker.score(pairs)
 
@@ -265,9 +265,9 @@ class Pipeline:
 
 
 def texts_of(query: Query) -> list[str]:
-    """What the bi-encoder reads of a query: itself, then the passages that it brings.
+    """The texts of a query that the bi-encoder reads: itself, then the passages that it brings.
 
-    Nothing, where scores come with them.
+    Empty, if scores come with these.
     """
     if query.scores is not None:
         return []
@@ -275,7 +275,7 @@ def texts_of(query: Query) -> list[str]:
 
 
 def unscored_features(candidates: Candidates) -> Floats:
-    """The passage features (n, d) before the cross-encoder: its own are the same in every row."""
+    """The passage features (n, d) before the cross-encoder; its own are the same in every row."""
     n = len(candidates)
     return passage_features(candidates.features, np.zeros(n), np.zeros(n, dtype=np.bool_))
 
@@ -291,7 +291,7 @@ def prior_score(candidates: Candidates, prior: CalibrationMap) -> Floats:
 
 
 def limit_scored(scored: Scored, cutoff: float) -> Scored:
-    """What `Pipeline.score` with this cutoff would have given, of candidates scored with less."""
+    """What `Pipeline.score` would give with this cutoff, for candidates scored with a lower one."""
     count = _count(scored.prior[: len(scored.logits)], cutoff)
     return Scored(scored.candidates, scored.prior, scored.logits[:count], scored.truncated[:count])
 
@@ -320,7 +320,7 @@ def rank(scored: Scored, score: CalibrationMap, *, rank_by: str = "relevance") -
 
 
 def _filled(scored: Scored) -> tuple[Floats, Bools]:
-    """The logits (n,), the lowest one where there is none (0 without any), and which there are."""
+    """The logits (n,), the lowest one for missing ones (0 without any), and which are given."""
     n, m = len(scored), len(scored.logits)
     logits = np.full(n, scored.logits.min() if m else 0.0)
     logits[:m] = scored.logits

@@ -1,4 +1,4 @@
-"""Probabilities to decisions: level, verdict, accepted, certified, and reasons in words."""
+"""From probabilities to decisions: level, verdict, accepted, certified, and reasons in words."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NOT_CALIBRATED = (
     "run `rerank calibrate SET --out MODEL`"
 )
 ABOVE_LOW = ("HIGH", "MEDIUM")
-LEAST_LABELS = 20  # from which maps fitted around pooled ones are honest
+LEAST_LABELS = 20  # from which maps shrunk towards pooled ones can be trusted
 REASONS = 3  # features named with a confidence
-SLIGHT = 0.05  # a feature that moves the log-odds by less says nothing worth reading
+SLIGHT = 0.05  # features that move the log-odds by less are not shown
 
 
 def level(confidence: float, t: Thresholds) -> str:
@@ -60,7 +60,7 @@ def reasons(
 
 
 def decide(judged: Judged, maps: FittedMaps, config: Config) -> list[Assessment]:
-    """An assessment a ranking, by the thresholds of the configuration."""
+    """One assessment per ranking, by the thresholds of the configuration."""
     if not judged.rankings:
         return []
     t, k = config.thresholds, config.sufficiency_k
@@ -95,7 +95,7 @@ def decide(judged: Judged, maps: FittedMaps, config: Config) -> list[Assessment]
 
 
 def _not_calibrated(found: Assessment) -> Assessment:
-    """The assessment of maps that no label of this corpus was fitted on: it decides nothing."""
+    """The assessment without labels of this corpus: nothing is accepted or certified."""
     return replace(
         found,
         calibrated=False,

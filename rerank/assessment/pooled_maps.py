@@ -1,7 +1,7 @@
 """Maps pooled over many labelled sets: what is known of relevance before the first label.
 
-They lie as plain numbers beside the packed weights whose scores they were fitted on. It knows
-nothing of how they are fitted.
+They are stored as plain numbers beside the packed weights whose scores they were fitted on. It
+knows nothing of how they are fitted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MADE_BY = "`make prior SETS=folder` makes them"
 
 @dataclass(frozen=True, slots=True)
 class PooledMaps:
-    """The maps of each mode, whose scores they belong to, and what they were made of."""
+    """The maps of each mode, the models whose scores they need, and the sets fitted on."""
 
     maps: Mapping[Mode, FittedMaps]
     fingerprints: Mapping[str, Any]  # see `scored_by`
@@ -33,13 +33,13 @@ class PooledMaps:
     measured: Mapping[str, Any] = field(default_factory=dict)  # leave-one-set-out figures
 
     def described(self) -> dict[str, Any]:
-        """What a model that was fitted around these maps says of them."""
+        """The manifest entry of a model that was fitted around these maps."""
         whole = json.dumps(maps_to_dict(self.maps), sort_keys=True).encode()
         digest = hashlib.sha256(whole).hexdigest()
         return {"sets": [one["name"] for one in self.sets], "digest": digest}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON; `from_dict` gives equal maps back, to the bit."""
+        """Plain JSON; `from_dict` restores equal maps, to the bit."""
         return {
             "fingerprints": dict(self.fingerprints),
             "sets": [dict(one) for one in self.sets],
@@ -62,15 +62,15 @@ class PooledMaps:
 
 
 def scored_by(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
-    """What the scores depend on that pooled maps are fitted on; precision hardly moves them."""
+    """What determines the scores that pooled maps are fitted on; precision hardly changes them."""
     whole = fingerprints(encoder, reranker, config)
     return {part: value for part, value in whole.items() if part != "precision"}
 
 
 def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> PooledMaps | None:
-    """The bundled pooled maps of these very weights, which read as much.
+    """The bundled pooled maps of exactly these weights and maximum lengths.
 
-    None where there are none, or where they are of other features than this version's.
+    None if there are none, or if they have other features than this version's.
     """
     here = scored_by(encoder, reranker, config)
     for path in sorted(BUNDLED.glob(f"*/{FILE}")):

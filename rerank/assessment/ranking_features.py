@@ -1,8 +1,8 @@
-"""What a whole ranking says about its own top passage: the features of the confidence.
+"""The features of a whole ranking, from which the confidence in its top passage is computed.
 
-Each is a named function of one ranking, best first, with one line of meaning and its formula.
-Every value is finite: a lead over a second passage that does not exist is what its line says, a
-correlation of fewer than two or of constant values is 0. Nothing here knows of labels.
+Each is a named function of one ranking, best first, with one line of meaning and its formula. Every
+value is finite: a lead without a second passage is what its line says, a correlation of fewer than
+two or of constant values is 0. Nothing here knows of labels.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ PEAK = 20  # passages in the first-stage peak statistics
 
 Feature = Callable[[Ranking], float]
 RANKING_FEATURES: dict[str, Feature] = {}
-GROUPS: dict[str, list[str]] = {  # of kindred features; a report adds one group after the other
+GROUPS: dict[str, list[str]] = {  # of related features; a report adds one group after the other
     name: [] for name in ("logits", "margins", "first stage", "agreement", "coverage", "score")
 }
 
 
 def feature(group: str) -> Callable[[Feature], Feature]:
-    """Enter a function into the table, under its own name, and into a group of kindred ones."""
+    """Register a function in the table, under its own name, and in a group of related features."""
 
     def enter(function: Feature) -> Feature:
         RANKING_FEATURES[function.__name__] = function
@@ -55,7 +55,7 @@ def ranking_features(
 
 
 def meaning(name: str, table: Mapping[str, Feature] = RANKING_FEATURES) -> str:
-    """The words before the formula, behind the last colon, in a feature's docstring."""
+    """The part of a feature's docstring before the formula, which follows the last colon."""
     return (table[name].__doc__ or name).rsplit(": ", 1)[0].strip().rstrip(".")
 
 
@@ -234,7 +234,7 @@ def winner_dense_rank(r: Ranking) -> float:
 def bm25_nqc(r: Ranking) -> float:
     """Peakedness of BM25: NQC (Shtok et al. 2012), deviation / mean of the top 20 scores.
 
-    Shtok divides by the score of the corpus as one document, which a bag of passages lacks.
+    Shtok divides by the score of the corpus as one document, which is not known here.
     """
     peak = np.sort(np.maximum(r.first_stage.bm25, 0.0))[::-1][:PEAK]
     return float(peak.std() / peak.mean()) if peak[0] > 0 else 0.0

@@ -1,4 +1,4 @@
-"""P(each passage is right), and P(one of the first k is): probabilities that agree with each other.
+"""P(each passage is right) and P(one of the first k is), as consistent probabilities.
 
 They follow from the confidence c, P(the first passage is right), and two maps: the hazard h_k,
 P(the k-th passage is right | none above it is), and g_k, P(the k-th passage is right | one above it
@@ -8,8 +8,8 @@ of total probability gives relevance and sufficiency:
     r_k = (1 - S_{k-1}) h_k + S_{k-1} g_k        P(the k-th passage is right)
     S_k = S_{k-1} + (1 - S_{k-1}) h_k            P(one of the first k is right)
 
-Where r_k would exceed r_{k-1}, h_k and g_k are scaled down to r_k = r_{k-1}: relevance never rises
-along the ranking. So, whatever the maps, r_1 is the confidence, and S_k is at least each of
+If r_k would exceed r_{k-1}, h_k and g_k are scaled down so that r_k = r_{k-1}: relevance never
+rises along the ranking. So, whatever the maps, r_1 is the confidence, and S_k is at least each of
 r_1, ..., r_k and at most their sum.
 """
 
@@ -23,13 +23,13 @@ from rerank.data.labels import Labelled, Labels, passage_labels
 from rerank.types import Floats, Ranking
 
 DEPTH = 10  # the largest k of sufficiency, and how far down a ranking the maps are fitted
-STEP_C = 0.1  # variance of a hazard's steps away from the map of other sets
-OWN_C = 1.0  # the same, away from the passage's own score
+STEP_C = 0.1  # variance of a hazard's deviation from the map of other sets
+OWN_C = 1.0  # the same, from the passage's own score
 INPUTS = ("score_log_odds", "below_top", "confidence_log_odds", "log_rank")
 
 
 def hazard_inputs(scores: Floats, confidence: float) -> Floats:
-    """What h and g of the second to the last passage are computed from, (n - 1, 4).
+    """The inputs of h and g for the second to the last passage, (n - 1, 4).
 
     `scores` (n,) are those of the ranking, n >= 1. The columns are `INPUTS`; `below_top` is the
     difference of log odds to the first passage.
@@ -45,12 +45,13 @@ def fit_hazards(
     confidences: Floats,
     around: tuple[LogisticMap | None, LogisticMap | None] = (None, None),
 ) -> tuple[LogisticMap, LogisticMap]:
-    """The maps of h and of g: logistic regressions of the second to the tenth passages.
+    """The maps of h and of g: logistic regressions on the second to the tenth passages.
 
-    h is fitted on those above which none is right, g on those above which one is. `confidences`
-    (n,) and the rankings' scores should be of maps that had not seen the query. Both are fitted
-    `around` maps of other sets or, without them, around the passage's own score: where the labels
-    hold none that is right below the first, that still tells more than their base rate.
+    h is fitted on passages with no right one above, g on passages with one above. `confidences`
+    (n,) and the rankings' scores should be of maps that had not seen the query. Both are shrunk
+    towards the maps `around` of other sets or, without them, towards the passage's own score: if
+    the labels hold no right passage below the first, that is still more informative than their base
+    rate.
     """
     inputs, right, one_above = [np.zeros((0, len(INPUTS)))], [], []
     rows = zip(labelled.items, confidences.tolist(), passage_labels(labelled), strict=True)
@@ -65,7 +66,7 @@ def fit_hazards(
 
 
 def _fit(X: Floats, y: Labels, around: LogisticMap | None) -> LogisticMap:
-    """The map of y (n,) on X (n, 4), fitted around another; without rows, that map itself."""
+    """The map of y (n,) on X (n, 4), shrunk towards another; without rows, that map itself."""
     from calibration.shrinkage import fit_around
 
     old, C = (_own_score(X), OWN_C) if around is None else (around, STEP_C)
@@ -94,8 +95,8 @@ def relevance_and_sufficiency(
 
     `scores` (n,) are those of the ranking; `hazard` and `another` the maps of h and g. Relevance
     never rises, sufficiency never falls; both begin with `confidence`. A ranking of fewer passages
-    keeps its last sufficiency; without any, sufficiency is 0. None is above `most`, which is what
-    the labels can support, but for the confidence itself.
+    keeps its last sufficiency; without any, sufficiency is 0. No sufficiency is above `most`, which
+    is what the labels can support, unless the confidence is.
     """
     n = len(scores)
     if not n:

@@ -1,10 +1,10 @@
-"""Candidates of another search system, scored by our cross-encoder: lists like any others.
+"""Candidates of another search system, scored by our cross-encoder: lists with scores.
 
     query -> the system's searches -> fused -> the likeliest scored by the cross-encoder -> a list
 
 A system gives less than our own index does, so the features are those of lists that come with their
 scores: its searches are the first stages, and our cross-encoder is the last one. Such a list can be
-kept, and assessed again without the system.
+stored and assessed again without the system.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ RERANKER = "reranker"  # the last stage
 
 
 class RetrieverPipeline(ListPipeline):
-    """What a `Pipeline` is where another system finds the candidates.
+    """A `Pipeline` whose candidates another system finds.
 
-    A list that comes with the scores of all its stages is taken as it is.
+    A list that comes with the scores of all its stages is used as it is.
     """
 
     waits = True
@@ -62,28 +62,28 @@ class RetrieverPipeline(ListPipeline):
     def retrieve_without(
         self, queries: Sequence[Query], gone: Sequence[Set[str]]
     ) -> list[Candidates]:
-        """The candidates that the system would bring were these passages, by their ids, not there.
+        """The candidates that the system would return if these passages, by id, were not there.
 
-        Only its statistics of words are those of the whole collection.
+        Only the word statistics are those of the whole collection.
         """
         vectors = self.encode([query.text for query in queries])
         asked = zip(queries, vectors, gone, strict=True)
         return [self._listed(self._brought_by_system(*one)) for one in asked]
 
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
-        """The candidates that the system brings; or the list that came with the query."""
+        """The candidates that the system returns, or the list that came with the query."""
         if query.passages is not None:
             return super().candidates(query, vectors)
         return self._listed(self._brought_by_system(query, vectors[query.text]))
 
     def choose(self, candidates: Candidates, prior: Floats, cutoff: float) -> Chosen:
-        """The likeliest candidates, to be scored; all, where the list came with all its scores."""
+        """The likeliest candidates, to be scored; all of a list that came with all its scores."""
         if not np.isnan(self._last(candidates)).all():
             return super().choose(candidates, prior, cutoff)
         return Pipeline.choose(self, candidates, prior, cutoff)
 
     def scored(self, chosen: Chosen, logits: Floats, truncated: Bools) -> Scored:
-        """The candidates as a list, of which the cross-encoder is the last stage."""
+        """The candidates as a list whose last stage is the cross-encoder."""
         if chosen.known:
             return super().scored(chosen, logits, truncated)
         candidates, rows = chosen.candidates, chosen.candidates.first_stage.rows
@@ -96,7 +96,7 @@ class RetrieverPipeline(ListPipeline):
         return Scored(whole.take(place[rows]), chosen.prior, logits, truncated)
 
     def score_pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, Bools]:
-        """Logits of pairs, shape (n,), and whether the cross-encoder did not see a pair's end."""
+        """Logits of pairs, shape (n,), and whether each pair was truncated."""
         return Pipeline.score_pairs(self, pairs)
 
     def _brought_by_system(

@@ -1,8 +1,8 @@
-"""One query's way from text to assessment, with a stop before each piece of work for a model.
+"""Assess one query in steps, with a stop before each piece of work for a model.
 
-The numbers are those of `CalibratedReranker.assess`, to the bit. Who drives the steps may let other
-queries pass between two pieces, run the pieces of several queries in one call, or stop for good. It
-knows nothing of queues and clocks.
+The numbers are those of `CalibratedReranker.assess`, to the bit. The caller that drives the steps
+may let other queries pass between two pieces, run the pieces of several queries in one call, or
+stop for good. It knows nothing of queues and clocks.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from rerank.inference.cross_encoder import Pair
 from rerank.types import Assessment, Candidates, Query
 
 Stage = Literal["encode", "search", "score"]
-BYTES = 4  # of UTF-8 a token, about
-MARKS = 3  # tokens that a sequence has besides those of its texts, at most
-BESIDES = 128  # tokens that cost as much as what is done of a piece outside of the models
+BYTES = 4  # of UTF-8 per token, about
+MARKS = 3  # special tokens of a sequence, at most
+BESIDES = 128  # tokens that cost as much as the work on a piece outside the models
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Texts for the bi-encoder (`encode`), or pairs for the cross-encoder (`score`).
 
-    Or one call that waits for another search system (`search`), and costs this machine little. They
-    cost as much as `tokens` tokens; the pieces that come after cost about `left`.
+    Or one call that waits for another search system (`search`), which costs this machine little. A
+    piece costs as much as `tokens` tokens; the pieces after it cost about `left`.
     """
 
     stage: Stage
@@ -46,11 +46,11 @@ Steps = Generator[Piece, Any, Assessment]
 def steps(model: CalibratedReranker, query: Query, *, most: int, scoring: int) -> Steps:
     """The pieces of one query, of at most about `most` tokens each, and then its assessment.
 
-    Each piece is answered by what `run_piece` gives for its items, at least. `scoring` tokens are
-    expected to be scored, until the candidates are known.
+    Send back at least what `run_piece` gives for the items of each piece. `scoring` is the expected
+    number of tokens to score, used until the candidates are known.
 
     Raises:
-        InputError: the query or a passage is empty, or no text.
+        InputError: the query or a passage is empty, or not text.
     """
     refuse_empty(query)
     mode = model.mode_of(query)
@@ -79,7 +79,7 @@ def steps(model: CalibratedReranker, query: Query, *, most: int, scoring: int) -
 
 
 def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:
-    """What the model says of each of the items, all different, of some pieces of one stage."""
+    """The model's result for each item of some pieces of one stage; all items are different."""
     if stage == "search":
         return {find: find() for find in items}
     if stage == "encode":
@@ -88,15 +88,16 @@ def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> 
 
 
 def tokens_of(*texts: str, most: int) -> int:
-    """About how many tokens a model reads of a text, or of a pair, cut at `most`."""
+    """The approximate number of tokens that a model reads of a text or a pair, at most `most`."""
     size = sum(len(t) if t.isascii() else len(t.encode("utf-8", "replace")) for t in texts)
     return min(size // BYTES + MARKS, most)
 
 
 def expected_tokens(query: Query, config: Config, *, searched: int) -> tuple[int, int]:
-    """About how many tokens the pieces of a query cost for each model, the bi-encoder first.
+    """The approximate tokens that a query costs for each model, the bi-encoder first.
 
-    A search scores `searched` tokens; of passages that come with the query, those of average size.
+    A search is expected to score `searched` tokens. Passages that come with the query are taken to
+    be of average size.
     """
     texts = texts_of(query)
     if query.scores is not None:
@@ -114,7 +115,7 @@ def expected_tokens(query: Query, config: Config, *, searched: int) -> tuple[int
 def _pieces(
     stage: Stage, items: Sequence[Any], sizes: Sequence[int], *, most: int, after: int
 ) -> Iterator[Piece]:
-    """Neighbours of together at most `most` tokens; a larger item goes alone."""
+    """Neighbouring items with at most `most` tokens in all; a larger item goes alone."""
     left = sum(sizes) + after
     start, held = 0, 0
     for end, size in enumerate([*sizes, most + 1]):

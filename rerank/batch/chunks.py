@@ -1,6 +1,6 @@
-"""Chunks: neighbouring rows of an input, few enough for memory, and what any input gives of them.
+"""Chunks: neighbouring rows of an input, few enough for memory; and the interface of inputs.
 
-A chunk depends on the file alone, not on where reading began: the same rows are scored together
+Chunks depend on the file alone, not on where reading began: the same rows are scored together
 however often a run was stopped. It knows nothing of models.
 """
 
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, Protocol
 
 from rerank.batch.rows import Row
 
-CHUNK_ROWS = 64  # rows of a chunk, at most
-CHUNK_BYTES = 2**23  # bytes of a chunk's lines, at most, but for the last line of it
+CHUNK_ROWS = 64  # most rows of a chunk
+CHUNK_BYTES = 2**23  # most bytes of a chunk's lines, without its last line
 BUFFER = 2**20
 
 
 class Position(NamedTuple):
-    """A place between two rows: how many lines (rows of a Parquet) lie before it, and bytes."""
+    """A position between two rows: the number of lines (or Parquet rows) and bytes before it."""
 
     line: int = 0
     byte: int = 0
@@ -26,7 +26,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Neighbouring rows of the input, as they lie there; `RowSource.rows` decodes them, once."""
+    """Neighbouring rows of the input, not decoded; `RowSource.rows` decodes them, once."""
 
     start: Position
     end: Position
@@ -36,16 +36,16 @@ class Chunk:
 class RowSource(Protocol):
     """An open input."""
 
-    total: int  # lines, or rows of a Parquet; blank lines count
+    total: int  # lines, or Parquet rows; blank lines count
 
     def chunks(self, start: Position) -> Iterator[Chunk]:
-        """All chunks from `start` on, where an earlier chunk ended; one at a time in memory."""
+        """All chunks from `start` on, which is the end of a chunk; one at a time in memory."""
 
     def starts(self, start: Position) -> Iterator[Position]:
-        """Where these chunks start; nothing is decoded."""
+        """Where these chunks start; it decodes nothing."""
 
     def at(self, start: Position) -> Chunk:
-        """The chunk that starts there, which `starts` has named; cheapest in their order."""
+        """The chunk that starts there, as `starts` returned it; cheapest in their order."""
 
     def rows(self, chunk: Chunk) -> Iterator[Row]:
-        """The rows of the latest chunk, once, one at a time: what is to be scored, what cannot."""
+        """The rows of the latest chunk, once, one at a time: queries and rejected rows."""

@@ -1,4 +1,4 @@
-"""The job: read, score, keep, and give the finished files their names."""
+"""The job: read, score, keep the results, and give the finished files their names."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from rerank.storage.folder import MANIFEST, sha256_file
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a finished rescoring did: rows answered, rows rejected, and the file that says why.
+    """The result of a rescoring: rows answered, rows rejected, and the file that says why.
 
-    `resumed` rows of these an interrupted run had done.
+    `resumed` of these rows had been done by an interrupted run.
     """
 
     answered: int
@@ -46,24 +46,25 @@ def rescore(
     """Assess every row of a JSONL or Parquet file into `out`, JSONL or Parquet, in their order.
 
     A row is a query, `_id` and `text`, for the model's index; or one with `passages` of its own
-    (see `rows.parse`). A row that cannot be scored is left out and told in `OUT.rejected.jsonl`,
-    a line of `line`, `reason` and, where there is one, `_id`; without any, there is no such file.
-    With `strict` the first such row is an error, told before any row is scored.
+    (see `rows.parse`). A row that cannot be scored is left out and listed in `OUT.rejected.jsonl`,
+    one line each with `line`, `reason` and, if it has one, `_id`; if all rows can be scored, there
+    is no such file. With `strict` the first bad row is an error, raised before any row is scored.
 
-    Both files appear when they are complete; older ones stay until then. Killed at any moment, the
-    same call goes on where it was, by what it kept in `.OUT.rescore`, with either engine; the files
-    are then, to the byte, those of a run that was left alone. `restart` throws away what was begun
-    with another model, input or version, which is an error otherwise.
+    Both files appear when they are complete; older ones stay until then. If the run is killed at
+    any moment, the same call resumes from what is in `.OUT.rescore`, with either engine; the
+    files are then bit-identical to those of an uninterrupted run. `restart` discards work that was
+    begun with another model, input or version; without it, such work is an error.
 
-    Memory does not grow with the input, nor with the length of its rows: beside the model's own at
-    most 512 MiB, for the longest rows that are taken (see `rows`).
+    Memory does not grow with the input, nor with the length of its rows: it is at most 512 MiB
+    beside the model's own, for the longest rows accepted (see `rows`).
 
     `engine` is `local`, or `ray` for a pool of `actors` (see `on_ray`).
 
     Raises:
-        InputError: the input is empty or cannot be read, or changes meanwhile; `out` is the input,
-            in no folder, in the model's, or written by another run; a bad row, with `strict`.
-        OSError: the disk fails, is full, or read-only; what was done is kept.
+        InputError: the input is empty, cannot be read, or changes meanwhile; `out` is the input, is
+            in no existing folder or in the model's, or another run writes it; a bad row, with
+            `strict`.
+        OSError: the disk fails, is full, or read-only; finished work is kept.
     """
     queries, out = Path(queries), Path(out)
     side = out.with_name(f"{out.name}.rejected.jsonl")
@@ -95,11 +96,11 @@ def rescore(
 def _scoring(
     engine: str, actors: int | None
 ) -> Callable[[CalibratedReranker, Input, Position], Iterator[tuple[Position, Scored]]]:
-    """What scores the chunks of an input from a position on."""
+    """The function that scores the chunks of an input from a position on."""
     if engine != "ray":
         return _here
     with optional():
-        import ray  # noqa: F401  # which brings pyarrow, too
+        import ray  # noqa: F401  # it also brings pyarrow
 
         from rerank.batch.on_ray import on_ray
     return partial(on_ray, actors=actors)
@@ -108,7 +109,7 @@ def _scoring(
 def _here(
     model: CalibratedReranker, given: Input, start: Position
 ) -> Iterator[tuple[Position, Scored]]:
-    """Where each chunk ends and what it gives, one chunk at a time, in this process."""
+    """The end and the result of each chunk, scored one at a time in this process."""
     for chunk in given.source.chunks(start):
         yield chunk.end, score(model, given.source.rows(chunk))
 
@@ -116,7 +117,7 @@ def _here(
 def _keep(
     results: Iterator[tuple[Position, Scored]], given: Input, journal: Journal, *, strict: bool
 ) -> None:
-    """Append what the chunks give to the journal, until all is scored."""
+    """Append the results of the chunks to the journal, until all is scored."""
     total, label = given.source.total, "rescoring queries"
     with progress(total, label, unit="query", done=journal.state.line) as bar:
         for end, scored in results:
@@ -159,10 +160,10 @@ def _check_rows(given: Input) -> None:
 
 
 def _converter(out: Path) -> Convert | None:
-    """What makes the output of the lines that the journal kept, where it is not those lines."""
+    """What converts the journal's lines to the output format; None if that is these lines."""
     if not is_parquet(out):
         return None
-    with optional():  # before the hours that scoring may take
+    with optional():  # fail before the hours that scoring may take
         from rerank.batch.parquet import write_parquet
 
     def convert(lines: Path, made: Path) -> None:

@@ -1,14 +1,15 @@
-"""Work in progress that outlives a crash: a hidden folder beside the output.
+"""Work in progress that survives a crash: a hidden folder beside the output.
 
-    .OUT.rescore/  lock         held by the one run that works here; the kernel frees it at death
-                   header.json  what the work is bound to: model, input, options
+    .OUT.rescore/  lock         held by the one run that works here; the kernel frees it at exit
+                   header.json  what the work belongs to: model, input, options
                    predictions  lines, appended a chunk at a time
                    rejected     likewise
-                   progress     a line a chunk, with the ends and checksums of what it appended
+                   progress     one line per chunk: the file sizes after it, and its checksums
 
-A chunk counts when its line of `progress` is whole and the checksums hold; what lies behind the
-last such chunk is cut off when a run begins. So a process may die between any two writes, and after
-a power cut the last seconds are done again. It knows bytes, nothing of queries or models.
+A chunk counts if its line of `progress` is complete and the checksums match; what follows the last
+such chunk is cut off when a run begins. So a process may die between any two writes, and after a
+power cut only the last seconds are done again. It handles bytes, and knows nothing of queries or
+models.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from rerank.errors import InputError
 from rerank.storage.files import sync, write_file
 
 FORMAT = 1
-SYNC_EVERY = 5.0  # seconds of work that a power cut may cost
+SYNC_EVERY = 5.0  # seconds of work that a power cut may lose
 LOCK, HEADER = "lock", "header.json"
 FILES = (HEADER, PROGRESS, REJECTED, PREDICTIONS, CONVERTED)
 
@@ -50,15 +51,15 @@ class Journal:
         self.folder = folder
         self.state = state
         self._progress = _append_to(folder / PROGRESS)
-        scoring = state.stage == "scoring"  # later the two files may have gone to their places
+        scoring = state.stage == "scoring"  # later the two files may have been moved away
         self._data = [_append_to(folder / n) for n in (PREDICTIONS, REJECTED)] if scoring else []
         self._synced = time.monotonic()
 
     def append(self, state: State, predictions: bytes, rejected: bytes) -> None:
-        """Add what a chunk gave; `state` says how far the input is read, and counts of rows.
+        """Append the results of a chunk; `state` has the position in the input and the row counts.
 
         Raises:
-            OSError: as by a full disk; what was added before stands.
+            OSError: such as for a full disk; what was appended before stays.
         """
         parts = predictions, rejected
         for file, data in zip(self._data, parts, strict=True):
@@ -70,14 +71,14 @@ class Journal:
             self._sync()
 
     def scored(self) -> None:
-        """Note, durably, that the whole input is scored."""
+        """Record durably that the whole input is scored."""
         self._stage("scored")
 
     def install(self, out: Path, side: Path, convert: Convert | None) -> None:
-        """Give the finished files their names, and remove the folder; the input is scored.
+        """Give the finished files their names, and remove the folder; call it when all is scored.
 
-        Of the lines, `convert` makes the output; without it they are the output. `side` is removed
-        where no row was rejected.
+        `convert` makes the output from the lines; without it they are the output. `side` is removed
+        if no row was rejected.
         """
         if self.state.stage == "scored":
             if not self.state.rejected:
@@ -94,16 +95,16 @@ class Journal:
             sync(out.parent)
             self._stage("installed", out.stat().st_size)
         self.close()
-        for name in reversed(FILES):  # what tells that all is installed goes last
+        for name in reversed(FILES):  # what says that all is installed goes last
             (self.folder / name).unlink(missing_ok=True)
-        for torn in self.folder.glob(f".{HEADER}.*"):  # of a header's writing that was interrupted
+        for torn in self.folder.glob(f".{HEADER}.*"):  # left by an interrupted write of the header
             torn.unlink()
         (self.folder / LOCK).unlink(missing_ok=True)
-        with suppress(OSError):  # another run may have come in already
+        with suppress(OSError):  # another run may already use it
             self.folder.rmdir()
 
     def close(self) -> None:
-        """Close the files; what they hold stays."""
+        """Close the files; their contents stay."""
         while self._data:
             os.close(self._data.pop())
         if self._progress >= 0:
@@ -121,7 +122,7 @@ class Journal:
         self.state = state
 
     def _sync(self) -> None:
-        for file in (*self._data, self._progress):  # last the one that vouches for the others
+        for file in (*self._data, self._progress):  # last the one with the checksums of the others
             os.fsync(file)
         self._synced = time.monotonic()
 
@@ -130,11 +131,11 @@ class Journal:
 def open_journal(
     out: Path, side: Path, header: Mapping[str, Any], *, restart: bool
 ) -> Iterator[Journal]:
-    """The journal of `out` and its side file: an interrupted run's, cut to what is whole, or a new.
+    """The journal of `out` and its side file: that of an interrupted run, recovered, or a new one.
 
     Raises:
         InputError: another run works on `out`; or the interrupted one had another header, and
-            `restart`, which throws its work away, is False.
+            `restart`, which discards its work, is False.
         OSError: the folder of `out` cannot be written.
     """
     folder = out.with_name(f".{out.name}.rescore")
@@ -151,7 +152,7 @@ def open_journal(
 
 
 def _lock(folder: Path, out: Path) -> int:
-    """A handle that holds the folder's lock, the folder being there."""
+    """A handle that holds the folder's lock; the folder is made if needed."""
     while True:
         if folder.is_symlink():
             raise InputError(f"{folder} is a link; take it away")
@@ -173,7 +174,7 @@ def _lock(folder: Path, out: Path) -> int:
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # of a lock file that is no longer there
+        os.close(handle)  # its lock file is no longer there
 
 
 def _resume(

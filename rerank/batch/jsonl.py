@@ -1,4 +1,4 @@
-"""JSONL inputs: lines of bounded length, each decoded by itself."""
+"""JSONL inputs: lines of bounded length, each decoded separately."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Line(NamedTuple):
-    """A line that is not blank: its number from 1, and its bytes, None where it is too long."""
+    """A line that is not blank: its number, from 1, and its bytes, None if it is too long."""
 
     number: int
     data: bytes | None
 
 
 class JsonlSource:
-    """An open JSONL file; lines end with a line feed, and blank ones are passed over.
+    """An open JSONL file; lines end with a line feed, and blank ones are skipped.
 
-    In memory: the lines of one chunk, 8 MiB and one line, which is at most 8 MiB.
+    It holds the lines of one chunk in memory: 8 MiB and one line of at most 8 MiB.
     """
 
     def __init__(self, file: IO[bytes], total: int, segment_by: str = "") -> None:
@@ -32,7 +32,7 @@ class JsonlSource:
         self._correct_by = segment_by
 
     def chunks(self, start: Position) -> Iterator[Chunk]:
-        """Chunks of at most 64 lines, blank ones counted, and 8 MiB, passed by one line at most."""
+        """Chunks of at most 64 lines, blank ones included, and of 8 MiB plus at most one line."""
         self._file.seek(start.byte)
         end = start
         while True:
@@ -50,7 +50,7 @@ class JsonlSource:
             yield Chunk(start, end, lines)
 
     def starts(self, start: Position) -> Iterator[Position]:
-        """Where the chunks start, by the ends of their lines."""
+        """Where the chunks start; it reads the lines to find out."""
         return (chunk.start for chunk in self.chunks(start))
 
     def at(self, start: Position) -> Chunk:
@@ -58,7 +58,7 @@ class JsonlSource:
         return next(self.chunks(start))
 
     def _line(self) -> tuple[bytes | None, int]:
-        """The next line, None where it is too long, and the bytes it takes; 0 at the end."""
+        """The next line, None if it is too long, and its length in bytes; 0 at the end."""
         data = self._file.readline(LONGEST_RECORD + 1)
         length = len(data)
         if length <= LONGEST_RECORD or data.endswith(b"\n"):
@@ -75,7 +75,7 @@ class JsonlSource:
 
 
 def decode(line: Line, segment_by: str = "") -> Row:
-    """A line as what it asks for, or as why it cannot be read; never an exception."""
+    """The query of a line, or why it cannot be read; it never raises."""
     if line.data is None:
         return RejectedRow(line.number, f"the line has more than {LONGEST_RECORD} bytes")
     data = line.data.removeprefix(BOM) if line.number == 1 else line.data

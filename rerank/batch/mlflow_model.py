@@ -1,7 +1,7 @@
-"""A model folder as an MLflow model: this file is logged with it, and run by MLflow to load it.
+"""A model folder as an MLflow model: this file is logged with it, and MLflow runs it to load it.
 
-It is not imported by anything here: `mlflow.pyfunc.load_model`, `mlflow models serve` and
-`spark_udf` run it, with this package installed.
+Nothing here imports it: `mlflow.pyfunc.load_model`, `mlflow models serve` and `spark_udf` run it,
+with this package installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Assessor(PythonModel):  # type: ignore[misc]  # MLflow has no types
-    """Queries in a data frame to predictions in another; see `rerank.batch.table`."""
+    """A data frame of queries to one of predictions; see `rerank.batch.table`."""
 
     model: CalibratedReranker
 
@@ -30,7 +30,7 @@ class Assessor(PythonModel):  # type: ignore[misc]  # MLflow has no types
     def predict(
         self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> pd.DataFrame:
-        """A row a query, in their order."""
+        """One row per query, in their order."""
         from rerank.batch.table import assess_table
 
         return assess_table(self.model, model_input)

@@ -1,9 +1,9 @@
-"""The same job on Ray Data: a pool of actors that load the model once each.
+"""The same job on Ray Data, with a pool of actors that each load the model once.
 
-What goes out are the places of the chunks that the journal lacks, what comes back are their lines,
-in the order of the chunks' numbers. Every machine finds the input and the model under their paths,
-as on a shared file system. The cluster is the one of RAY_ADDRESS; without one, Ray is started on
-this machine, for this job.
+It sends the positions of the chunks that the journal lacks, and receives their lines, in the order
+of the chunks. Every machine must find the input and the model under the same paths, as on a shared
+file system. The cluster is that of RAY_ADDRESS; without one, Ray is started on this machine for
+this job.
 """
 
 from __future__ import annotations
@@ -32,11 +32,9 @@ from rerank.types import Ints
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-ACTOR_CORES = 4  # cores of an actor, where neither actors nor GPUs say how many
-SPARE = (
-    0.5  # what an actor leaves of its last core for Ray's own work: without any, Ray stands still
-)
-MOST_BLOCKS = 10_000  # of the table of chunks: Ray plans each
+ACTOR_CORES = 4  # cores of an actor, unless the number of actors or GPUs decides
+SPARE = 0.5  # of its last core that an actor leaves for Ray's own work: without any, Ray hangs
+MOST_BLOCKS = 10_000  # of the table of chunks: Ray plans each one
 NAMED = f"{InputError.__module__}.{InputError.__qualname__}: "  # as Ray shows a cause
 SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("number", "line", "byte", "answered", "refused")]
@@ -47,9 +45,9 @@ SCHEMA = pa.schema(
 def on_ray(
     model: CalibratedReranker, given: Input, start: Position, *, actors: int | None = None
 ) -> Iterator[tuple[Position, Scored]]:
-    """Where each chunk from `start` on ends and what it gives, in order.
+    """The end and the result of each chunk from `start` on, in order.
 
-    Besides a chunk, 24 bytes a chunk of the input are held in memory.
+    Memory: one chunk, and 24 bytes per chunk of the input.
 
     Raises:
         InputError: Ray is not installed, or has no room for so many actors.
@@ -79,7 +77,7 @@ def on_ray(
 
 
 def _in_order(scored: Dataset) -> Iterator[tuple[Position, Scored]]:
-    """The chunks by their number, from 0; one that comes early waits for those before it."""
+    """The chunks in order of their numbers, from 0; early ones wait for those before them."""
     waiting: dict[int, dict[str, Any]] = {}
     due = 0
     for batch in scored.iter_batches(batch_size=None, batch_format="pyarrow"):
@@ -91,7 +89,7 @@ def _in_order(scored: Dataset) -> Iterator[tuple[Position, Scored]]:
 
 
 def _blocks(places: Ints) -> list[pa.Table]:
-    """The chunks' numbers and places in tables, of one chunk each, or of several neighbours."""
+    """Tables of the chunks' numbers and positions, each of one chunk or several neighbours."""
     count = min(len(places), MOST_BLOCKS)
     whole = pa.table({"number": np.arange(len(places)), "line": places[:, 0], "byte": places[:, 1]})
     ends = np.linspace(0, len(places), count + 1).astype(int).tolist()
@@ -131,11 +129,12 @@ def _pool(
 ) -> dict[str, Any]:
     """How many actors, the threads of each, and what each reserves of a machine's resources.
 
-    `on_gpus`: the model runs on a GPU where there is one; then one actor a GPU, where not told
-    otherwise; of more, as many share each. An actor has as many threads as let all find room.
+    `on_gpus`: the model runs on a GPU if there is one. Then there is one actor per GPU, unless
+    `actors` is given; more actors share the GPUs evenly. An actor gets as many threads as leave
+    room for all.
 
     Raises:
-        InputError: `actors`, or a single one, do not find room.
+        InputError: there is no room for `actors`, or not even for one.
     """
     with_gpus = [m for m in machines if on_gpus and m.get("GPU")]
     hosts = with_gpus or machines
@@ -155,13 +154,13 @@ def _pool(
 
 
 def _room(machine: Mapping[str, float], threads: int, per_gpu: int) -> int:
-    """How many actors of so many threads a machine takes; 0 `per_gpu`: they need no GPU."""
+    """How many actors of so many threads fit on a machine; `per_gpu` 0: they need no GPU."""
     by_cores = int(machine.get("CPU", 0) / (threads if threads > 1 else SPARE))
     return min(by_cores, int(machine["GPU"]) * per_gpu) if per_gpu else by_cores
 
 
 def _plain(error: Exception) -> Exception:
-    """What went wrong in an actor, where that was bad input; else that Ray failed."""
+    """The InputError of an actor, if that is the cause; else an OSError that Ray failed."""
     what = (str(error).strip() or type(error).__name__).splitlines()[-1]
     _, named, sentence = what.rpartition(NAMED)
     return InputError(sentence) if named else OSError(f"Ray failed ({what})")
@@ -169,9 +168,9 @@ def _plain(error: Exception) -> Exception:
 
 @contextmanager
 def _ray(actors: int | None) -> Iterator[Any]:
-    """Ray, connected; shut down afterwards, but for one that was up before.
+    """Ray, connected; shut down afterwards, unless it was running before.
 
-    Where it is started here, it listens on the loopback address alone, and does not outlive us.
+    If it is started here, it listens on the loopback address only, and ends with this process.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = os.environ.get("RAY_ADDRESS")
@@ -189,7 +188,7 @@ def _ray(actors: int | None) -> Iterator[Any]:
             stack.callback(ray.shutdown)
             try:
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **given)
-            except Exception as error:  # bare ones, as on a machine too busy to start it in time
+            except Exception as error:  # of any type, as when a busy machine starts it too late
                 raise OSError(f"Ray does not start: {error}") from error
         with _quiet(ray):
             yield ray
@@ -197,8 +196,8 @@ def _ray(actors: int | None) -> Iterator[Any]:
 
 @contextmanager
 def _quiet(ray: Any) -> Iterator[None]:
-    """Ray Data without its bars, and with its results in order."""
-    logging.getLogger("ray.data").setLevel(logging.ERROR)  # it would announce every step
+    """Ray Data without its progress bars, and with its results in order."""
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # it would log every step
     context = ray.data.DataContext.get_current()
     before = context.enable_progress_bars, context.execution_options.preserve_order
     context.enable_progress_bars, context.execution_options.preserve_order = False, True

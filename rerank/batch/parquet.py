@@ -1,4 +1,4 @@
-"""Parquet: inputs read a few rows at a time, and predictions written a row group at a time."""
+"""Parquet: reads inputs a few rows at a time, and writes predictions a row group at a time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rerank.batch.rows import RejectedRow, Row, parse
 from rerank.data.records import FIELDS, LONGEST_RECORD, QUERY
 from rerank.errors import InputError
 
-MOST_ROW_BYTES = 4 * LONGEST_RECORD  # of a row's values: four bytes a character at most
-MOST_UNPACKED = 2**26  # bytes that a row group may unpack to, however small the file
-MOST_RATIO = 100  # times the file's bytes that a larger one may unpack to
-GROUP_ROWS = 16_384  # rows of a row group that we write, at most
-GROUP_BYTES = 2**25  # likewise its bytes in memory, but for the last 64 rows
+MOST_ROW_BYTES = 4 * LONGEST_RECORD  # of a row's values: at most four bytes per character
+MOST_UNPACKED = 2**26  # bytes that a row group may always unpack to, however small the file
+MOST_RATIO = 100  # times the file's size that a larger row group may unpack to
+GROUP_ROWS = 16_384  # most rows of a row group that we write
+GROUP_BYTES = 2**25  # most bytes of it in memory, without its last 64 rows
 SCHEMA = pa.schema(
     [
         ("query_id", pa.string()),
@@ -56,14 +56,14 @@ SCHEMA = pa.schema(
 
 
 class ParquetSource:
-    """An open Parquet file, of which only the columns that we know are read.
+    """An open Parquet file, of which only the known columns are read.
 
-    In memory: one row, and of each column a page and its dictionary, whatever the size of the row
-    groups. Texts stay numbers of a dictionary's entries until it is known how long a row is.
+    Memory: one row, and a page and the dictionary of each column, whatever the size of the row
+    groups. Texts stay dictionary indices until the length of a row is known.
 
     Raises:
-        InputError: no Parquet, or `_id` or `query` is missing or there twice; a row group
-            unpacks to many times the file's size.
+        InputError: not Parquet, or `_id` or `query` is missing or there twice; a row group unpacks
+            to many times the file's size.
     """
 
     def __init__(self, file: IO[bytes], path: Path, segment_by: str = "") -> None:
@@ -106,18 +106,18 @@ class ParquetSource:
             first += length
 
     def _chunks(self, group: int, first: int, start: int) -> Iterator[Chunk]:
-        """The chunks of a row group, whose first row is `first`, from the row `start` on."""
+        """The chunks from row `start` on of a row group whose first row is `first`."""
         rows, last = self._rows(group), first + self._groups[group]
         for row in range(first, last, CHUNK_ROWS):
             end = min(row + CHUNK_ROWS, last)
             part = islice(rows, end - row)
             if row >= start:
                 yield Chunk(Position(row), Position(end), part)
-            for _ in part:  # what was not asked for is passed over
+            for _ in part:  # skip what was not read
                 pass
 
     def starts(self, start: Position) -> Iterator[Position]:
-        """Where the chunks start, by the lengths of the row groups."""
+        """Where the chunks start, from the lengths of the row groups."""
         first = 0
         for length in self._groups:
             for row in range(first, first + length, CHUNK_ROWS):
@@ -126,7 +126,7 @@ class ParquetSource:
             first += length
 
     def at(self, start: Position) -> Chunk:
-        """The chunk that starts there: what lies before it in its row group is passed over."""
+        """The chunk that starts there; the rows before it in its row group are skipped."""
         if start < self._next or not self._same_group(start):
             self._ahead = self.chunks(start)
         chunk = next(c for c in self._ahead if c.start == start)
@@ -138,7 +138,7 @@ class ParquetSource:
         return bisect_right(ends, start.line) == bisect_right(ends, self._next.line)
 
     def _rows(self, group: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a row group, a batch each."""
+        """The rows of a row group, each as a batch."""
         count = 0
         try:
             for batch in self._file.iter_batches(
@@ -154,7 +154,7 @@ class ParquetSource:
             raise InputError(f"{self._path}: row group {group + 1} ends before its last row")
 
     def rows(self, chunk: Chunk) -> Iterator[Row]:
-        """The chunk's rows, decoded; a value that Python cannot hold rejects its own row only."""
+        """The chunk's rows, decoded; a value that Python cannot hold rejects only its row."""
         return (
             self._one(batch, line) for line, batch in enumerate(chunk.raw, chunk.start.line + 1)
         )
@@ -179,7 +179,7 @@ TEXTS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.ty
 
 
 def _size(column: pa.Array) -> int:
-    """Bytes of a column's values with every text written out, which is not done."""
+    """Bytes of a column's values if every text were decoded; it decodes none."""
     kind = column.type
     if pa.types.is_dictionary(kind) and any(test(kind.value_type) for test in TEXTS):
         lengths = pc.binary_length(column.dictionary).take(column.indices)
@@ -195,14 +195,14 @@ def _size(column: pa.Array) -> int:
 
 
 def _check_sizes(path: Path, meta: Any, held: int) -> None:
-    """Refuse what would fill the memory before a row of it can be looked at.
+    """Refuse a file that would fill the memory before one of its rows can be checked.
 
-    Only sizes of whole row groups are asked for: pyarrow ends the process where those of a column
-    are damaged.
+    It reads the sizes of whole row groups only: pyarrow ends the process if those of a column are
+    damaged.
 
     Raises:
-        InputError: a row group unpacks to more than 64 MiB and a hundred times the file's `held`
-            bytes.
+        InputError: a row group unpacks to more than 64 MiB and more than a hundred times the file's
+            `held` bytes.
     """
     for number in range(meta.num_row_groups):
         size, most = meta.row_group(number).total_byte_size, max(MOST_UNPACKED, MOST_RATIO * held)
@@ -214,12 +214,12 @@ def _check_sizes(path: Path, meta: Any, held: int) -> None:
 
 
 def _values(batch: pa.RecordBatch, line: int) -> dict[str, Any] | RejectedRow:
-    """The values of a row one by one, so that one which cannot be read is told by its name."""
+    """The values of a row, read one by one, so that an error can name the column."""
     found: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             found[name] = column[0].as_py()
-        except Exception as error:  # a value of any type can fail in its own way
+        except Exception as error:  # each type of value can fail in its own way
             query_id = found.get("_id")
             named = query_id if isinstance(query_id, str) else None
             return RejectedRow(line, f"{name!r} cannot be read ({_brief(error)})", named)
@@ -227,9 +227,9 @@ def _values(batch: pa.RecordBatch, line: int) -> dict[str, Any] | RejectedRow:
 
 
 def write_parquet(lines: Iterable[bytes], path: Path) -> None:
-    """Write predictions, JSON objects as the contract has them, into one Parquet file.
+    """Write predictions, given as JSON lines of the documented format, into one Parquet file.
 
-    The same lines give the same bytes. In memory: one row group, 16,384 rows or 32 MiB.
+    The same lines give the same bytes. Memory: one row group of 16,384 rows or 32 MiB.
     """
     rows = iter(lines)
     options = {"compression": "zstd", "write_page_checksum": True}

@@ -1,9 +1,9 @@
-"""A guard beside a Ray that we started: however this process ends, Ray's processes end too.
+"""A guard for a Ray that we started: however this process ends, Ray's processes end too.
 
-Ray ends its main processes with the one that started it, and leaves workers and agents, some for
-minutes. The guard is a process of its own that reads a pipe; when the other end is gone, it kills
-what has files open in Ray's folder, and removes the folder. It needs /proc, and is left out where
-there is none. It knows nothing of models, and imports the standard library alone.
+Ray ends its main processes with the one that started it, but leaves workers and agents, some for
+minutes. The guard is a separate process that reads a pipe; when the other end is gone, it kills the
+processes that have files open in Ray's folder, and removes the folder. It finds them in /proc. It
+knows nothing of models, and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROC = Path("/proc")
 
 @contextmanager
 def guarded() -> Iterator[str]:
-    """A new folder for Ray's files, short as its sockets need it, which ends with the processes."""
+    """A new folder for Ray's files, short as its sockets need it; removed with the processes."""
     folder = tempfile.mkdtemp(prefix="rerank-ray-", dir=os.environ.get("RAY_TMPDIR", "/tmp"))
     guard = subprocess.Popen(
         [sys.executable, "-I", __file__, folder],
@@ -40,7 +40,7 @@ def guarded() -> Iterator[str]:
 
 
 def users(folder: Path, *, but: int = 0) -> set[int]:
-    """The other processes that have files open in a folder, `but` for one."""
+    """The ids of other processes that have files open in a folder, except `but`."""
     found = set()
     inside = f"{folder}{os.sep}"
     for process in PROC.iterdir() if PROC.is_dir() else ():
@@ -55,10 +55,10 @@ def users(folder: Path, *, but: int = 0) -> set[int]:
 
 
 def main(folder: Path) -> None:
-    """Wait until the process that started this one lets go of the pipe; end what works there."""
+    """Wait until the starting process closes the pipe; kill the processes that use the folder."""
     parent = os.getppid()
     sys.stdin.buffer.read()
-    while left := users(folder, but=parent):  # they start others until they are dead
+    while left := users(folder, but=parent):  # they may start others until they are dead
         for process in left:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)

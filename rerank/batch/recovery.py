@@ -1,4 +1,4 @@
-"""What an interrupted run left, cut to what is whole: the reading side of `journal`."""
+"""Recovers the complete part of an interrupted run: the reading side of `journal`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ LONGEST_LINE = 1_000  # bytes of a line of `progress`
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How far the work is: input lines and bytes passed, rows answered and rejected.
+    """The progress: input lines and bytes processed, rows answered and rejected.
 
-    `predictions` and `rejected` are the sizes of the two files. `stage` is `scoring`, `scored` when
-    the whole input is, `installed` when the output has its name; then it has `installed` bytes.
+    `predictions` and `rejected` are the sizes of the two files in bytes. `stage` is `scoring`, then
+    `scored` when the whole input is, then `installed` when the output has its name; its size is
+    then `installed` bytes.
     """
 
     line: int = 0
@@ -33,7 +34,7 @@ class State:
 
 
 def recover(folder: Path, out: Path, side: Path) -> State:
-    """The state that the files show, cut to what is whole of them."""
+    """The state of the files, after incomplete parts of them are cut off."""
     (folder / PROGRESS).touch()
     last, whole = State(), 0
     for length, state, _ in _records(folder / PROGRESS):
@@ -42,7 +43,7 @@ def recover(folder: Path, out: Path, side: Path) -> State:
     answers, refusals = _size(folder / PREDICTIONS), _size(folder / REJECTED)
     if last.stage == "installed" and _size(out) == last.installed:
         return last
-    if last.stage == "scored":  # either file may have been moved to its place already
+    if last.stage == "scored":  # either file may already have been moved to its place
         answered = (answers if answers is not None else _size(out)) == last.predictions
         refused = (refusals if refusals is not None else _size(side) or 0) == last.rejected
         if answered and refused:
@@ -51,7 +52,7 @@ def recover(folder: Path, out: Path, side: Path) -> State:
 
 
 def _cut(folder: Path) -> State:
-    """The state after the last chunk whose bytes are there; all else is cut off."""
+    """The state after the last complete chunk; the rest of the files is cut off."""
     state, whole = State(), 0
     with _opened(folder / PREDICTIONS) as predictions, _opened(folder / REJECTED) as rejected:
         for length, after, sums in _records(folder / PROGRESS):
@@ -67,7 +68,7 @@ def _cut(folder: Path) -> State:
 
 
 def _records(path: Path) -> Iterator[tuple[int, State, list[int]]]:
-    """Length, state and checksums of each whole line of `progress`, as far as they are whole."""
+    """Length, state and checksums of each line of `progress`, up to the first broken one."""
     with path.open("rb") as file:
         while line := file.readline(LONGEST_LINE):
             try:

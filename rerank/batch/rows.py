@@ -1,4 +1,4 @@
-"""One row of an input: its query, or why it has none. It knows nothing of files."""
+"""One row of an input: its query, or why it is rejected. It knows nothing of files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rerank.types import Query
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """A row that cannot be scored: its line (from 1), why, and its id where it has one."""
+    """A row that cannot be scored: its line (from 1), the reason, and its id if it has one."""
 
     line: int
     reason: str
@@ -40,7 +40,7 @@ Row = QueryRow | RejectedRow
 def parse(line: int, row: object, *, segment_by: str = "") -> Row:
     """The query of a decoded row (see `rerank.data.records.read_query`), or why it has none.
 
-    An id may stand twice: each row is answered for itself.
+    Ids may repeat: each row is answered separately.
     """
     if not isinstance(row, Mapping):
         return RejectedRow(line, f"expected a JSON object, got {kind(row)}")

@@ -1,4 +1,4 @@
-"""A chunk of rows to the bytes that stand for it in the two files: what every engine computes."""
+"""Scores a chunk of rows into its bytes of the two output files; every engine uses it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rerank.batch.rows import QueryRow, RejectedRow, Row
 from rerank.errors import RetrieverError
 from rerank.types import Assessment, Query
 
-PART_LENGTH = 2**21  # characters that are scored together, at most, but for a single longer row
-LEAST_LENGTH = 2**9  # what a text counts, however short: its vector takes memory too
+PART_LENGTH = 2**21  # most characters scored together, except for a single longer row
+LEAST_LENGTH = 2**9  # least length that a text counts as: its vector takes memory too
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Scored:
 
 
 def score(model: CalibratedReranker, rows: Iterable[Row]) -> Scored:
-    """The lines of a chunk. A row that the model fails on is a rejected row.
+    """The lines of a chunk. A row on which the model fails is rejected.
 
-    Of the rows, those are in memory that are scored together.
+    Only the rows that are scored together are in memory.
 
     Raises:
         OSError, MemoryError, RetrieverError: the machine fails, or a search system does.
-        Exception: what the model raises, where it fails on a plain question too.
+        Exception: what the model raises, if it fails on a plain question too.
     """
     found: dict[int, str | RejectedRow] = {}
 
@@ -69,7 +69,7 @@ def _parts(asked: Iterable[QueryRow]) -> Iterator[list[QueryRow]]:
 
 
 def _length(query: Query) -> int:
-    """Characters that the models have before them: the query, and again with each passage."""
+    """Characters that the models process: the query, and the query again with each passage."""
     whole = max(len(query.text), LEAST_LENGTH)
     for passage in query.passages or ():
         whole += max(len(query.text) + len(passage.full_text), LEAST_LENGTH)
@@ -84,7 +84,7 @@ def _answers(model: CalibratedReranker, part: Sequence[QueryRow]) -> list[str | 
 
 
 def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> RejectedRow:
-    """The row as a rejected one, if it is the row that fails and not the machine or the model."""
+    """The row as a rejected one, if the row is the cause, not the machine or the model."""
     if isinstance(error, (OSError, MemoryError, RetrieverError)):
         raise error
     model.assess([probe for probe in model.probes() if probe.mode == row.query.mode])

@@ -1,4 +1,4 @@
-"""Inputs of a rescoring: a file is opened by its ending, identified, and watched for changes."""
+"""Inputs of a rescoring: opens a file by its ending, identifies it, and checks it for changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JSONL = (".jsonl", ".ndjson", ".json", "")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What an input is, by its content, and when its file was last written to."""
+    """The identity of an input: its content, and when its file was last written to."""
 
     sha256: str
     size: int
@@ -28,20 +28,20 @@ class Identity:
     modified: int  # nanoseconds
 
     def check(self, path: Path, state: os.stat_result) -> None:
-        """Refuse a file that was written to since.
+        """Refuse a file that was changed since.
 
         Raises:
-            InputError: `state` shows another size or time.
+            InputError: `state` has another size or time.
         """
         if (state.st_size, state.st_mtime_ns) != (self.size, self.modified):
             raise InputError(f"{path} was changed while it was read; start again when it is whole")
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the file's ending says Parquet; else it says JSONL.
+    """Whether the file's ending is one of Parquet; else it is one of JSONL.
 
     Raises:
-        InputError: it says neither.
+        InputError: it is neither.
     """
     ending = path.suffix.lower()
     if ending not in PARQUET + JSONL:
@@ -53,13 +53,13 @@ def is_parquet(path: Path) -> bool:
 def open_input(
     path: Path, known: Identity | None = None, *, segment_by: str = ""
 ) -> Iterator[Input]:
-    """An input to read, closed at the end; `known` saves the reading that identifies it.
+    """Open an input, and close it at the end; with `known` it is not read to identify it.
 
-    `segment_by` names what of the rows' metadata is read.
+    `segment_by` names the key of the rows' metadata to read.
 
     Raises:
-        InputError: no regular file, no readable Parquet, or one without `_id` and `text`; it holds
-            no row; or it was written to since it was `known`.
+        InputError: not a regular file, not readable as Parquet, or Parquet without `_id` and
+            `text`; it has no row; or it was changed since it was `known`.
     """
     parquet = is_parquet(path)
     with _open(path) as file:
@@ -92,12 +92,12 @@ class Input:
     identity: Identity
 
     def check(self) -> None:
-        """Refuse to go on where the file was written to since it was identified."""
+        """Raise InputError if the file was changed since it was identified."""
         self.identity.check(self.path, os.fstat(self.file.fileno()))
 
 
 def _open(path: Path) -> IO[bytes]:
-    """The file, open to read: not a pipe, which cannot be read twice."""
+    """Open the file for reading; a pipe is refused, as it cannot be read twice."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise InputError(f"{path}: expected a regular file, which can be read twice")
@@ -109,7 +109,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _identify(file: IO[bytes]) -> Identity:
-    """Read the file once, a megabyte at a time: its hash, and how many lines it has."""
+    """Read the file once, a megabyte at a time, for its hash and its number of lines."""
     state, lines, last, blank = hashlib.sha256(), 0, b"\n", True
     before = os.fstat(file.fileno())
     file.seek(0)

@@ -1,7 +1,7 @@
-"""Queries and predictions as tables: what MLflow's ways of running a model pass around.
+"""Queries and predictions as tables, for MLflow's ways of running a model.
 
-A row in is a query as `rerank.data.records` has it, a row out a prediction as `rescore` writes it,
-of its first passages.
+An input row is a query as in `rerank.data.records`; an output row is a prediction as `rescore`
+writes it, with its first passages only.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from rerank.assessment.model import CalibratedReranker
 
-TOP = 10  # passages of a row, best first
+TOP = 10  # passages in a row, best first
 SHOWN = 10  # bad rows that are named
 
 INPUT_EXAMPLE: dict[str, list[Any]] = {
-    "query_id": ["1", None],  # an id may be missing: then it is the row's number
+    "query_id": ["1", None],  # a missing id becomes the row's number
     "query": ["median along an axis while ignoring NaNs", "sort an array"],
 }
 OUTPUT_EXAMPLE: dict[str, list[Any]] = {
@@ -74,13 +74,13 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
 def assess_table(
     model: CalibratedReranker, table: Mapping[str, Sequence[Any]] | pd.DataFrame
 ) -> pd.DataFrame:
-    """A row a query, in their order, with the columns of `OUTPUT_EXAMPLE`.
+    """One row per query, in their order, with the columns of `OUTPUT_EXAMPLE`.
 
-    `table` has a column `query` (an older one, `text`, is read too), and may have `query_id` and
-    the metadata that names the model's segments; others are not looked at.
+    `table` has a column `query` (the older name `text` works too), and may have `query_id` and the
+    metadata that names the model's segments; other columns are ignored.
 
     Raises:
-        InputError: no column `query`, or rows that cannot be used, which are named.
+        InputError: no column `query`, or rows that cannot be used; the message names them.
     """
     queries = _queries(table, model.segment_by)
     rows: list[dict[str, Any]] = []
@@ -93,7 +93,7 @@ def assess_table(
 
 
 def input_example(segment_by: str) -> dict[str, list[Any]]:
-    """Queries for a model whose segments are named by this metadata, "" where it has none."""
+    """Example queries for a model whose segments are named by this metadata; "": it has none."""
     column: dict[str, list[Any]] = {segment_by: ["some segment", None]} if segment_by else {}
     return {**column, **INPUT_EXAMPLE}
 
@@ -125,9 +125,9 @@ def _queries(table: Mapping[str, Sequence[Any]] | pd.DataFrame, segment_by: str)
 
 
 def _values(table: Mapping[str, Sequence[Any]] | pd.DataFrame, name: str) -> list[Any]:
-    """A column as Python's own values: None where pandas has NaN, whole numbers as such.
+    """A column as Python values: None for NaN of pandas, and an int for a whole float.
 
-    A column of whole numbers in which one is missing comes as floats.
+    Pandas stores a column of integers with a missing one as floats.
     """
     column: Any = table[name]
     values = column.tolist() if hasattr(column, "tolist") else list(column)

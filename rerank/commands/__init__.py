@@ -1,1 +1,1 @@
-"""The commands of `rerank`, a module each: its arguments, what it runs, what it prints."""
+"""The commands of `rerank`, one module each: its arguments, what it runs, what it prints."""

@@ -6,16 +6,15 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-REJECTED = 3  # exit code of a job that is done but for rows that cannot be used
+REJECTED = 3  # exit code of a job that is done, except for rows that cannot be used
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command: its name as typed, its help, one real example, its arguments, what it runs.
 
-    `run` imports what is heavy, and returns an exit code; or False, where the answer is no (code
-    1). Every field of `config` is an option. `resumes`: interrupted, the same command goes on from
-    what is done.
+    `run` imports what is heavy, and returns an exit code, or False if the answer is no (code 1).
+    Every field of `config` is an option. `resumes`: if interrupted, rerun the command to resume.
     """
 
     name: str

@@ -36,7 +36,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _set(given: str) -> tuple[Path, int | None]:
-    """A folder, and how many examples to take of it."""
+    """A folder, and how many examples to take from it."""
     folder, _, limit = given.partition(":")
     if limit and not limit.isdigit():
         raise argparse.ArgumentTypeError(

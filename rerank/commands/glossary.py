@@ -8,7 +8,7 @@ from rerank.commands.command import Command
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
-    """It takes no argument."""
+    """It takes no arguments."""
 
 
 def _run(_: argparse.Namespace) -> None:

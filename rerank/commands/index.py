@@ -34,7 +34,7 @@ def _run(o: argparse.Namespace) -> None:
             language=chosen.language,
             approximate=chosen.dense == "approximate",
             overwrite=o.overwrite,
-            known=[o.out],  # where it replaces an index, what is the same is not encoded again
+            known=[o.out],  # if it replaces an index, unchanged passages are not encoded again
         )
     print(f"{o.out}: {len(index)} passages indexed")
 

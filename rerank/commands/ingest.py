@@ -33,7 +33,7 @@ def _run(o: argparse.Namespace) -> None:
 
 
 def add_folder(p: argparse.ArgumentParser) -> None:
-    """The folder of documents."""
+    """Add the argument for the folder of documents."""
     p.add_argument(
         "folder",
         type=Path,
@@ -42,7 +42,7 @@ def add_folder(p: argparse.ArgumentParser) -> None:
 
 
 def print_ingested(found: Ingested, out: Path) -> None:
-    """What a run did; what it skipped goes to stderr."""
+    """Print what a run did; what it skipped goes to stderr."""
     from rerank.ingest.ingest import DUPLICATES, SKIPPED
 
     print(

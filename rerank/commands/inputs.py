@@ -1,4 +1,4 @@
-"""What the arguments of a command name, read: labelled sets and models. Notes go to stderr."""
+"""Reads the inputs that arguments name: labelled sets and models. Notes go to stderr."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def note(message: object) -> None:
-    """A line on stderr that is no error."""
+    """Print a line that is not an error to stderr."""
     print(f"rerank: {message}", file=sys.stderr)
 
 
 def read_set(folder: Path, unjudged: str, *, corpus_elsewhere: bool = False) -> LabelledSet:
-    """The set; how many queries stand in no split, or are taken as unanswerable, goes to stderr."""
+    """The set. Notes say how many queries are in no split, or count as unanswerable."""
     from rerank.data.labelled_set import LabelledSet
     from rerank.data.pairs import read_training_set
 
@@ -41,7 +41,7 @@ def read_set(folder: Path, unjudged: str, *, corpus_elsewhere: bool = False) -> 
 
 
 def read_sets(folders: Sequence[Path], o: argparse.Namespace) -> list[LabelledSet]:
-    """The sets, grouped by a metadata of their queries that one of them at least must have."""
+    """The sets, grouped by `--group-by`: a query metadata key that at least one of them has."""
     elsewhere = getattr(o, "retriever", None) is not None
     sets = [read_set(folder, o.unjudged, corpus_elsewhere=elsewhere) for folder in folders]
     if o.group_by is None:
@@ -61,7 +61,7 @@ def read_dataset(o: argparse.Namespace) -> LabelledSet:
 
 
 def load_model(o: argparse.Namespace) -> CalibratedReranker:
-    """The model asked for; its cross-encoder scores are kept under `work`, where that is given."""
+    """The requested model; its cross-encoder scores are cached under `work`, if that is given."""
     from rerank.assessment.model import CalibratedReranker
     from rerank.inference.score_cache import ScoreCache
     from rerank.workspace import Workspace

@@ -1,6 +1,6 @@
-"""`--journal` of the commands that answer: what a server would write, written by the command line.
+"""`--journal` of the commands that answer: they write the same entries as a server.
 
-A journal that fails is one warning on stderr, and never a failed answer.
+A failing journal gives one warning on stderr, and never a failed answer.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from rerank.serving.settings import Settings
 if TYPE_CHECKING:
     from rerank.journal.journal import Journal
 
-Record = Callable[..., str]  # `Journal.record`; without a journal it does nothing, and gives ""
+Record = Callable[..., str]  # `Journal.record`; without a journal it does nothing and returns ""
 
 
 def add_kept_journal(p: argparse.ArgumentParser) -> None:
-    """`--journal` and `--journal-without-text`, as of the server."""
+    """Add `--journal` and `--journal-without-text`, as for the server."""
     add_options(p, Settings, "journal", "journal_without_text")
 
 
 @contextmanager
 def journal_kept(o: argparse.Namespace) -> Iterator[Record]:
-    """What records answers in the journal of the options; at the end all of them are written.
+    """A function that records answers in the journal of the options; at the end all are written.
 
-    No entry is removed: how long they are kept is the server's to decide.
+    No entry is removed: only the server enforces retention.
 
     Raises:
-        InputError: no URL of a journal, or a schema of a newer version.
+        InputError: the URL is not that of a journal, or its schema is of a newer version.
         MissingExtraError: the extra is not installed.
     """
     journal = _opened(o) if o.journal else None

@@ -1,4 +1,4 @@
-"""`rerank label`: people judge passages, one key a judgement, at a terminal or on a page."""
+"""`rerank label`: people judge passages, one key per judgement, in a terminal or on a page."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _run(o: argparse.Namespace) -> None:
 
 
 def _serve(o: argparse.Namespace, config: LabelConfig) -> None:
-    """Serve the model with the page on which people label, until Ctrl-C."""
+    """Serve the model with the labelling page, until Ctrl-C."""
     from rerank.serving.labelling import Labels
     from rerank.serving.model_source import locator
     from rerank.serving.server import serve
@@ -93,7 +93,7 @@ def _read_questions(path: Path) -> list[Query]:
 
 
 def _ask(session: Session, keys: Keys) -> None:
-    """Ask until nothing is left, or the person quits."""
+    """Ask until no question is left or the person quits."""
     from rerank.labelling.progress import EVERY
 
     shown_at = len(_done(session))
@@ -112,12 +112,12 @@ def _ask(session: Session, keys: Keys) -> None:
 
 
 def _done(session: Session) -> list[str]:
-    """The questions that this person is done with."""
+    """The ids of the questions that this person is done with."""
     return [q.query_id for q in session.questions() if q.person(session.annotator).done]
 
 
 def _propose(session: Session, task: Task, keys: Keys) -> bool:
-    """Have a proposed question accepted; False where the person quits."""
+    """Ask whether to accept a proposed question; False if the person quits."""
     key = keys.one(f"Proposed. {PROPOSE}", "aesuq")
     if key == "a":
         session.accept(task)
@@ -132,7 +132,7 @@ def _propose(session: Session, task: Task, keys: Keys) -> bool:
 
 
 def _judge(session: Session, task: Task, keys: Keys) -> bool:
-    """Have one passage judged; False where the person quits."""
+    """Ask for a judgement of one passage; False if the person quits."""
     passage = task.left[0].passage
     print(f"\n[{task.place} of {len(task.pool.shown)}] {_plain(passage.title)}".rstrip())
     print(_wrapped(passage.text))
@@ -147,7 +147,7 @@ def _judge(session: Session, task: Task, keys: Keys) -> bool:
 
 
 def _other(session: Session, task: Task, key: str) -> bool:
-    """Skip, undo or quit."""
+    """Skip, undo or quit; False if the person quits."""
     if key == "s":
         session.skip(task)
     elif key == "u" and not session.undo():
@@ -161,7 +161,7 @@ def _show_question(session: Session, task: Task) -> None:
 
 
 def _finish(session: Session, o: argparse.Namespace) -> None:
-    """Write the set; say what the labels say, who agrees, and what to do next."""
+    """Write the set; print what the labels show, who agrees, and what to do next."""
     from rerank.assessment.policy import LEAST_LABELS
     from rerank.labelling.progress import agreement_sentence, agreements
 
@@ -181,7 +181,7 @@ def _finish(session: Session, o: argparse.Namespace) -> None:
 
 
 class Keys:
-    """Keys of a terminal, without Enter; or the first letter of each line of anything else."""
+    """Keys typed in a terminal, without Enter; or the first letter of each line of other input."""
 
     def __init__(self) -> None:
         self.terminal = sys.stdin.isatty()
@@ -217,7 +217,7 @@ class Keys:
 
 
 def _plain(text: str) -> str:
-    """Text without what would steer a terminal."""
+    """Text without terminal control characters."""
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 

@@ -1,4 +1,4 @@
-"""Arguments that several commands take, and options made from the fields of a configuration."""
+"""Arguments shared by several commands, and options made from the fields of a configuration."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Kind = TypeVar("Kind")
 
 
 def from_options(kind: type[Kind], o: argparse.Namespace) -> Kind:
-    """The configuration that the options of a command give; the default of what it does not take.
+    """The configuration from the options of a command; fields without an option have their default.
 
     Raises:
-        InputError: a value out of its bounds; the message names the flag.
+        InputError: a value is out of range; the message names the flag.
     """
     values = {
         one.name: from_options(one.default_factory, o)  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def shown(default: object) -> str:
 
 
 def add_options(p: argparse.ArgumentParser, kind: type, *names: str) -> None:
-    """An option a field of a configuration, with its default; only those named, if any are."""
+    """Add one option per field of a configuration, with its default; only `names`, if given."""
     for one, said in options_of(kind):
         if names and one.name not in names:
             continue
@@ -64,37 +64,37 @@ def add_options(p: argparse.ArgumentParser, kind: type, *names: str) -> None:
 
 
 def positive(given: str) -> int:
-    """The type of an argument that counts something."""
+    """The type of an argument that is a count."""
     if not given.isdecimal() or not int(given):
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, got {given!r}")
     return int(given)
 
 
 def add_out(p: argparse.ArgumentParser, what: str) -> None:
-    """`--out` and `--overwrite`, of a folder."""
+    """Add `--out` and `--overwrite`, for a folder."""
     p.add_argument("--out", type=Path, required=True, help=f"{what} folder to write")
     p.add_argument("--overwrite", action="store_true", help=f"replace the {what} in --out")
 
 
 def add_split(p: argparse.ArgumentParser, default: str, use: str) -> None:
-    """`--split`, of a labelled set."""
+    """Add `--split`, of a labelled set."""
     p.add_argument("--split", default=default, help=f"{use} (default: {default})")
 
 
 def add_json(p: argparse.ArgumentParser, what: str = "print one JSON object") -> None:
-    """`--json`."""
+    """Add `--json`."""
     p.add_argument("--json", action="store_true", help=what)
 
 
 def add_verbose(p: argparse.ArgumentParser) -> None:
-    """`--verbose`."""
+    """Add `--verbose`."""
     p.add_argument(
         "--verbose", action="store_true", help="print the comparison and all measurements too"
     )
 
 
 def add_group_by(p: argparse.ArgumentParser) -> None:
-    """`--group-by` and `--unjudged`: how a labelled set is read."""
+    """Add `--group-by` and `--unjudged`: how a labelled set is read."""
     add_unjudged(p)
     p.add_argument(
         "--group-by",
@@ -105,7 +105,7 @@ def add_group_by(p: argparse.ArgumentParser) -> None:
 
 
 def add_unjudged(p: argparse.ArgumentParser) -> None:
-    """`--unjudged`: what queries without labels are."""
+    """Add `--unjudged`: how queries without labels count."""
     p.add_argument(
         "--unjudged",
         choices=("refuse", "leave-out", "unanswerable"),
@@ -116,7 +116,7 @@ def add_unjudged(p: argparse.ArgumentParser) -> None:
 
 
 def add_name(p: argparse.ArgumentParser, default: str) -> None:
-    """`--name`, in MLflow."""
+    """Add `--name`, the name in MLflow."""
     p.add_argument(
         "--name",
         default="",
@@ -126,7 +126,7 @@ def add_name(p: argparse.ArgumentParser, default: str) -> None:
 
 
 def add_model(p: argparse.ArgumentParser) -> None:
-    """The model to load, and `--download`."""
+    """Add the model to load, and `--download`."""
     p.add_argument(
         "model",
         type=Path,
@@ -140,7 +140,7 @@ def add_model(p: argparse.ArgumentParser) -> None:
 
 
 def add_work(p: argparse.ArgumentParser) -> None:
-    """`--work`."""
+    """Add `--work`."""
     p.add_argument(
         "--work",
         type=Path,
@@ -150,5 +150,5 @@ def add_work(p: argparse.ArgumentParser) -> None:
 
 
 def add_journal(p: argparse.ArgumentParser) -> None:
-    """The journal to use."""
+    """Add the journal to use."""
     p.add_argument("journal", help="its URL: sqlite:///PATH or postgresql://USER@HOST/DATABASE")

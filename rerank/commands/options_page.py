@@ -1,4 +1,4 @@
-"""docs/options.md: every option of every configuration, as its field says it."""
+"""docs/options.md: every option of every configuration, from its field."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Parse, and refuse what is unknown: here, where the options of the command are known."""
+        """Parse, and refuse unknown arguments here, where the options of the command are known."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             hint = nearest(unknown[0], re.findall(r"--[\w-]+", self.format_help()))
@@ -27,14 +27,14 @@ class Parser(argparse.ArgumentParser):
         return options, unknown
 
     def error(self, message: str) -> Any:
-        """Exit with code 2, after the message."""
+        """Print the message, and exit with code 2."""
         wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message)
         hint = nearest(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
         super().error(f"{message}{hint}")
 
 
 def parser() -> Parser:
-    """The parser of `rerank`; the options hold it, and the `Command` that was given."""
+    """The parser of `rerank`; the parsed options include it and the `Command`."""
     made = Parser(prog="rerank", description="Retrieval that knows when it is right.")
     made.add_argument("--version", action="version", version=f"rerank {_version()}")
     commands = made.add_subparsers(required=True, metavar="COMMAND")

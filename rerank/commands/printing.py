@@ -1,4 +1,4 @@
-"""What several commands print: the headline of a model, and where its run is."""
+"""Output of several commands: the headline of a model, and where its run is."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def print_headline(sentences: Sequence[str], command: str) -> None:
-    """Three lines: what is accepted, what is certified, what to do next; then warnings."""
+    """Print what is accepted, what is certified, and what to do next; then warnings."""
     print("\n".join([*sentences[:2], f"Next: {command}", *sentences[2:]]))
 
 
 def print_run(run: TrackedRun | None, notes: Sequence[str] = ()) -> None:
-    """Where a job's run is, and by which name MLflow gives the model back; notes on stderr."""
+    """Print where a job's run is, and the model's name in MLflow; notes go to stderr."""
     for one in notes:
         note(one)
     if run is None:
@@ -25,6 +25,6 @@ def print_run(run: TrackedRun | None, notes: Sequence[str] = ()) -> None:
     version, name = run.model_version, run.model_name
     named = f", model version {version} (models:/{name}/{version})" if version else ""
     print(f"{'already ' if run.found else ''}tracked as run {run.run_id}{named}:")
-    served = run.tracking_uri.startswith("http")  # then there is a page to open; else a store
+    served = run.tracking_uri.startswith("http")  # then it is a page to open, else a store
     shown = run.tracking_uri
     print(f"  {shown}" if served else f"  mlflow ui --backend-store-uri {shown}")

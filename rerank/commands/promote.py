@@ -29,7 +29,7 @@ def _run(o: argparse.Namespace) -> bool:
     from rerank.storage.locks import reserved
 
     gate, labelled = from_options(PromotionGate, o), read_dataset(o)
-    with reserved(o.model, to_read=True):  # what is measured is what is promoted
+    with reserved(o.model, to_read=True):  # so that the measured model is the promoted one
         done = promote(o.model, labelled, o.split, gate, work=o.work, new_corpus=o.new_corpus)
     print(done.table())
     print(done.sentence)

@@ -52,7 +52,7 @@ def _run(o: argparse.Namespace) -> None:
 
 
 def _print_next(model: Path, corpus: Path, port: int) -> None:
-    """What to do with the model."""
+    """Print what to do with the model."""
     named, labels = shlex.quote(str(model)), shlex.quote(str(corpus))
     calibrated = shlex.quote(str(model.parent / "calibrated"))
     print("Next:")

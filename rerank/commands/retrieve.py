@@ -44,10 +44,10 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _strategy(o: argparse.Namespace) -> Strategy | None:
-    """The strategy of the options; None where the model's guarantee is to choose.
+    """The strategy of the options; None for the model's guaranteed one.
 
     Raises:
-        InputError: the strategy is unknown, or numbers are given beside it.
+        InputError: the strategy is unknown, or numbers are given too.
     """
     from rerank.rag.strategies import BUNDLED, strategy
 

@@ -59,7 +59,7 @@ def _search(model: CalibratedReranker, o: argparse.Namespace, record: Record) ->
 
 
 def _with_texts(query: str, found: Assessment) -> dict[str, Any]:
-    """A prediction with the texts that it speaks of."""
+    """A prediction with the texts of its query and passages."""
     record = found.to_dict()
     passages = [
         {**numbers, "title": passage.title, "text": passage.text}

@@ -25,7 +25,7 @@ def _run(o: argparse.Namespace) -> None:
 
 
 def print_updated(found: Updated, target: Path) -> None:
-    """What an update changed, and what became of the promises."""
+    """Print what an update changed, and whether guarantees were lost."""
     from rerank.jobs.update import CHANGED
 
     if not found:

@@ -1,7 +1,7 @@
-"""What fewer features, or fewer labels, would have given: the confidence refitted without them.
+"""Ablation: the confidence refitted on fewer features, or on fewer labels.
 
-Features with labels in, small frozen results out. Only the confidence is refitted: the order of the
-passages, and so which queries are right, stays that of the whole model.
+Takes features with labels and gives small frozen results. Only the confidence is refitted: the
+order of the passages, and so which queries are right, stays that of the whole model.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rerank.evaluation.ranking_metrics import paired_bootstrap
 from rerank.types import Floats
 
 BUDGETS = (50, 100, 200, 500, 1000)  # labelled queries
-SUBSETS = 7  # drawn of each budget
+SUBSETS = 7  # drawn for each budget
 
 Interval = tuple[float, float]
 
@@ -38,9 +38,10 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Rows to fit on and rows to measure on, which share no group, and the second stage to take.
+    """Rows to fit on and rows to measure on, which share no group, and the second stage to use.
 
-    Where rows are measured in folds there are several, of which each row is measured in one.
+    If rows are measured in folds, there are several trials, and each row is measured in one of
+    them.
     """
 
     fitted_on: Examples
@@ -50,11 +51,11 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A confidence of some of the features, measured; 95 % intervals by query group.
+    """Measurements of a confidence from some of the features; 95 % intervals by query group.
 
-    `saved` is the log loss less than that of the base rate, in nats a query; `gain` what the step
-    saves more than the step before it, paired by query (NaN for the first); `penalties` the C that
-    was chosen for it in each trial.
+    `saved` is the log loss of the base rate minus that of the step, in nats per query; `gain` is
+    what the step saves more than the step before it, paired by query (NaN for the first);
+    `penalties` are the C that was chosen for it in each trial.
     """
 
     name: str
@@ -71,11 +72,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """Confidences of some of the labels, measured: a row a budget, a column a subset.
+    """Measurements of confidences from some of the labels: a row per budget, a column per subset.
 
     The last budget is all labels, its row one number repeated. `accepted` is the share of the
-    queries that reach the threshold, `accepted_right` the share of those that is right, NaN where
-    none does.
+    queries that reach the threshold, `accepted_right` the share of those that is right, NaN if
+    there are none.
     """
 
     labels: tuple[int, ...]
@@ -106,7 +107,7 @@ def by_features(
 ) -> tuple[Step, ...]:
     """The confidence of each set of columns, fitted and measured in every trial.
 
-    Each is fitted as the model's own is (`calibration.fitting.fit_two_stage`).
+    Each is fitted like the model's own (`calibration.fitting.fit_two_stage`).
     """
     from calibration.fitting import fit_two_stage
 
@@ -157,13 +158,13 @@ def by_labels(
     folds: int = 5,
     random_state: int = 0,
 ) -> Budgets:
-    """The confidence of fewer labels: of each of `BUDGETS` that is less than all, and of all.
+    """The confidence fitted on fewer labels: on each of `BUDGETS` below the total, and on all.
 
-    `whole` (n,) are the confidences of all labels of a trial on the rows that it measures. Subsets
-    are drawn by group, the last one cut; a larger one holds the smaller one of its draw.
-    `penalties` are the C that all labels of each trial chose: choosing it anew for each subset
-    costs seven times as much, for medians within 0.015. `then` gives way to a logistic second stage
-    where the labels are too few for it.
+    `whole` (n,) are the confidences fitted on all labels of a trial, for the rows that it measures.
+    Subsets are drawn by group, the last one cut; a larger subset contains the smaller ones of its
+    draw. `penalties` are the C chosen on all labels of each trial: choosing it again for each
+    subset takes seven times as long, and medians stay within 0.015. `then` is replaced by a
+    logistic second stage if the labels are too few for it.
     """
     y, _ = _measured_rows(trials)
     every = min(len(trial.fitted_on.right) for trial in trials)
@@ -191,7 +192,7 @@ def _measured_rows(trials: Sequence[Trial]) -> tuple[Labels, list[str]]:
 
 
 def _drawn(rows: Examples, random_state: int) -> list[NDArray[np.int64]]:
-    """`SUBSETS` orders of the rows, of which subsets are the first so many."""
+    """`SUBSETS` orders of the rows; a subset is the first rows of one."""
     rng = np.random.default_rng(random_state)
     number = codes(rows.groups, len(rows.right))
     return [_by_group(number, rng) for _ in range(SUBSETS)]
@@ -219,7 +220,7 @@ def _of_subset(
 
 
 def _predict(learned: Any, features: Floats, columns: Sequence[int] | None) -> Floats:
-    """Confidences (n,) from these columns, or all; 0 for a row of zeros: no passages."""
+    """Confidences (n,) from these columns, or all; 0 for a row of zeros, which has no passages."""
     p = learned.predict(features if columns is None else features[:, columns])
     return np.where(features.any(axis=1), p, 0.0)
 

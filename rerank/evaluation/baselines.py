@@ -1,9 +1,9 @@
-"""Confidences that learn from no label, kept as baselines to compare with.
+"""Confidences that use no labels, as baselines to compare with.
 
 They are hand-set formulas, the sigmoid of a cross-encoder's best score, and the three confidences
 of MTEB's abstention task (`confidence_scores` in its retrieval metrics; Gisserot-Boukhlef et al.
 2024). Each takes a ranking and gives a number in [0, 1] that its authors called confidence. None
-has seen a label: that is the point of the comparison. "Similarity" is the cosine of the bi-encoder;
+uses labels: that is the point of the comparison. "Similarity" is the cosine of the bi-encoder;
 "score" is the sigmoid of the cross-encoder's logit; the results are the first ten passages.
 """
 
@@ -19,7 +19,7 @@ from rerank.assessment.ranking_features import diversity, stage_correlation
 from rerank.types import Floats, Ranking
 
 RESULTS = 10
-SIMILAR = 0.40  # a result counts from this similarity on
+SIMILAR = 0.40  # a result counts from this similarity upwards
 HOT = 70.0  # `temperature` metadata above which a result earns a bonus
 
 Heuristic = Callable[[Ranking], float]
@@ -107,7 +107,7 @@ HEURISTICS: dict[str, Heuristic] = {
     "MTEB std": mteb_std,
     "MTEB diff1": mteb_diff1,
 }
-OF_LOGITS = {"sigmoid of top logit": top_logit_sigmoid}  # which asks for nothing but scores
+OF_LOGITS = {"sigmoid of top logit": top_logit_sigmoid}  # needs nothing but scores
 
 
 def sources() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Labelled rankings and maps in, measurements out: every way of being confident, every order."""
+"""Measure labelled rankings: the confidence of the maps and of baselines, and every order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rerank.evaluation.baselines import HEURISTICS, Heuristic, predict
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
 from rerank.types import Bools, Floats, Ints, Ranking, Scored
 
-OURS = "calibrated"  # this model's own confidence among the ways of being confident
+OURS = "calibrated"  # name of this model's own confidence
 SUFFICIENCY = "sufficiency: one of the first {}"
 RANKS = {"1": (1, 1), "2": (2, 2), "3": (3, 3), "4-10": (4, 10)}  # whose relevance is measured
 RELEVANCE = "relevance: passage at rank {}"
@@ -36,7 +36,7 @@ SHARES = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Labelled queries, scored with no cutoff, and what is measured on them.
+    """Labelled queries, scored without a cutoff, and what is measured on them.
 
     The maps and the baselines have not seen the queries' groups.
     """
@@ -48,19 +48,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Labelled rankings seen every way: confidences compared, and orders compared."""
+    """Measurements of labelled rankings: confidences compared, and orders compared."""
 
     labelled: Labelled[Ranking]  # the rankings, with their labels
     features: Floats  # (n, len(RANKING_FEATURES))
     table: Comparison
-    confidences: dict[str, Floats]  # name of the way -> (n,)
+    confidences: dict[str, Floats]  # name -> (n,)
     right: Labels  # (n,) 1 where the top passage is right
     events: dict[str, dict[str, float]]  # sufficiency at each k, relevance at each rank -> `SHARES`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
-    passages_scored: float  # by the cross-encoder, in the mean of the queries
-    notes: tuple[str, ...] = ()  # what flatters the figures
-    folds: tuple[FittedMaps, ...] = ()  # that measured a part each; empty where one model did all
-    fold: Ints | None = None  # (n,) which of them measured a query
+    passages_scored: float  # by the cross-encoder, mean per query
+    notes: tuple[str, ...] = ()  # what makes the figures too good
+    folds: tuple[FittedMaps, ...] = ()  # that measured a part each; empty if one model did all
+    fold: Ints | None = None  # (n,) which of these measured a query
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -68,9 +68,9 @@ class Evaluation:
         return tuple(r.query.query_id for r in self.labelled.items)
 
     def reaching(self, certificate: Certificate) -> Bools:
-        """Which queries (n,) reach the certified threshold: of their fold, where there are folds.
+        """Which queries (n,) reach the certified threshold of their fold, if there are folds.
 
-        Without folds it is that of `certificate`.
+        Without folds it is the threshold of `certificate`.
         """
         ours, many = self.confidences[OURS], len(self.right)
         own = [maps.certificate for maps in self.folds] or [certificate]
@@ -79,7 +79,7 @@ class Evaluation:
         return np.asarray(ours >= least[fold], dtype=np.bool_)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; what cannot be told is None."""
+        """Plain JSON values; undefined values are None."""
         return {
             "confidence": self.table.to_dict(),
             "events": plain(self.events),
@@ -88,7 +88,7 @@ class Evaluation:
         }
 
     def curves(self) -> Curves:
-        """What a page draws: the dots of the reliability diagram; what each threshold accepts."""
+        """Data of the plots: dots of the reliability diagram, and what each threshold accepts."""
         ours, groups = self.confidences[OURS], self.labelled.groups
         return Curves(
             reliability_bins(self.right, ours, groups=groups),
@@ -96,21 +96,21 @@ class Evaluation:
         )
 
     def events_cells(self) -> list[tuple[str, ...]]:
-        """The probabilities beside the confidence, each with its base rate's: a head, then rows."""
+        """The other probabilities, each compared with its base rate: a header, then rows."""
         head = ("event", "base rate", "AUROC", "smECE", "log loss", "of base rate")
         keys = ("base_rate", "auroc", "smece", "log_loss", "log_loss_of_base_rate")
         rows = [(name, *(_shown(v[key]) for key in keys)) for name, v in self.events.items()]
         return [head, *rows]
 
     def events_table(self) -> str:
-        """`events_cells` in columns; of sufficiency, `SHOWN_K` alone."""
+        """`events_cells` in columns; the sufficiency only at `SHOWN_K`."""
         left_out = {SUFFICIENCY.format(k) for k in range(2, DEPTH + 1) if k not in SHOWN_K}
         return aligned([row for row in self.events_cells() if row[0] not in left_out])
 
     def orders_cells(self) -> list[tuple[str, ...]]:
-        """The orders, each against the fused first stage with its interval: a head, then rows.
+        """The orders, each against the fused first stage with its interval: a header, then rows.
 
-        The head says of how many queries: a query that nothing answers has no ideal order.
+        The header gives the number of queries: an unanswerable query has no ideal order.
         """
         n, answerable = len(self.right), sum(map(bool, self.labelled.grades))
         head = (
@@ -133,12 +133,12 @@ class Evaluation:
         return aligned(self.orders_cells())
 
     def tables(self) -> tuple[str, str, str]:
-        """All of it as text: the orders, the ways of being confident, the other events."""
+        """All tables as text: the orders, the confidences, the other events."""
         return self.orders_table(), self.table.table(), self.events_table()
 
 
 def _shown(value: float, sign: str = "") -> str:
-    """Three digits, or a dash for what cannot be told."""
+    """Three digits, or a dash for an undefined value."""
     return "-" if math.isnan(value) else f"{value:{sign}.3f}"
 
 
@@ -150,10 +150,10 @@ def measure(
     baselines: Mapping[str, Heuristic] = HEURISTICS,
     notes: Sequence[str] = (),
 ) -> Evaluation:
-    """Every way of being confident in the same labelled queries, and every order of them.
+    """Measure every confidence and every order on the same labelled queries.
 
-    `scored` had no cutoff. What comes from this model is measured on as much of it as the model
-    scores; what does not, the formulas and the order by logit, is given all.
+    `scored` had no cutoff. This model's confidence and order are measured on the part that the
+    model scores; the baselines and the order by logit get everything.
     """
     return measure_parts([Part(scored, maps, baselines)], config, notes=notes)
 
@@ -171,7 +171,7 @@ class _Seen:
 def measure_parts(
     parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ()
 ) -> Evaluation:
-    """As `measure`, of queries that are measured by several fits, each of them by one.
+    """Like `measure`, for queries that are measured by several fits, each query by one.
 
     The rows of the result are in the order of the parts.
     """
@@ -250,7 +250,7 @@ def _in_order_of(ranking: Ranking, scored: Scored, maps: FittedMaps) -> Ranking:
 
 
 def _event(y: Labels, p: Floats) -> dict[str, float]:
-    """How well probabilities p (n,) tell an event y (n,); NaN for what cannot be told."""
+    """How well probabilities p (n,) predict an event y (n,); undefined values are NaN."""
     if not len(y):
         return dict.fromkeys(SHARES, float("nan"))
     base = float(y.mean())
@@ -267,7 +267,7 @@ def _event(y: Labels, p: Floats) -> dict[str, float]:
 def _orders(
     orders: Mapping[str, Sequence[Sequence[str]]], labelled: Labelled[Ranking]
 ) -> dict[str, dict[str, float]]:
-    """The quality of each order of the same queries, and its gain on the one called `fused`."""
+    """The quality of each order of the same queries, and its gain over the one called `fused`."""
     answerable = np.array([bool(grades) for grades in labelled.grades], dtype=np.bool_)
     groups = labelled.groups[answerable].tolist()
     measured = {name: order_quality(runs, labelled.grades) for name, runs in orders.items()}

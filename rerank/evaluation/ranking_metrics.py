@@ -36,7 +36,7 @@ def reciprocal_rank(gains: Sequence[float], *, k: int = 10) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OrderQuality:
-    """Quality by answerable query, in order; hit@1 is by query and counts the unanswerable too."""
+    """Quality by answerable query, in order; hit@1 is by query and includes unanswerable ones."""
 
     ndcg10: Floats  # (answerable,)
     mrr10: Floats  # (answerable,)
@@ -46,7 +46,7 @@ class OrderQuality:
 def order_quality(
     runs: Sequence[Sequence[str]], qrels: Sequence[Mapping[str, float]]
 ) -> OrderQuality:
-    """Measure ranked ids against grades, a run and its grades a query, in the same order."""
+    """Measure ranked ids against grades: one run and its grades per query, in the same order."""
     pairs = [
         ([q.get(d, 0.0) for d in run], list(q.values())) for run, q in zip(runs, qrels, strict=True)
     ]
@@ -69,11 +69,11 @@ def paired_bootstrap(
 ) -> tuple[float, float, float]:
     """(mean difference, low, high) of two measures of the same queries, resampled by group.
 
-    All are NaN without queries, the ends of the interval NaN with fewer than `LEAST_GROUPS` groups:
+    All are NaN without queries; the interval is NaN with fewer than `LEAST_GROUPS` groups, because
     resamples of so few are too much alike.
 
-    Queries of a group rise and fall together; resampling them one by one would make the interval
-    too narrow (Davison & Hinkley 1997, section 3.8).
+    Queries of a group are correlated; resampling them one by one would make the interval too narrow
+    (Davison & Hinkley 1997, section 3.8).
     """
     difference = better - worse
     if not len(difference):

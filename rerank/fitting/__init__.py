@@ -1,1 +1,1 @@
-"""From labelled rankings to maps: who is fitted on, as which rankings, and the fit itself."""
+"""From labelled rankings to maps: which queries to fit on, their rankings, and the fit itself."""

@@ -1,7 +1,7 @@
-"""What is promised of the passages that are handed on: that they hold an answer, that few will do.
+"""Certificates for the passages that are handed on: they hold an answer, and few are enough.
 
-Rankings that maps have ordered which have not seen them in, promises out. Only the model that is
-kept needs them: a fold measures without.
+Takes rankings ordered by maps that have not seen them. Only the model that is kept needs these
+certificates: folds are measured without.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HOLDS = "hold an answer among the first {} passages"
 LOST = 0.05  # share of all questions, answerable or not, that may lose their answer
 THRESHOLDS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 
-Around = tuple[LogisticMap | None, LogisticMap | None]  # pooled hazards, where there are some
+Around = tuple[LogisticMap | None, LogisticMap | None]  # pooled hazards, if there are any
 
 
 def context_promises(
@@ -39,8 +39,8 @@ def context_promises(
 ) -> tuple[Certificate, float | None]:
     """The certified sufficiency, and the stopping threshold (see `choose_stopping_threshold`).
 
-    `confidences` (n,) are of maps that had not seen the query, as are the orders; `most` is the
-    highest that their map can give. `about` names the questions of the promise.
+    `confidences` (n,) and the orders are of maps that had not seen the query; `most` is the highest
+    confidence that their map can give. `about` names the questions that the certificate is about.
     """
     found, k = hits(ordered, depth=DEPTH), config.sufficiency_k
     sufficiency = _cross_fit_sufficiency(ordered, confidences, config, around, most)
@@ -60,13 +60,13 @@ def context_promises(
 def choose_stopping_threshold(
     found: Labels, sufficiency: Floats, groups: NDArray[Any]
 ) -> float | None:
-    """The lowest sufficiency from which on no more passages need be handed on; None: no promise.
+    """The lowest sufficiency at which no more passages need to be handed on; None: no guarantee.
 
-    `found` (n, d) is 1 where one of the first k passages is right, for k = 1 to d, and
-    `sufficiency` (n, d) its probability by maps that have not seen the query. Handed on are the
-    first k at which the sufficiency reaches the threshold, else all d. A question is lost where d
-    passages hold an answer and those handed on do not. Of new questions at most `LOST` are lost,
-    with 95 % confidence: see `calibration.risk_control.fixed_sequence`.
+    `found` (n, d) is 1 if one of the first k passages is right, for k = 1 to d, and `sufficiency`
+    (n, d) its probability by maps that have not seen the query. The passages handed on are the
+    first k, for the lowest k at which the sufficiency reaches the threshold, else all d. A question
+    is lost if the d passages hold an answer and those handed on do not. At most a share of `LOST`
+    of new questions is lost, with 95 % confidence: see `calibration.risk_control.fixed_sequence`.
     """
     losses = [found[:, -1] - _kept(found, sufficiency, t) for t in THRESHOLDS]
     place = fixed_sequence(np.column_stack(losses), groups, risk=LOST)
@@ -74,7 +74,7 @@ def choose_stopping_threshold(
 
 
 def _kept(found: Labels, sufficiency: Floats, threshold: float) -> Labels:
-    """1 where what is handed on holds an answer, (n,)."""
+    """1 if the passages handed on hold an answer, (n,)."""
     reached = sufficiency >= threshold
     k = np.where(reached.any(axis=1), reached.argmax(axis=1), found.shape[1] - 1)
     return np.asarray(found[np.arange(len(found)), k], dtype=np.int64)

@@ -1,16 +1,17 @@
-"""A report that costs no label: the whole fit is made again for every fold, and measured on it.
+"""A report that costs no label: the whole fit is repeated for every fold, and measured on it.
 
-Nested cross-fitting (Stone 1974; Varma and Simon 2006, "Bias in error estimation when using
-cross-validation for model selection"): what measures a query was fitted on the groups of the other
-folds alone. Only which passages the cross-encoder has scored is not done again: each query's were
-chosen by a prior that had not seen its own group. The report is of the procedure; the model that
-is kept is fitted by it on all queries, a few more than any fold had, and errs by as much or less.
+This is nested cross-fitting (Stone 1974; Varma and Simon 2006, "Bias in error estimation when using
+cross-validation for model selection"): the maps that measure a query were fitted only on the groups
+of the other folds. One step is not repeated, the choice of passages to score: for each query it was
+made by a prior that had not seen its group. The report is about the procedure. The model that is
+kept is fitted by this procedure on all queries, a few more than any fold had, and its error is as
+large or smaller.
 
 The certificate needs no report. It rests on the out-of-fold confidences of all queries fitted on
-(see `calibration.thresholds.certify`), and the report never goes back into it.
+(see `calibration.thresholds.certify`), and the report never feeds back into it.
 
-The folds share most of the queries that they are fitted on, so that intervals, which take queries
-of different groups as independent, are a little too narrow (Bates, Hastie and Tibshirani 2024,
+The folds share most of the queries that they are fitted on. Intervals treat queries of different
+groups as independent, so they are a little too narrow (Bates, Hastie and Tibshirani 2024,
 "Cross-validation: what does it estimate and how well does it do it?"): `make promise` measures it.
 """
 
@@ -39,8 +40,8 @@ def held_out(scored: Labelled[Scored], config: Config) -> list[Bools]:
 def fold_policies(
     ranked: PlannedRankings, held: Sequence[Bools], config: Config
 ) -> list[ReadPolicy]:
-    """What each fold scores: the policy with the cutoff that the queries outside of it choose."""
-    if ranked.lists:  # no cutoff is chosen of lists with their scores
+    """The policy of each fold, with the cutoff that the queries outside of it choose."""
+    if ranked.lists:  # lists with scores have no cutoff
         return [ranked.policy] * len(held)
     others = [ranked.fit.where(~measured) for measured in held]
     cutoffs = [choose_cutoff(scored, config, ranked.pooled) for scored in others]

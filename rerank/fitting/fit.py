@@ -1,9 +1,9 @@
-"""Labelled rankings to maps: the fitting, without files or tracking.
+"""Fit the maps on labelled rankings, without files or tracking.
 
-Everything is cross-fitted by query group (Stone 1974): a query's own features and its out-of-fold
-confidence come from maps that were not fitted on its group. As in stacking (Wolpert 1992), that is
-not blindness in every step: the confidence of one fold is fitted on features of the others, whose
-relevance maps have seen this one's labels. Nothing was measured of that; it is not ruled out.
+Everything is cross-fitted by query group (Stone 1974): a query's features and its out-of-fold
+confidence come from maps that were not fitted on its group. As in stacking (Wolpert 1992), not
+every step is blind: the confidence of one fold is fitted on features of the other folds, whose
+relevance maps have seen this fold's labels. No effect of this was measured; it is not ruled out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rerank.fitting.unanswerable import is_copy
 from rerank.types import Floats, ListKind, Ranking, Scored
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
-AROUND = {  # whether there are pooled maps -> what the report says
+AROUND = {  # whether there are pooled maps -> sentence of the report
     True: "The maps are shrunk towards those of other labelled sets.",
     False: "No maps of other sets are known for these models: all is learned from these labels.",
 }
@@ -45,15 +45,15 @@ AROUND = {  # whether there are pooled maps -> what the report says
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The maps, which calibrator was taken and why, and the baseline that learns too."""
+    """The maps, the calibrator that was chosen and why, and the fitted baseline."""
 
     maps: FittedMaps
     calibrator: str
     reason: str  # one sentence
-    temperature: LogisticMap  # the best logit divided by one number, to P(the top one is right)
-    sketch: Sketch  # of the features, for the drift alarm; of questions that were asked, no copies
-    effective: float  # independent queries that the queries fitted on are worth
-    # of the queries fitted on, in orders that had not seen them: (n, d), and (n,)
+    temperature: LogisticMap  # the best logit / a fitted number -> P(the top one is right)
+    sketch: Sketch  # of the features, without copies, for the drift alarm
+    effective: float  # effective number of independent queries fitted on
+    # of the queries fitted on, in orders by maps that had not seen them: (n, d), and (n,)
     features: Floats = field(compare=False, repr=False)
     right: Labels = field(compare=False, repr=False)
     groups: Sequence[str] = field(compare=False, repr=False)  # (n,)
@@ -76,15 +76,13 @@ def fit(
 ) -> Fitted:
     """Fit score, confidence and hazards on labelled candidates, cross-fitted by query group.
 
-    The features of a query are computed on the order that a score map gives which has not
-    seen the query's group, and the certificate rests on confidences of maps that have not; the
-    maps that are kept are refitted on everything. `scored` had no cutoff, as the baseline takes
-    it; `policy` says how much of it the model will score. `about` names the questions that the
-    certificate is about. All maps are fitted around the `pooled` ones, where there are some: few
-    labels leave them nearly as they are, many leave nothing of them. `lists` says of what kind the
-    candidates are, where they came with their scores, and `metadata` which of their features are
-    the last. The promises of the context are made only
-    of a model `to_keep`.
+    A query's features are computed on an order by a score map that has not seen its group, and the
+    certificate rests on confidences of such maps. The maps that are kept are refitted on
+    everything. `scored` had no cutoff, which the baseline needs; `policy` says how much of it the
+    model will score. `about` names the questions that the certificate is about. All maps are shrunk
+    towards the `pooled` ones, if there are any: with few labels they stay close to them, with many
+    they do not. `lists` is the kind of the lists if they came with scores, and `metadata` are the
+    last of their features. The certificates of the context are made only for a model `to_keep`.
     """
     with optional():
         from calibration.fitting import cross_fit_two_stage, fit_two_stage

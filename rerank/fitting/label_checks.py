@@ -1,4 +1,4 @@
-"""Labels too one-sided to fit on, or to promise anything from. It knows nothing of maps."""
+"""Refuse labels that are too one-sided to fit on or to certify from. It knows nothing of maps."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ NO_LISTS = (
 
 
 def refuse_one_sided(certificate: Certificate, answered: Sequence[bool]) -> Certificate:
-    """The certificate, or one that promises nothing where only one kind of query was labelled.
+    """The certificate, or a refused one if only one kind of query was labelled.
 
-    answered: one a labelled query: whether any passage is right for it.
+    answered: for each labelled query, whether any passage is right for it.
     """
     if any(answered) and not all(answered):
         return certificate
@@ -44,14 +44,14 @@ def refuse_one_sided(certificate: Certificate, answered: Sequence[bool]) -> Cert
 
 
 def refused(certificate: Certificate, reason: str) -> Certificate:
-    """The certificate, made to promise nothing for this reason."""
+    """The certificate, changed to promise nothing, for this reason."""
     return replace(
         certificate, threshold=None, accepted=0, right=0, labels_needed=None, refused=reason
     )
 
 
 def without_promises(maps: FittedMaps, reason: str) -> FittedMaps:
-    """The maps, whose certificates promise nothing for this reason."""
+    """The maps, with all their certificates refused for this reason."""
     context = refused(maps.context, reason) if maps.context else None
     return replace(
         maps,
@@ -62,7 +62,7 @@ def without_promises(maps: FittedMaps, reason: str) -> FittedMaps:
 
 
 def refuse_one_passage(labelled: LabelledSet) -> None:
-    """Refuse a corpus in which there is nothing to choose between.
+    """Refuse a corpus with nothing to choose between.
 
     Raises:
         InputError: fewer than two passages.
@@ -75,7 +75,7 @@ def refuse_one_passage(labelled: LabelledSet) -> None:
 
 
 def refuse_one_outcome(right: Labels, name: str) -> None:
-    """Refuse to learn a confidence where every answer, or none, is right.
+    """Refuse to learn a confidence if every answer, or none, is right.
 
     Raises:
         InputError: right (n,) is 0 everywhere, or 1.

@@ -1,6 +1,7 @@
-"""What pooled maps are worth on a set that they were not made of, for few labels and for many.
+"""How good pooled maps are on a set that they were not fitted on, for few labels and for many.
 
-Planned rankings of many sets in, plain figures out; beside them those of the fit from nothing.
+Takes planned rankings of many sets and gives plain figures; for comparison, also of a fit without
+pooled maps.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rerank.fitting.passages import limited
 from rerank.fitting.rankings import PlannedRankings
 from rerank.types import Scored
 
-LABELS = (0, 25, 50, 100)  # and all there are
+LABELS = (0, 25, 50, 100)  # besides all there are
 LEAST_MEASURED = 50  # queries of a set, to be measured on
 FIGURES = ("log_loss", "auroc", "smece", "hit1", "accepted", "accepted_right")
 
@@ -40,11 +41,11 @@ def leave_one_set_out(
     labels: Sequence[int] = LABELS,
     done: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
-    """Figures by set and count of labels: `pooled` around the maps of the others, and `alone`.
+    """Figures by set and number of labels: `pooled` around the maps of the others, and `alone`.
 
-    The labels are whole groups of the queries to fit on; measured is on its other groups, and for
-    all labels (key `all`) on the queries to report on, where these are others. `done` is
-    called after each set. A count is left out of a set that has too few queries beside it.
+    The labels are whole groups of the queries to fit on; the figures are measured on its other
+    groups, and for all labels (key `all`) on the queries to report on, if these are others. `done`
+    is called after each set. A number of labels is skipped for a set with too few other queries.
     """
     found: dict[str, Any] = {}
     for name, own in sets.items():
@@ -66,9 +67,9 @@ def leave_one_set_out(
 
 
 def summary(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Means over the sets, with the standard error over sets, by count of labels and arm.
+    """Means over the sets, with the standard error over sets, by number of labels and arm.
 
-    Beside each arm, the mean difference of log loss, pooled less alone, and its 95 % interval.
+    Besides, the mean difference of log loss, pooled minus alone, and its 95 % interval.
     """
     counts = dict.fromkeys(count for rows in found.values() for count in rows)
     means: dict[str, Any] = {}
@@ -132,7 +133,7 @@ def _fitted(
 def _parts(
     own: PlannedRankings, labels: Sequence[int], seed: int
 ) -> Iterable[tuple[str, Labelled[Scored], Labelled[Scored]]]:
-    """The count, the labels taken, and what is measured on: no group is in both."""
+    """The number of labels, the labels, and the queries to measure on: no group is in both."""
     groups = sorted(set(own.fit.groups.tolist()))
     random.Random(seed).shuffle(groups)
     place = {group: i for i, group in enumerate(groups)}

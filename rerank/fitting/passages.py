@@ -1,8 +1,9 @@
 """The maps of single passages, each fitted on the passages of all labelled queries.
 
-The prior says what the first stage knows of a passage: it chooses what the cross-encoder reads. The
-score says what is known once it has. Both are cross-fitted by query group (Stone 1974):
-a query's own map has not seen its group. Only the cutoff, one number, is chosen on all queries.
+The prior uses the first-stage features; it chooses the passages that the cross-encoder scores. The
+score also uses the cross-encoder's features. Both are cross-fitted by query group (Stone 1974): the
+map applied to a query has not seen its group. Only the cutoff, one number, is chosen on all
+queries.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from rerank.evaluation.ranking_metrics import order_quality
 from rerank.progress import progress
 from rerank.types import Bools, Candidates, Floats, Ranking, Scored
 
-CUTOFFS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the best prior score
+CUTOFFS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # shares of the best prior score
 CUTOFF_LOSS = 0.005  # share of nDCG@10 that scoring fewer passages may cost
-SCORE_C = 1.0  # inverse penalty of a map, which has thousands of rows
-STEP_C = 0.1  # variance of a map's steps away from the pooled one; more would tilt the features
+SCORE_C = 1.0  # inverse penalty of a map, which is fitted on thousands of rows
+STEP_C = 0.1  # variance of a map's deviation from the pooled one; more would bias the features
 
 Fitted = TypeVar("Fitted")
 Made = TypeVar("Made")
@@ -43,9 +44,9 @@ Made = TypeVar("Made")
 def fit_prior(
     candidates: Labelled[Candidates], config: Config, around: LogisticMap | None = None
 ) -> tuple[LogisticMap, list[Floats]]:
-    """`fit_prior_map`, and the prior score of each query's candidates, (n,) each.
+    """The map of `fit_prior_map`, and the prior score of each query's candidates, (n,) each.
 
-    That is of a map that has not seen the query's group.
+    The scores come from maps that have not seen the query's group.
     """
     scores = cross_fit(
         candidates.groups,
@@ -59,19 +60,19 @@ def fit_prior(
 def fit_prior_map(
     candidates: Labelled[Candidates], around: LogisticMap | None = None
 ) -> LogisticMap:
-    """What the first stage says of a passage to P(it is right): logistic regression over all."""
+    """Map first-stage features to P(a passage is right): logistic regression over all passages."""
     return _fit_passages([unscored_features(c) for c in candidates.items], candidates, around)
 
 
 def fit_score(scored: Labelled[Scored], around: LogisticMap | None = None) -> LogisticMap:
-    """A passage's features to P(it is right): logistic regression over all candidates."""
+    """Map a passage's features to P(it is right): logistic regression over all passages."""
     return _fit_passages([scored_features(s) for s in scored.items], scored, around)
 
 
 def cross_ordered(
     scored: Labelled[Scored], config: Config, around: LogisticMap | None = None
 ) -> Labelled[Ranking]:
-    """Rankings in the order of a score map that has not seen their query's group."""
+    """Rankings ordered by score maps that have not seen the query's group."""
     rankings = cross_fit(
         scored.groups,
         config,
@@ -87,7 +88,7 @@ def cross_fit(
     fit_on: Callable[[Bools], Fitted],
     apply: Callable[[int, Fitted], Made],
 ) -> list[Made]:
-    """`apply(i, fitted)` of each row i, with what `fit_on(rows)` gave for the other folds' rows."""
+    """`apply(i, fitted)` for each row i, where `fitted` is `fit_on` of the other folds' rows."""
     folds = grouped_folds(groups, config.folds, random_state=config.seed)
     fitted = {fold: fit_on(folds != fold) for fold in set(folds.tolist())}
     return [apply(i, fitted[fold]) for i, fold in enumerate(folds.tolist())]
@@ -96,11 +97,11 @@ def cross_fit(
 def choose_cutoff(
     scored: Labelled[Scored], config: Config, pooled: FittedMaps | None = None
 ) -> float:
-    """How unlikely a passage may be and still be scored; 0 where all of the first should be.
+    """The share of the best prior score that a passage needs to be scored; 0 for no cutoff.
 
-    The highest of `CUTOFFS` up to which scoring fewer passages costs no more than 0.5 % of nDCG@10,
-    with one standard error to spare. `scored` had no cutoff; the orders are cross-fitted at each.
-    Of too few groups nothing can be said: then it is the pooled one, where there is one.
+    It is the highest of `CUTOFFS` up to which scoring fewer passages costs no more than 0.5 % of
+    nDCG@10, with one standard error to spare. `scored` had no cutoff; the orders are cross-fitted
+    at each cutoff. With too few groups it is the pooled maps' cutoff, or 0 without pooled maps.
     """
     answered = np.array([bool(grades) for grades in scored.grades], dtype=np.bool_)
     groups = scored.groups[answered]
@@ -126,7 +127,7 @@ def choose_cutoff(
 
 
 def limited(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
-    """The candidates as they would be, had only those above the cutoff been scored."""
+    """The candidates as if only those above the cutoff had been scored."""
     items = [limit_scored(s, cutoff) for s in scored.items]
     return Labelled(items, scored.groups, scored.grades)
 
@@ -150,7 +151,7 @@ def _fit_passages(
 
 
 def _wider(old: LogisticMap, X: Floats) -> LogisticMap:
-    """The map with a weight of 0 for the last columns of X (n, d), which it has not seen."""
+    """The map with a weight of 0 for the last columns of X (n, d), on which it was not fitted."""
     more = X[:, len(old.coef) :]
     if not more.shape[1]:
         return old

@@ -1,6 +1,6 @@
-"""Who is fitted on and who is reported on: queries split by group, before anything is computed.
+"""Which queries are fitted on and which are reported on, by group, before anything is computed.
 
-Nobody is left out for what their labels say: that would tilt the share of answerable queries.
+No query is left out because of its labels: that would bias the share of answerable queries.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from rerank.errors import InputError
 from rerank.types import Query
 
 CROSS_FITTED = "cross-fitted"  # the report split of a set that has none
-LEAST_FOLDS = 3  # groups: one is measured, and the fit on the others divides them again
+LEAST_FOLDS = 3  # groups: one is measured, and the fit splits the others again
 TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was
-LEAST_QUERIES = LEAST_LABELS  # to fit on; below it no map is worth having
+LEAST_QUERIES = LEAST_LABELS  # to fit on; with fewer, no map is useful
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Which queries a run fits on and which it reports on; no question is in both.
 
-    Where the report is cross-fitted it is on the queries that are fitted on, in folds by group.
+    A cross-fitted report is on the queries that are fitted on, in folds by group.
     """
 
     fit: Labelled[Query]
@@ -79,17 +79,21 @@ def plan(
 ) -> Plan:
     """Decide which queries are fitted on and which are reported on.
 
-    Reported on: `test`, else `dev`; else the queries that are fitted on, cross-fitted, so that no
-    label is spent on reporting alone. Fitted on: the other splits, less the questions that a
-    reported query asks too, in the same words or by its given group. A split that the cross-encoder
-    was trained on is left out whole, since its other queries ask about the same passages; where
-    nothing else is left, only the questions trained on are. Where some of the others ask about the
-    same documents, the plan says so: a cross-encoder reads what is like its training better than it
-    reads new passages, so that a confidence fitted there promises too much. `max_queries` bounds
-    each of the two, drawn by what is asked of the same passages, so that large groups stay as many.
+    The report is on `test`, else on `dev`, else on the queries that are fitted on, cross-fitted, so
+    that no label is spent on reporting alone. The fit is on the other splits, without queries that
+    ask the question of a reported one, in the same words or by its given group.
 
-    Groups are the largest of `rerank.data.grouping.groupings` of which the fitted queries still
-    have ten; where the labels name groups, those are taken.
+    A split that the cross-encoder was trained on is left out whole, because its other queries ask
+    about the same passages; if nothing else is left, only the questions trained on are left out. If
+    some of the remaining queries ask about the same documents, the plan says so: a cross-encoder
+    scores passages like its training data better than new ones, so a confidence fitted there is too
+    high.
+
+    `max_queries` limits the fit and the report each. Queries are drawn by question group, not by
+    the larger groups, so that as many of these remain.
+
+    Groups are the largest of `rerank.data.grouping.groupings` that still give the fitted queries
+    ten groups; if the labels name groups, those are used.
 
     Raises:
         InputError: too few queries, or groups of them, are left to fit or to report on.
@@ -119,7 +123,7 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class _Questions:
-    """A labelled set, and what is known of its queries, whatever they are grouped by."""
+    """A labelled set, and what is known of its queries under any grouping."""
 
     labelled: LabelledSet
     fresh: Mapping[str, list[str]]  # of each split: those that were not trained on
@@ -142,7 +146,7 @@ def _plan(
     max_queries: int | None,
     seed: int,
 ) -> Plan:
-    """The plan of `plan` with queries grouped so; `documents`, where known, says what was read."""
+    """The plan for one grouping; `documents`, if known, tells which documents were trained on."""
     labelled, fresh, same = questions.labelled, questions.fresh, questions.same
     group = {i: grouping.of.get(i) or own for i, own in questions.group.items()}
     untouched = {
@@ -174,7 +178,7 @@ def _plan(
             f"{asked_twice} because a reported query has the same words or group); expected at "
             f"least {LEAST_QUERIES} to fit on; label more queries, or group them more finely"
         )
-    # groups of which two hold the same question are one
+    # groups that hold the same question are merged
     together = joined({i: [group[i], *sorted(same[i])] for i in fit}, ())
     least = 2 if named else LEAST_FOLDS
     if (many := len(set(together.values()))) < least:
@@ -205,7 +209,8 @@ def _plan(
 def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:
     """The ids whose question the cross-encoder was not trained on.
 
-    Not their right passages decide: leaving those out would leave unanswerable queries over.
+    Right passages are not compared: leaving queries out by these would leave too many unanswerable
+    ones.
     """
     read = [i for i, query in labelled.queries.items() if query_hash(query.text) in trained_on]
     known = frozenset[str]().union(*map(labelled.duplicate_keys, read))
@@ -213,7 +218,7 @@ def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]
 
 
 def _at_most(ids: list[str], group: Mapping[str, str], limit: int | None, seed: int) -> list[str]:
-    """At most `limit` of the ids, drawn group by group (the last one cut), in their old order."""
+    """At most `limit` of the ids, drawn group by group (the last one cut), in the old order."""
     if limit is None or len(ids) <= limit:
         return ids
     by_group: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
-"""Labelled rankings of many sets to pooled maps: the same fit, in which a set is a group.
+"""Fit pooled maps on labelled rankings of many sets: the usual fit, with each set as a group.
 
-So its cross-fitting leaves whole sets out, and what is learned is what holds on a set that no label
-was of. It knows nothing of files.
+So cross-fitting leaves out whole sets, and the maps learn what holds on a set without labels. It
+knows nothing of files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rerank.fitting.rankings import PlannedRankings
 from rerank.types import Scored
 
 LEAST_SETS = 4
-LOW = 0.25  # quantile
+LOW = 0.25  # quantile of the sets' cutoffs
 NO_LABELS = (
     "No label is of this corpus: the confidence is not calibrated here. Label queries and run "
     "`rerank calibrate`."
@@ -33,11 +33,11 @@ NO_LABELS = (
 
 
 def pool(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
-    """Maps of one mode, fitted on the rankings to fit on of many sets, which weigh alike.
+    """Maps of one mode, fitted on the fit rankings of many sets, which have equal weight.
 
-    What is scored of a set's candidates follows its own cutoff; where no label says how far down
-    to go, the lower quartile of these is taken. The maps promise nothing: what their certificate
-    would speak of is another set.
+    Each set's candidates are scored down to its own cutoff; the pooled policy takes the lower
+    quartile of these cutoffs, for use without labels. The maps certify nothing: a certificate would
+    be about the sets fitted on, not about the next one.
 
     Raises:
         InputError: fewer than `LEAST_SETS` sets.
@@ -64,8 +64,8 @@ def pool(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
 
 
 def alike(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:
-    """All queries of the sets, as many of each: those of a smaller set come again. A set's queries
-    are one group.
+    """All queries of the sets, equally many per set: queries of a smaller set are repeated. The
+    queries of a set are one group.
     """
     most = max(map(len, sets.values()))
 

@@ -1,7 +1,7 @@
-"""The queries of a plan as scored candidates, for each mode: what is fitted and measured on.
+"""The queries of a plan as scored candidates, for each mode, to fit and to measure on.
 
-They are scored with no cutoff; what is fitted on is in the order of a prior that has not seen the
-query's group.
+They are scored without a cutoff. The candidates to fit on are ordered by a prior that has not seen
+the query's group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rerank.fitting.plan import Plan
 from rerank.fitting.unanswerable import mixture, speak_for_themselves, with_copies
 from rerank.types import Candidates, Floats, ListKind, Query, Scored
 
-LENGTHS = (5, 10, 20, 50)  # passages that callers bring, as the hash of a query says
+LENGTHS = (5, 10, 20, 50)  # how many passages a caller brings, chosen by a query's hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class PlannedRankings:
     fit: Labelled[Scored]
     report: Labelled[Scored]
     policy: ReadPolicy
-    about: str = ABOUT  # the questions that a certificate on them promises something of
-    pooled: FittedMaps | None = None  # the maps that those fitted on them are shrunk towards
-    lists: ListKind | None = None  # of what kind they are, where they came with their scores
+    about: str = ABOUT  # the questions that a certificate is about
+    pooled: FittedMaps | None = None  # maps that the fitted ones are shrunk towards
+    lists: ListKind | None = None  # the kind of lists, if they came with scores
     metadata: tuple[MetadataFeature, ...] = ()  # features of the passages' metadata
 
 
@@ -44,11 +44,11 @@ def search_rankings(
     pooled: FittedMaps | None = None,
     cutoff: float | None = None,
 ) -> PlannedRankings:
-    """The plan's queries, asked of the index, with copies that nothing answers where they lack.
+    """The plan's queries, searched in the index, with unanswerable copies if the fit has too few.
 
-    There are copies in the report only where there are some in the fit, so that both are of the
-    same mixture. What is fitted on them is fitted around the `pooled` maps, where there are some.
-    Without a `cutoff`, one is chosen.
+    The report has copies only if the fit has some, so that both are the same mixture. Maps fitted
+    on them are shrunk towards the `pooled` maps, if there are any. Without a `cutoff`, one is
+    chosen.
     """
 
     def found(part: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:
@@ -65,15 +65,15 @@ def search_rankings(
 
 
 def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRankings:
-    """The plan's queries, asked of another search system: its best are scored, and none left out.
+    """The plan's queries, searched in another search system; all of its best candidates are scored.
 
-    There are no pooled maps: what its scores are like is known from these labels alone.
+    There are no pooled maps: only these labels show how the system's scores behave.
     """
     return replace(search_rankings(pipeline, planned, cutoff=0.0), lists=pipeline.kind)
 
 
 def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
-    """The plan's queries with the lists that came with them, all of which are scored already."""
+    """The plan's queries with the lists that came with them, which are scored already."""
     policy = unused_policy(pipeline)
 
     def read(part: Labelled[Query]) -> Labelled[Scored]:
@@ -90,7 +90,7 @@ def rerank_rankings(
 ) -> PlannedRankings:
     """The same queries, as if their callers had brought the likeliest 5, 10, 20 or 50 passages.
 
-    Most of these were scored as candidates of the index, and with a score cache are not scored
+    Most of these were scored as candidates of the index; with a score cache they are not scored
     again. The cutoff is the same.
     """
     fit = _brought(pipeline, searched.fit)
@@ -103,7 +103,7 @@ def _brought(pipeline: Pipeline, part: Labelled[Scored]) -> Labelled[Candidates]
 
 
 def as_brought(pipeline: Pipeline, scored: Sequence[Scored]) -> list[Candidates]:
-    """The first candidates, as many as `list_length` says, as if the callers had brought them."""
+    """The first `list_length` candidates of each query, as if the callers had brought them."""
     return [pipeline.as_brought(s.candidates, list_length(s.query)) for s in scored]
 
 
@@ -122,7 +122,7 @@ def _score(
 ) -> PlannedRankings:
     """The candidates, scored; without a `cutoff`, one is chosen on those to fit on.
 
-    Where the report is on those that are fitted on, they are scored once.
+    If the report is on the queries fitted on, they are scored once.
     """
     around = pooled.policy.prior if pooled else None
     prior_map, own = fit_prior(fit, pipeline.config, around)

@@ -1,10 +1,10 @@
-"""Copies of labelled queries whose answers are taken out of the index: questions without an answer.
+"""Unanswerable queries, made from labelled ones by taking their answers out of the index.
 
-Where all labelled queries have an answer here, labels teach no doubt. A copy is the same question,
-asked of the same passages less those that are right for it and their near duplicates, and scored
-anew. It stays in the group of its original, and enough copies are made for the share of questions
-without an answer that is expected. Right passages that nobody labelled stay in, and make a copy
-more wrong than it is: the model then errs towards doubt. It knows nothing of maps.
+If all labelled queries have an answer, the labels teach no doubt. A copy is the same query over the
+same passages, without those that are right for it and their near duplicates, and is scored again.
+It stays in the group of its original. Enough copies are made to reach the expected share of
+unanswerable queries. Right passages that nobody labelled stay in, so a copy can look more wrong
+than it is: the model then errs towards doubt. It knows nothing of maps.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def is_copy(query: Query) -> bool:
 
 
 def copies_wanted(answered: Sequence[bool], share: float) -> int:
-    """How many copies make queries without an answer a `share` of all, in [0, 1).
+    """How many copies make unanswerable queries a `share` of all, in [0, 1).
 
-    answered: one a labelled query, whether any passage is right for it. At most one copy each of
-    those that are; none where the others are the share already.
+    answered: for each labelled query, whether any passage is right for it. There is at most one
+    copy of each answered query, and none if the others are the share already.
 
     >>> copies_wanted([True] * 40, 0.2)
     10
@@ -47,7 +47,7 @@ def copies_wanted(answered: Sequence[bool], share: float) -> int:
 
 
 def mixture(about: str, labelled: Labelled[Any]) -> str:
-    """The questions that a promise is `about`, with the share that copies give the unanswerable."""
+    """What a certificate is `about`, with the share of unanswerable queries if there are copies."""
     copies = sum(is_copy(item.query) for item in labelled.items)
     if not copies:
         return about
@@ -56,14 +56,14 @@ def mixture(about: str, labelled: Labelled[Any]) -> str:
 
 
 def speak_for_themselves(grades: Sequence[Grades]) -> bool:
-    """Whether the queries fitted on hold `FAIR_NUMBER` without an answer: then none is copied."""
+    """Whether the queries fitted on include `FAIR_NUMBER` unanswerable ones: then none is made."""
     return sum(not right for right in grades) >= FAIR_NUMBER
 
 
 def with_copies(pipeline: Pipeline, found: Labelled[Candidates]) -> Labelled[Candidates]:
-    """The labelled candidates, and behind them as many copies as `expected_unanswerable` asks for.
+    """The labelled candidates, followed by the copies that `expected_unanswerable` asks for.
 
-    Which queries are copied is drawn by their words, whatever their order.
+    The queries to copy are drawn by a hash of their text, whatever their order.
     """
     answered = [bool(grades) for grades in found.grades]
     wanted = copies_wanted(answered, pipeline.config.expected_unanswerable)

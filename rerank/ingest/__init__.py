@@ -1,1 +1,1 @@
-"""A folder of documents to a corpus of passages: a file a format. It knows nothing of models."""
+"""Reads a folder of documents into a corpus; one module per format. It knows nothing of models."""

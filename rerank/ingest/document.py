@@ -1,4 +1,4 @@
-"""What a reader of a format makes of a file: its text in order, under headings.
+"""The result of reading a file of any format: its text in order, under headings.
 
     bytes -> Document -> passages
 
@@ -16,7 +16,7 @@ DATE = re.compile(r"\b(\d{4})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
 
 
 class UnreadableError(Exception):
-    """A file that is skipped; the message says why, to follow the file's name."""
+    """A file is skipped; the message says why, and is shown after the file's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class Block:
     """A paragraph, an item of a list, a row of a table, or code."""
 
     text: str
-    heading: tuple[str, ...] = ()  # the headings that it stands under, the highest first
-    page: int | None = None  # from 1, where the format has pages
-    code: bool = False  # its lines are to stay lines
-    leads: bool = False  # it introduces the block that follows, as a term does its definition
+    heading: tuple[str, ...] = ()  # the headings above it, highest first
+    page: int | None = None  # from 1, if the format has pages
+    code: bool = False  # its line breaks must be kept
+    leads: bool = False  # it introduces the next block, as a term its definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Document:
 
     blocks: tuple[Block, ...]
     title: str = ""
-    revised: str = ""  # the date of its last revision, as 2024-05-31; empty where it names none
+    revised: str = ""  # the date of its last revision, as 2024-05-31; empty if unknown
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `from_dict` gives an equal document back."""
+        """Plain JSON values; `from_dict` returns an equal document."""
         blocks = [[b.text, b.heading, b.page, b.code, b.leads] for b in self.blocks]
         return {"title": self.title, "revised": self.revised, "blocks": blocks}
 
@@ -51,29 +51,29 @@ class Document:
 
 
 class Headings:
-    """The headings above a place in a document, as it is gone through from its start."""
+    """The headings above the current place in a document that is read from its start."""
 
     def __init__(self) -> None:
         self._open: list[tuple[int, str]] = []
 
     def enter(self, level: int, text: str) -> None:
-        """A heading of this level, 1 for the highest: it closes those of its level and below."""
+        """Enter a heading of this level, 1 for the highest; closes those of its level and below."""
         self._open = [(above, t) for above, t in self._open if above < level]
         if text:
             self._open.append((level, text))
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The open headings, the highest first."""
+        """The open headings, highest first."""
         return tuple(text for _, text in self._open)
 
 
 def date_in(text: str) -> str:
-    """The first date of a text, as 2024-05-31, if it has one in the order of ISO 8601; else ""."""
+    """The first date of a text in ISO 8601 order, as 2024-05-31; "" if there is none."""
     found = DATE.search(text)
     return "-".join(found.groups()) if found else ""
 
 
 def one_line(text: str) -> str:
-    """The text with each run of white space as one space, and none around it."""
+    """The text with each run of white space as one space, and none at its ends."""
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""DOCX: paragraphs and tables in their order, under the headings of Word's own styles."""
+"""DOCX: paragraphs and tables in order, under the headings of Word's built-in styles."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from docx.text.paragraph import Paragraph
 
 from rerank.ingest.document import Block, Document, Headings, UnreadableError, one_line
 
-MOST = 256 * 2**20  # bytes that the parts of a file may have together when unpacked
-RATIO = 200  # and how many times the size of the file, from `FREE` up
+MOST = 256 * 2**20  # most bytes of all parts of a file when unpacked
+RATIO = 200  # and as a multiple of the file's size, if above `FREE`
 FREE = 2**24
-OLE = b"\xd0\xcf\x11\xe0"  # how Word packs a file with a password, and the older .doc
+OLE = b"\xd0\xcf\x11\xe0"  # starts a file with a password, and the older .doc
 HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
 
 
 def read(data: bytes) -> Document:
-    """The document of a DOCX file; the lengths that its parts name are looked at first."""
+    """The document of a DOCX file; the stated sizes of its parts are checked first."""
     if data.startswith(OLE):
         raise UnreadableError("it is encrypted, or of an older Word")
     try:
@@ -67,7 +67,7 @@ def _style(paragraph: Paragraph) -> str:
 
 def _rows(table: Table) -> Iterator[str]:
     for row in table.rows:
-        cells = {cell._tc: one_line(cell.text) for cell in row.cells}  # a merged cell comes twice
+        cells = {cell._tc: one_line(cell.text) for cell in row.cells}  # a merged cell appears twice
         text = " | ".join(filter(None, cells.values()))
         if text:
             yield text

@@ -16,7 +16,7 @@ def decoded(data: bytes) -> str:
     r"""The text of a file, with line feeds as line ends and without control characters.
 
     Raises:
-        UnreadableError: it holds a zero byte, and so no text.
+        UnreadableError: it has a zero byte, so it is not text.
     """
     known = [encoding for mark, encoding in MARKS.items() if data.startswith(mark)]
     if not known and b"\0" in data:
@@ -27,7 +27,7 @@ def decoded(data: bytes) -> str:
             text = codecs.decode(data, encoding)
         except (UnicodeError, LookupError):
             continue
-        if isinstance(text, str):  # a file may declare a codec that makes bytes
+        if isinstance(text, str):  # a file may declare a codec that returns bytes
             break
     else:
         text = data.decode("latin-1")

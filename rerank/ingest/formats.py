@@ -1,4 +1,4 @@
-"""Which reader takes a file: by the end of its name. A new format is a module and a line here."""
+"""The reader of a file, by its suffix. A new format needs a module and a line here."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ KNOWN = ", ".join(READERS)
 
 
 def format_of(name: str) -> str | None:
-    """The name of the reader of a file; None where there is none."""
+    """The name of a file's format; None if there is no reader for it."""
     return READERS.get(PurePosixPath(name).suffix.lower())
 
 
 def reader(kind: str) -> Callable[[bytes], Document]:
-    """The reader of a format, whose library is imported.
+    """The reader of a format; this imports its library.
 
     Raises:
         ImportError: the library is not installed.

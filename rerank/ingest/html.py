@@ -1,4 +1,4 @@
-"""HTML: its main part, without scripts, navigation and hidden text. Markup of other formats too."""
+"""HTML: its main part, without scripts, navigation and hidden text. Other formats use it too."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read(data: bytes) -> Document:
 
 
 def read_markup(markup: str) -> Document:
-    """The document of HTML, whole or a part of it."""
+    """The document of HTML markup, a whole page or a fragment."""
     tree = LexborHTMLParser(markup)
     named = tree.css_first("head > title")
     title = one_line(named.text()) if named else ""
@@ -57,15 +57,15 @@ def read_markup(markup: str) -> Document:
 
 
 def _main(tree: LexborHTMLParser) -> Any:
-    """The one element that says that it is the main part; else the body; None where is nothing."""
+    """The element marked as the main part, if there is exactly one; else the body, or None."""
     found = [node for node in tree.css(MAIN) if node.text(strip=True)]
     return found[0] if len(found) == 1 else tree.body
 
 
 def _blocks(root: Any) -> list[Block]:
-    """The blocks below a node, in document order; no recursion, however deep the tags."""
+    """The blocks below a node, in document order; without recursion, as tags may nest deeply."""
     walk = _Walk()
-    node, last = root, root and root.mem_id  # `==` of two nodes compares all that is in them
+    node, last = root, root and root.mem_id  # `==` of two nodes compares all of their content
     while node is not None:
         below = node.child if walk.enter(node) else None
         if below is not None:
@@ -81,16 +81,16 @@ def _blocks(root: Any) -> list[Block]:
 
 
 class _Walk:
-    """Gathers text until a block begins or ends."""
+    """Collects text until a block begins or ends."""
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
         self.headings = Headings()
         self._text: list[str] = []
-        self._row = False  # whether the text is of a row of a table
+        self._row = False  # whether the text is in a table row
 
     def enter(self, node: Any) -> bool:
-        """Take a node in; returns whether to go on to what is in it."""
+        """Enter a node; return whether to visit its children."""
         tag = node.tag or ""
         if tag == "-text":
             self._text.append(node.text_content or "")
@@ -120,7 +120,7 @@ class _Walk:
         return True
 
     def leave(self, node: Any) -> None:
-        """Close a node."""
+        """Leave a node."""
         tag = node.tag or ""
         if tag == "tr":
             self._row = False
@@ -129,7 +129,7 @@ class _Walk:
             self.flush(leads=tag == "dt")
 
     def flush(self, *, leads: bool = False) -> None:
-        """What was gathered becomes a block; the mark of an item waits for its text."""
+        """Make a block of the collected text; a bare list mark waits for its item's text."""
         text = one_line("".join(self._text))
         self._add(text, leads=leads)
         self._text = ["- "] if text == "-" else []

@@ -1,4 +1,4 @@
-"""A folder of documents to a corpus in the BEIR layout; run again, it reads only what changed.
+"""A folder of documents to a corpus in the BEIR layout; a later run reads only what changed.
 
 The corpus folder may hold queries and labels too: only the files named here are written.
 """
@@ -33,14 +33,14 @@ MEBIBYTE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What a run found and did."""
+    """The result of a run."""
 
     passages: int
     files: int  # that gave at least one passage
-    read: int  # in this run, skipped ones too; the others are as they were
+    read: int  # in this run, including skipped ones; the others are unchanged
     gone: int  # since the last run
     skipped: Mapping[str, str]  # why, by file
-    other: Mapping[str, int]  # files that no reader takes, by the end of their names
+    other: Mapping[str, int]  # files of other formats, by their suffix
     exact: int  # passages left out: another has the same heading and text
     near: int  # pairs of passages that are nearly the same; both are kept
 
@@ -48,12 +48,12 @@ class Ingested:
 def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = None) -> Ingested:
     """Read the documents below `folder` into `out`: corpus.jsonl, skipped.tsv, duplicates.tsv.
 
-    What is written depends on the files and the configuration alone, not on earlier runs.
+    The result depends only on the files and the configuration, not on earlier runs.
 
     Raises:
-        InputError: no such folder, or no text in it; then `out` stays as it was.
-        FolderError: `out` has a corpus.jsonl that is not of this job, or another job uses it.
-        MissingExtraError: a library that reads one of the formats is not installed.
+        InputError: no such folder, or no text in it; then `out` is unchanged.
+        FolderError: `out` has a corpus.jsonl that this job did not write, or another job uses it.
+        MissingExtraError: the library of one of the formats is not installed.
     """
     folder, out, config = Path(folder), Path(out), config or IngestConfig()
     if not folder.is_dir():
@@ -100,15 +100,15 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
 
 
 def _may_be_read(name: str) -> bool:
-    """Whether a name is one of a document, or of a folder."""
+    """Whether a name is that of a document or of a folder."""
     return format_of(name) is not None or not PurePosixPath(name).suffix
 
 
 def _read(files: Mapping[str, Path], before: State, config: IngestConfig) -> dict[str, Entry]:
-    """What is in each file; that of the last run where its bytes are the same."""
+    """The entry of each file; that of the last run if the file is unchanged."""
     with optional():
         for kind in sorted({format_of(name) or "" for name in files}):
-            reader(kind)  # a library that is missing is told now, not once a file
+            reader(kind)  # report a missing library now, not once per file
     entries: dict[str, Entry] = {}
     with (
         IsolatedReader(seconds=config.seconds) as isolated,
@@ -144,12 +144,12 @@ def _entry(
 
 
 def _same(entry: Entry, before: Entry | None) -> Entry:
-    """The entry of the last run where it is the same, so that the file does not count as read."""
+    """The entry of the last run if it is equal, so that the file does not count as read."""
     return before if before == entry else entry
 
 
 def _without_copies(entries: Iterable[Entry]) -> tuple[list[Passage], list[tuple[str, ...]]]:
-    """The passages, each heading and text once; and the copies left out, with what they copy."""
+    """The passages, each heading and text once; and the copies left out, with their originals."""
     kept: dict[tuple[str, str], Passage] = {}
     copies: list[tuple[str, ...]] = []
     for passage in (p for entry in entries for p in entry.passages):
@@ -166,7 +166,7 @@ def _near(passages: Sequence[Passage]) -> list[tuple[str, ...]]:
 
 
 def _stands(path: Path, sha256: str) -> bool:
-    """Whether the file is there, as it was written."""
+    """Whether the file exists, unchanged since it was written."""
     return path.is_file() and sha256_file(path) == sha256
 
 
@@ -176,5 +176,5 @@ def _first(skipped: Mapping[str, str]) -> str:
 
 
 def _write_table(path: Path, rows: Iterable[Sequence[str]]) -> None:
-    """Write lines of cells between tabs; white space within a cell is one space."""
+    """Write tab-separated lines; white space within a cell becomes one space."""
     write_file(path, ("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in rows))

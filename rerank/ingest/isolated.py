@@ -1,6 +1,6 @@
-"""Files read in a process of their own, with a time and a memory that are bounded.
+"""Reads files in a separate process, with limits of time and memory.
 
-A file that hangs, fills the memory or ends the process costs itself alone.
+A file that hangs, fills the memory or crashes the process affects no other file.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from types import TracebackType
 
 from rerank.ingest.document import Document, UnreadableError
 
-MEMORY = 2 * 2**30  # bytes that reading a file may take
+MEMORY = 2 * 2**30  # bytes of memory that reading a file may take
 ROOT = Path(__file__).parents[2]  # where the package is
 
 
 class IsolatedReader:
-    """Reads one file after the other. `seconds`: that a file may take."""
+    """Reads one file after the other. `seconds`: the time that a file may take."""
 
     def __init__(self, *, seconds: float, memory: int = MEMORY) -> None:
         self.seconds = seconds
@@ -29,7 +29,7 @@ class IsolatedReader:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> IsolatedReader:
-        """The process is started with the first file."""
+        """The process starts with the first file."""
         return self
 
     def __exit__(
@@ -65,7 +65,7 @@ class IsolatedReader:
             line = process.stdout.readline()
         except BrokenPipeError:
             line = b""
-        except BaseException:  # as Ctrl-C, in the midst of an answer
+        except BaseException:  # such as Ctrl-C, amid an answer
             self._end()
             raise
         finally:

@@ -1,4 +1,4 @@
-"""Markdown (CommonMark with tables): read as the HTML that it stands for."""
+"""Markdown (CommonMark with tables): converted to HTML and read as such."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REVISED = ("revised", "updated", "last_updated", "lastmod", "last_modified", "mo
 
 
 def read(data: bytes) -> Document:
-    """The document of a Markdown file; `title` and `date` of its front matter are taken."""
+    """The document of a Markdown file; `title` and `date` are read from its front matter."""
     text = decoded(data)
     front = FRONT.match(text)
     fields = {k.lower(): v.strip("\"'") for k, v in FIELD.findall(front[1])} if front else {}

@@ -1,4 +1,4 @@
-"""A document cut into passages: at headings, then between sentences, each of a bounded length."""
+"""Cuts a document into passages of bounded length: at headings, then between sentences."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from rerank.ingest.document import Block, Document
 from rerank.types import Passage
 
 PIECE = re.compile(
-    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # a sign of Chinese, Japanese or Korean
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # a character of Chinese, Japanese or Korean
     r"|\d{1,3}|[^\W\d_]{1,5}|[^\w\s]|_"
 )
 SHORT = "".join(rf"(?<!\b{short}\.)" for short in (r"e\.g", r"i\.e", "cf", "vs", "Dr", "Mr", "No"))
 SENTENCE = re.compile(rf"{SHORT}(?<=[.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？])")
-LABEL = 6  # words of a block that introduces the next one, as "Note" or "In this example" do
-TITLE = 24  # pieces of a title at most: the text is what is to be found
-LONGEST_NAME = 400  # characters of a file's name in an id
+LABEL = 6  # most words of a block that introduces the next one, such as "Note" or "In this example"
+TITLE = 24  # most pieces of a title: the text matters more for search
+LONGEST_NAME = 400  # most characters of a file's name in an id
 AND = " > "  # between headings
 
 
 def pieces(text: str) -> int:
-    """About how many tokens a model makes of a text, rather too many than too few.
+    """An estimate of a text's tokens, too high rather than too low.
 
-    Against the WordPiece of BERT it is 12 % to 29 % too many for the median English passage.
+    Compared with BERT's WordPiece it is 12 % to 29 % too high for the median English passage.
     """
     return len(PIECE.findall(text))
 
 
 def cut(document: Document, name: str, *, most: int) -> list[Passage]:
-    """The passages of a document, in order: title and text are of `most` pieces at most.
+    """The passages of a document, in order; title and text have at most `most` pieces together.
 
-    `name` is the path of the file below its folder, with slashes. An id holds the name and a hash
-    of the text: it stays as long as the text stays, wherever in the file it stands. The metadata
-    are `document` (the name), `position` (from 1), and, where they are known, `heading`, `page`
-    (where the passage begins) and `revised`.
+    `name` is the path of the file below its folder, with slashes. An id consists of the name and a
+    hash of the text, so it stays the same if the text moves within the file. The metadata are
+    `document` (the name), `position` (from 1), and, if known, `heading`, `page` (where the passage
+    begins) and `revised`.
     """
     first = next((block.heading[0] for block in document.blocks if block.heading), "")
     titled = document.title or first or _spoken(name)
@@ -76,7 +76,7 @@ def _title(titled: str, heading: Sequence[str]) -> str:
 
 
 def _id(name: str, text: str, again: int) -> str:
-    """At most 512 characters, without tabs and line ends, and no other passage's."""
+    """A unique id of at most 512 characters, without tabs and line ends."""
     hashed = hashlib.sha256("\0".join((name, str(again), text)).encode()).hexdigest()
     shown = " ".join(name.split())[-LONGEST_NAME:].strip()
     return f"{shown}#{hashed[:12]}"
@@ -84,13 +84,13 @@ def _id(name: str, text: str, again: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A sentence, or a line of code: what is not cut where it can be helped."""
+    """A sentence, or a line of code; it is cut only if it is too long."""
 
     text: str
-    before: str  # what stands between it and the unit before
+    before: str  # what separates it from the unit before
     page: int | None
     size: int
-    leads: bool  # it stands with the next one, where it can be helped
+    leads: bool  # keep it with the next one, if possible
 
 
 def _packed(blocks: Sequence[Block], most: int) -> Iterator[tuple[str, int | None]]:
@@ -113,7 +113,7 @@ def _packed(blocks: Sequence[Block], most: int) -> Iterator[tuple[str, int | Non
 
 
 def _leading(held: Sequence[_Unit], most: int) -> list[_Unit]:
-    """The last units that introduce the next one, if they are not all of them and fit with it."""
+    """The last units, if they introduce the next one, fit with it, and are not all of them."""
     start = len(held)
     while start and held[start - 1].leads:
         start -= 1
@@ -140,7 +140,7 @@ def _units(block: Block, most: int) -> Iterator[_Unit]:
 
 
 def _is_label(block: Block) -> bool:
-    """Whether a block has no end of its own: a few words, or a colon at the end."""
+    """Whether a block introduces the next one: a few words, or a colon at the end."""
     if block.code or block.text.startswith("- "):
         return False
     few = len(block.text.split()) <= LABEL and block.text[-1:].isalnum()
@@ -148,7 +148,7 @@ def _is_label(block: Block) -> bool:
 
 
 def _bounded(text: str, most: int) -> Iterator[str]:
-    """The text, cut between words where it has more than `most` pieces; within, if it must be."""
+    """The text, cut into parts of at most `most` pieces: between words, or else within one."""
     while pieces(text) > most:
         end = [match.end() for match in PIECE.finditer(text)][most - 1]
         space = text.rfind(" ", 0, end + 1)

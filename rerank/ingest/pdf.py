@@ -1,6 +1,6 @@
-"""PDF: the text of its pages but for running heads, under the headings of its outline.
+"""PDF: the text of its pages without running heads, under the headings of its outline.
 
-PDFium's order of the text is taken. A PDF has lines and no paragraphs: lines are joined.
+The text is in PDFium's order. A PDF has lines but no paragraphs, so lines are joined.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rerank.ingest.encoding import CONTROLS
 
 MOST_PAGES = 20_000
 MOST_MARKS = 20_000  # entries of an outline
-EDGE = 2  # lines at the head and at the foot of a page that may be the same on others
+EDGE = 2  # lines at the top and at the bottom of a page that may repeat on others
 END = re.compile(r"[.!?:;][\"'”’)]*$")
 ITEM = re.compile(r"^(?:[•▪◦●‣*–-]|\(?\d{1,2}[.)])\s+")
 Mark = tuple[int, str]  # level and title of an entry of the outline
@@ -44,7 +44,7 @@ def read(data: bytes) -> Document:
 
 
 def _lines(pdf: PdfDocument, page: int) -> list[str]:
-    """The lines of a page with something on them; none of a page that is broken."""
+    """The lines of a page that are not empty; none if the page is broken."""
     try:
         text = pdf[page].get_textpage().get_text_bounded()
     except PdfiumError:
@@ -65,9 +65,9 @@ def _outline(pdf: PdfDocument) -> dict[int, list[Mark]]:
 
 
 def _without_edges(pages: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The pages without the lines at head and foot that two of the four next pages have too.
+    """The pages without lines at top and bottom that two of the four nearest pages share.
 
-    Numbers in a line do not count; a line with nothing but the number of a page always goes.
+    Numbers in a line are ignored; a line with only a page number is always removed.
     """
     edges = [{_shape(line) for line in (*page[:EDGE], *page[-EDGE:])} for page in pages]
     kept = []
@@ -108,13 +108,13 @@ def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> I
 
 
 def _names(line: str, title: str) -> bool:
-    """Whether a line is a heading of the outline, its number aside."""
+    """Whether a line is a heading of the outline, numbers ignored."""
     bare, wanted = (re.sub(r"[\W\d_]+", "", text).lower() for text in (line, title))
     return bool(bare) and bare == wanted
 
 
 def _joined(lines: Sequence[str], headings: Headings, page: int) -> Iterator[Block]:
-    """The lines as one block; a word that a hyphen divides is one word again."""
+    """The lines as one block; words divided by a hyphen are joined."""
     text = re.sub(r"(?<=[a-zß-ÿ])- (?=[a-zß-ÿ])", "", " ".join(lines))
     if text:
         yield Block(text, headings.path, page + 1)

@@ -1,4 +1,4 @@
-"""Plain text: paragraphs between blank lines, under headings that are underlined."""
+"""Plain text: paragraphs between blank lines, under underlined headings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""reStructuredText: read as the HTML that it stands for; what is Sphinx's own keeps its text."""
+"""reStructuredText: converted to HTML and read as such; of Sphinx's markup the text is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTHING = {
     *("py:currentmodule", "tabularcolumns", "graphviz", "plot"),
 }
 SETTINGS = {
-    "file_insertion_enabled": False,  # no directive reads a file
+    "file_insertion_enabled": False,  # no directive may read a file
     "raw_enabled": False,
     "report_level": 5,
     "halt_level": 5,
@@ -36,14 +36,14 @@ SETTINGS = {
 
 
 class _AnyOption(dict[str, Any]):
-    """The options of a directive that is not known: each is text."""
+    """The options of an unknown directive: each is text."""
 
     def __missing__(self, name: str) -> Any:
         return directives.unchanged
 
 
 class Unknown(Directive):  # type: ignore[misc]
-    """A directive of Sphinx or of an extension: its arguments and its content, as text."""
+    """A directive of Sphinx or an extension: its arguments and its content, as text."""
 
     has_content = True
     optional_arguments = 1000
@@ -61,7 +61,7 @@ class Unknown(Directive):  # type: ignore[misc]
 
 
 class Nothing(Unknown):
-    """A directive that stands for what is elsewhere."""
+    """A directive whose content is elsewhere, and is left out."""
 
     def run(self) -> list[nodes.Node]:
         """Nothing."""
@@ -69,7 +69,7 @@ class Nothing(Unknown):
 
 
 def read(data: bytes) -> Document:
-    """The document of a reStructuredText file; no file that it names is read."""
+    """The document of a reStructuredText file; files that it includes are not read."""
     text = ROLE.sub(lambda role: TARGET.sub(r"\1", role[1]), decoded(data))
     for name in NOTHING:
         directives.register_directive(name, Nothing)

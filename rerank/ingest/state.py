@@ -1,7 +1,7 @@
-"""What the last run made of each file, so that the next one reads only what changed.
+"""The result of the last run for each file, so that the next one reads only what changed.
 
 A file of JSON lines in the corpus folder. It is written last: a run that is killed before leaves
-the old one, and the next run does what is left.
+the old one, and the next run does the rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rerank.storage.files import write_file
 from rerank.types import Passage
 
 STATE = "ingested.jsonl"
-VERSION = 1  # of what the readers make of a file: with another one all are read anew
+VERSION = 1  # of the readers' output: if it changes, all files are read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class State:
 
 
 def read_state(path: Path, options: Mapping[str, Any]) -> State:
-    """The last run with these options; an empty one where there is none, or one of other code."""
+    """The last run; an empty state if there is none, or if options or `VERSION` differ."""
     try:
         with path.open(encoding="utf-8") as lines:
             head = json.loads(next(lines, "{}"))
@@ -55,7 +55,7 @@ def read_state(path: Path, options: Mapping[str, Any]) -> State:
 
 
 def write_state(path: Path, state: State) -> None:
-    """Write the state, whole or not at all."""
+    """Write the state, completely or not at all."""
     write_file(path, _lines(state))
 
 

@@ -1,4 +1,4 @@
-"""The files below a folder, in the order of their names; links are not followed."""
+"""The files below a folder, sorted by name; links are not followed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ GENERATED = re.compile(r"_sources|_static|genindex.*\.html|.*modindex\.html")
 
 
 class Found(NamedTuple):
-    """What is below a folder: files by their path with slashes, and what is skipped, and why."""
+    """What is below a folder: files by path with slashes, and the reasons for skipped ones."""
 
     files: dict[str, Path]
     skipped: dict[str, str]
 
 
 def walk(folder: Path, *, leave_out: Path) -> Found:
-    """Every regular file below `folder`, but for hidden and `GENERATED` ones and `leave_out`.
+    """Every regular file below `folder`, except hidden and `GENERATED` ones and `leave_out`.
 
     Both folders are absolute.
 

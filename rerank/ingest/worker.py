@@ -1,9 +1,9 @@
-"""A process that reads files for another: bytes in, a document or a reason out.
+"""A process that reads files for another one: bytes in, a document or a reason out.
 
     python -m rerank.ingest.worker BYTES
 
-On its standard input: a line of JSON with `kind` and `size`, then so many bytes; and so on. On its
-standard output, a line of JSON for each. What breaks here breaks no other process.
+Standard input, for each file: a line of JSON with `kind` and `size`, then `size` bytes. Standard
+output, for each file: a line of JSON. A crash here affects no other process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rerank.ingest.formats import reader
 
 
 def answer(kind: str, data: bytes) -> dict[str, Any]:
-    """The document of a file as plain JSON values, or `skipped`: why there is none."""
+    """The document of a file as plain JSON values, or `skipped` with the reason why not."""
     try:
         found = reader(kind)(data)
     except UnreadableError as error:
@@ -27,14 +27,14 @@ def answer(kind: str, data: bytes) -> dict[str, Any]:
         return {"skipped": "it takes more memory than is allowed"}
     except RecursionError:
         return {"skipped": "it is nested too deep"}
-    except Exception as error:  # a broken file shows in as many ways as there are formats
+    except Exception as error:  # each format fails on a broken file in its own way
         said = " ".join(f"{type(error).__name__}: {error}".split())
         return {"skipped": f"it is broken ({said[:200]})"}
     return found.to_dict()
 
 
 def bound_memory(most: int) -> None:
-    """Let this process have so many bytes of memory, where the system can bound it."""
+    """Limit this process to `most` bytes of memory, if the system supports it."""
     try:
         import resource
 
@@ -48,7 +48,7 @@ def main() -> None:
     """Answer until the input ends."""
     bound_memory(int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # a library's output must not mix with the answers
     while line := sys.stdin.buffer.readline():
         asked = json.loads(line)
         data = sys.stdin.buffer.read(asked["size"])

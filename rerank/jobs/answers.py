@@ -1,4 +1,4 @@
-"""The confidence of generated answers, fitted on what people said of them in a journal."""
+"""Fit the confidence of generated answers on the feedback in a journal."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def fit_answers(
 ) -> tuple[int, int]:
     """Write a copy of a model folder with a fitted confidence of answers: see `AnswerConfidence`.
 
-    The journal keeps of an answer the confidence of its retrieval, its attribution coverage, and
-    whether it was right. Of one question the newest label counts.
+    For each answer the journal holds the confidence of its retrieval, its attribution coverage, and
+    whether it was right. For each question the newest labelled answer counts.
 
     Returns:
-        On how many answers it was fitted, and how many of them were right.
+        The number of answers that it was fitted on, and how many of them were right.
 
     Raises:
         InputError: no journal, fewer than 30 labelled answers, or only one outcome among them.

@@ -1,4 +1,4 @@
-"""Several fine-tuned cross-encoders in; one with the mean of their weights out.
+"""Average the weights of several fine-tuned cross-encoders into one.
 
 Models that were fine-tuned from one base often lie in one valley of the loss: their mean is better
 than each of them, and the mean with their base keeps what the base knew (Wortsman et al. 2022,
@@ -67,7 +67,7 @@ def average(names: Sequence[str], out: Path, *, overwrite: bool = False) -> Path
 
 
 def mean(weights: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The mean of each tensor, in its own type; where all are equal it is that one, to the bit.
+    """The mean of each tensor, in its own type; if all are equal, it is the same to the bit.
 
     Raises:
         InputError: the models do not have the same tensors.
@@ -100,7 +100,7 @@ def _weights(files: ModelFiles) -> dict[str, np.ndarray]:
 
 
 def _shape(files: ModelFiles) -> dict[str, Any]:
-    """What of the configuration decides how the weights are used."""
+    """The part of the configuration that decides how the weights are used."""
     try:
         known = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,8 +1,7 @@
 """The training job: a labelled set in; a calibrated, measured, tracked model folder out.
 
-Index, rank, fit, measure, save, track. No query is reported on by a fit that saw it or its
-group, and queries that the cross-encoder was trained on are left out: on them its logits flatter
-themselves.
+Index, rank, fit, measure, save, track. No query is reported on by a fit that saw it or its group.
+Queries that the cross-encoder was trained on are left out: its logits on them are too good.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where the model is, what was measured, and MLflow's run of it: None without MLflow."""
+    """The model folder, its report, and its run in MLflow (None without MLflow)."""
 
     folder: Path
     report: str  # the text that the model folder keeps as report.txt
     run: TrackedRun | None
-    made: bool  # by this call; else it was there already
+    made: bool  # by this call; False if it existed already
     notes: tuple[str, ...] = ()  # what was not done, and what to do
 
 
@@ -73,31 +72,32 @@ def calibrate(
 ) -> Outcome:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
-    Indexes and cross-encoder scores are kept under `work`: the same call, after an interruption,
-    goes on from them. Where `out` already is the model of this very data, configuration and
-    weights, it is not made again, but sent to MLflow if no run of it is known. `index` is a folder
-    that `rerank index` wrote of this very corpus. With `self_contained` the folder carries its
-    networks, exported: it then runs without the weights.
+    Indexes and cross-encoder scores are kept under `work`; after an interruption, the same call
+    resumes from them. If `out` already holds the model of the same data, configuration and weights,
+    it is not rebuilt; it is sent to MLflow if it has no run yet. `index` is a folder that
+    `rerank index` wrote for this corpus. With `self_contained` the folder includes its networks,
+    exported: it then runs without the weights.
 
-    `retriever` is the TOML file of another search system (`rerank.retrieval.systems`), whose
-    collection the labels are of: it is asked instead of an index, and the model asks it too.
+    `retriever` is the TOML file of another search system (`rerank.retrieval.systems`) that holds
+    the labelled passages. This job and the model search it instead of an index.
 
-    Of lists that come with their scores (`labelled.lists`) no index is made, and no model is run.
-    What is calibrated on them assesses such lists alone.
+    If the lists come with scores (`labelled.lists`), no index is built and no model runs. The
+    resulting model assesses only such lists.
 
-    `name` is that of MLflow's experiment, and of the registered model, of which this is a new
+    `name` is the name of the MLflow experiment and of the registered model, which gets a new
     version; by default it is made from the name of the set. Without MLflow the model is not
     tracked, and `notes` of the result say so.
 
     Raises:
         RetrieverError: the search system does not answer.
-        InputError: an unknown calibrator, too few queries, one passage, labels that are all right
-            or all wrong, a model that does not exist, an index of something else, an option that
-            means nothing for lists, or a name that MLflow cannot hold.
-        TrackingError: the model is written, and MLflow did not take its record; `track_model`
+        InputError: an unknown calibrator, too few queries, a corpus of one passage, labels that are
+            all right or all wrong, a model that does not exist, an index of another corpus, encoder
+            or configuration, an option that does not apply to lists, or a name that MLflow cannot
+            hold.
+        TrackingError: the model is written, but MLflow did not accept its record; `track_model`
             sends it later.
-        FolderError: `out` exists, is another model, and `overwrite` is False; or another job
-            writes it now, or nothing can be written there.
+        FolderError: `out` exists, is another model, and `overwrite` is False; or another job writes
+            it now, or nothing can be written there.
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
     _refuse_unknown_calibrator(config.calibrator)
@@ -158,7 +158,7 @@ def _fitted_and_measured(
     config: Config,
     made_from: Mapping[str, Any],
 ) -> ModelContents:
-    """Fit and measure each mode; the first one is the main one, which is compared with others."""
+    """Fit and measure each mode; the first is the main one, which is compared with baselines."""
     main, *others = ranked
     first = ranked[main]
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
@@ -178,7 +178,7 @@ def _fitted_and_measured(
         fitted = fits[main]
         if planned.beside_training:
             fitted = replace(fitted, maps=without_promises(fitted.maps, BESIDE_TRAINING))
-        own = fitted.right[: len(planned.fit)]  # copies are the last
+        own = fitted.right[: len(planned.fit)]  # copies come last
         refuse_one_outcome(own, made_from["dataset"]["name"])
         bar.update()
         if planned.cross_fitted:

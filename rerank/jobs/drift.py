@@ -1,4 +1,4 @@
-"""Have the questions changed? New queries against the features that a model was fitted on."""
+"""Have the questions changed? Compare new queries with the features that a model was fitted on."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def detect_drift(
     pipeline: Pipeline | None = None,
     level: float = 0.01,
 ) -> Drift:
-    """Which features of the queries' rankings have moved, and whether that is an alarm.
+    """Which features of the queries' rankings have shifted, and whether that is an alarm.
 
-    No label is needed. Without any move an alarm comes with a chance of at most `level`. Of
-    rephrasings of one question (`metadata.group` of a query, or the groups of a labelled set) each
-    tells little new; `pipeline` is that of another corpus than the model's. Queries that bring
-    nothing back have no features and are left out.
+    No labels are needed. Without any shift, the chance of an alarm is at most `level`. Queries of
+    one group (`metadata.group` of a query, or the groups of a labelled set) are rephrasings of one
+    question and not independent. `pipeline` searches another corpus than the model's. Queries
+    without candidates have no features and are left out.
 
     Raises:
-        InputError: no query that brings back a passage, features of another version, a level out of
-            (0, 1), or queries that the model does not answer.
+        InputError: no query has a candidate, the features are of another version, `level` is not in
+            (0, 1), or the model does not answer queries of this kind.
     """
     if not 0 < level < 1:
         raise InputError(f"the level is a chance between 0 and 1, got {level:g}; 0.01 is usual")

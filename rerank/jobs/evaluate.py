@@ -1,4 +1,4 @@
-"""Measure a calibrated model on a split of a labelled set, and say what flatters the figures."""
+"""Measure a calibrated model on a split of a labelled set, and note what makes it look too good."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def evaluate(
 ) -> Evaluation:
     """Measure a model on a split, on the set's own corpus.
 
-    Where the corpus is another than the model's, it is indexed under `work`. Queries that the
-    cross-encoder was trained on are left out. `notes` of the result say what flatters the figures,
-    and, where queries have weights (`rerank.jobs.label_next`), what the labels say of all queries.
+    If that is not the model's corpus, it is indexed under `work`. Queries that the cross-encoder
+    was trained on are left out. `notes` of the result say what makes the figures too good. If
+    queries have weights (`rerank.jobs.label_next`), they also give the estimate for all queries
+    that were sampled from.
 
     Raises:
         InputError: no such split, or no query left in it.
@@ -69,7 +70,7 @@ def evaluate(
 
 
 def weighted_note(measured: Evaluation, weights: Mapping[str, float]) -> str:
-    """How often accepted answers are right among all queries that a drawn sample stands for."""
+    """The accuracy of accepted answers, estimated for all queries that were sampled from."""
     threshold = measured.table[OURS].threshold
     accepted = measured.confidences[OURS] >= threshold
     weight = np.array([weights[i] for i in measured.query_ids])

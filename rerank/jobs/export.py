@@ -1,6 +1,6 @@
-"""The export job: a model folder in; out the same model with its networks inside.
+"""The export job: copy a model folder and add the model's networks to it.
 
-Such a folder is all that a machine needs: no weights, no torch, no cache, no network.
+A machine needs only the new folder: no weights, no torch, no cache, no network.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from rerank.storage.locks import output_folder
 
 
 def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the model, self-contained, to the folder `out`, whole or not at all; and return it.
+    """Write the model, self-contained, to the folder `out`, whole or not at all; return `out`.
 
-    Its predictions are those of `model`, to the bit.
+    It predicts exactly what `model` predicts, to the bit.
 
     Raises:
-        InputError: a network does not export, or runs in bf16.
+        InputError: a network cannot be exported, or runs in bf16.
         FolderError: `out` exists, is no model folder, or `overwrite` is False.
     """
     out, carry = Path(out), network_writer(model.pipeline)

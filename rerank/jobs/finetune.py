@@ -1,6 +1,6 @@
-"""The training job of the cross-encoder: labelled sets in; a model folder out, tracked.
+"""The training job of the cross-encoder: labelled sets in; a tracked model folder out.
 
-Index, mine, score by a teacher if there is one, train, write, track. It knows nothing of
+Index, mine, score with a teacher if there is one, train, write, track. It knows nothing of
 calibration: the folder it writes is an ordinary cross-encoder, for `--reranker`.
 """
 
@@ -46,17 +46,17 @@ from rerank.workspace import Workspace
 
 KIND = "cross-encoder"
 LIBRARIES = ("sentence-transformers", "transformers", "torch", "peft")
-CHUNK = 512  # pairs that a teacher reads between two moves of the bar
+CHUNK = 512  # pairs that a teacher scores between two updates of the progress bar
 
 
 @dataclass(frozen=True, slots=True)
 class Finetuned:
-    """The model folder, its report (`finetune.json`), and its run: None without MLflow."""
+    """The model folder, its report (`finetune.json`), and its run (None without MLflow)."""
 
     folder: Path
     report: Mapping[str, Any]
     run: TrackedRun | None
-    made: bool  # by this call; else it was there already
+    made: bool  # by this call; False if it existed already
     notes: tuple[str, ...] = ()  # what was not done, and what to do
 
 
@@ -70,19 +70,18 @@ def finetune(
 ) -> Finetuned:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
-    Indexes, a teacher's scores and checkpoints are kept under `work`: the same call, after an
-    interruption, goes on from them. Where `out` already is the model of these very sets and
-    settings, it is not made again, but sent to MLflow if no run of it is known. `out/finetune.json`
-    names each set with its digest, holds the curves, and the report of the base where that was
-    fine-tuned too; `out/trained_on.txt` holds a hash of every query trained or validated on, those
-    of the base included, so that calibration can leave these out: on them the logits flatter
-    themselves.
+    Indexes, a teacher's scores and checkpoints are kept under `work`; after an interruption, the
+    same call resumes from them. If `out` already holds the model of the same sets and settings, it
+    is not rebuilt; it is sent to MLflow if it has no run yet. `out/finetune.json` names each set
+    with its digest, and holds the curves, and the report of the base if that was fine-tuned too.
+    `out/trained_on.txt` holds a hash of every query trained or validated on, those of the base
+    included, so that calibration can exclude these: the logits of trained-on queries are too good.
 
     Raises:
         InputError: there is no set, or a model does not exist.
         FolderError: `out` exists, is another model, and `overwrite` is False; or another job uses
             it.
-        TrackingError: the model is written, and MLflow did not take its record.
+        TrackingError: the model is written, but MLflow did not accept its record.
     """
     workspace = Workspace(Path(work))
     if not sets:
@@ -105,7 +104,7 @@ def finetune(
         return Finetuned(out, kept, *_track(kept, out, workspace, made=False))
     with output_folder(out, overwrite=overwrite, kind=KIND):
         _check_base(base, config)
-        # a miner chooses from all that the first stage finds
+        # a miner chooses from everything that the first stage finds
         found = replace(config, hard=max(config.hard, config.depth)) if miner else config
         examples, held, counts = _mined(sets, encoder, seen, found, workspace)
         lists = [*map(asdict, examples), *map(asdict, held)]
@@ -144,7 +143,7 @@ def finetune(
 
 
 def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
-    """Refuse what cannot be trained as it is asked for, before hours of work for it.
+    """Refuse a base that cannot be trained with these settings, before hours of work.
 
     Raises:
         InputError: no configuration of a transformer, several outputs, fewer positions than
@@ -154,7 +153,7 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
 
     try:
         known = AutoConfig.from_pretrained(str(base.folder), local_files_only=True)
-    except Exception as error:  # a broken file shows in as many ways as there are models
+    except Exception as error:  # broken files fail in many ways
         raise InputError(f"{base.name} is no transformer to train: {error}") from error
     classifies = any("SequenceClassification" in name for name in known.architectures or ())
     if classifies and known.num_labels != 1:
@@ -182,7 +181,7 @@ def _mined(
     config: FinetuneConfig,
     work: Workspace,
 ) -> tuple[list[Example], list[Held], list[dict[str, int]]]:
-    """All training lists, all validation lists, and how many of each a set gave."""
+    """All training lists, all validation lists, and the number of each by set."""
     asking = Encoder(encoder, max_length=Config().encoder_max_length)
     examples: list[Example] = []
     held: list[Held] = []
@@ -212,7 +211,7 @@ def _mined(
     for one, ids, (_, aside), limit in zip(sets, trained, parts, limits, strict=True):
         labelled = one.labelled
         index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
-        if config.temperature:  # any of the queries, not the first groups
+        if config.temperature:  # use any of the queries, not only the first groups
             random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
         mined = mine(labelled, ids, index, asking, config, limit=limit, within=one.within)
         lists = held_lists(labelled, aside, index, asking, depth=config.depth)
@@ -238,7 +237,7 @@ def _kept(
 def _limits(
     sets: Sequence[TrainingSet], trained: Sequence[Sequence[str]], config: FinetuneConfig
 ) -> list[int | None]:
-    """How many examples each set gives; None is one a query."""
+    """How many examples each set gives; None: one per query."""
     if config.temperature:
         sizes = [one.limit or len(ids) for one, ids in zip(sets, trained, strict=True)]
         return list(shares(sizes, config.steps * config.batch, config.temperature))
@@ -252,7 +251,7 @@ def _limits(
 def add_teacher_scores(
     examples: Sequence[Example], teacher: ModelFiles, config: FinetuneConfig, cache: ScoreCache
 ) -> list[Example]:
-    """The examples with the logits that another cross-encoder gives to their passages."""
+    """The examples with another cross-encoder's logits of their passages."""
     reader = CrossEncoder(teacher, max_length=config.max_length, cache=cache)
     found: list[float] = []
     pairs = [(e.query, passage) for e in examples for passage in e.passages]

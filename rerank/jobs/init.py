@@ -1,6 +1,6 @@
-"""A corpus without labels to a model folder that searches it: with maps pooled over other sets.
+"""Make a model folder from a corpus without labels, with maps pooled over other sets.
 
-Its probabilities order passages and queries, and are not calibrated on this corpus.
+Its probabilities order passages and queries, but are not calibrated on this corpus.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def init(
     work: str | Path = "work",
     overwrite: bool = False,
 ) -> Path:
-    """Write a model folder of a corpus, a file of passages or a folder with corpus.jsonl.
+    """Write a model folder for a corpus: a file of passages, or a folder with corpus.jsonl.
 
     Raises:
-        InputError: bad passages, fewer than two, or no pooled maps of the configuration's models.
+        InputError: bad passages, fewer than two, or no pooled maps for the configured models.
         FolderError: `out` exists, is another model, and `overwrite` is False.
     """
     out, path, config = Path(out), Path(corpus), config or Config()

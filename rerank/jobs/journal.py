@@ -1,4 +1,4 @@
-"""What jobs take from a journal: labels to recalibrate by, and queries to look for drift in."""
+"""What jobs read from a journal: labels for a recalibration, and queries to check for drift."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def journal_labels(
 ) -> tuple[list[Feedback], tuple[str, ...]]:
     """The newest labels of a journal, and notes on those that are left out.
 
-    A label is about the passage that came first then. Where the model puts another one first now,
-    the label says nothing of it and is left out.
+    A label is about the passage that was ranked first then. If the model now ranks another one
+    first, the label does not apply and is left out.
 
     Raises:
         InputError: no journal, or no label that can be used.
@@ -62,7 +62,7 @@ def _label(row: Row, model: CalibratedReranker) -> Feedback:
     """The label of a row.
 
     Raises:
-        InputError: why it cannot be used.
+        InputError: it cannot be used; the message says why.
     """
     if row["mode"] not in model.maps:
         raise InputError(OTHER_KIND)

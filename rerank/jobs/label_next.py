@@ -26,12 +26,12 @@ def label_next(
     quantity: Quantity = "accuracy",
     seed: int = 0,
 ) -> int:
-    """Write `count` of the queries to label to `out`, with the passage to judge; return how many.
+    """Write a sample of `count` queries to `out`, each with the passage to judge; return how many.
 
     Queries that the model was fitted on are left out. The sample is stratified by confidence (see
-    `calibration.label_selection`), for the accuracy above the advisory threshold or for the map.
-    Each line is a query with `metadata.weight`, its confidence and its top passage: add `right` to
-    it, true or false, and it is a label for `recalibrate`.
+    `calibration.label_selection`), to estimate the accuracy above the advisory threshold or to fit
+    the map. Each line is a query with `metadata.weight`, its confidence and its top passage: add
+    `right` to it, true or false, and it is a label for `recalibrate`.
 
     Raises:
         InputError: fewer queries than `count`.

@@ -34,11 +34,11 @@ def open_pipeline(
 ) -> Pipeline:
     """A pipeline over a set's corpus whose index and scores are kept in `work`.
 
-    `models` are the encoder and the reranker, where they are not to be found by their names;
-    `metadata` the features of the passages' metadata.
+    `index` is an index folder to use instead. `models` are the encoder and the reranker, if they
+    are not to be looked up by name; `metadata` are the features of the passages' metadata.
 
     Raises:
-        InputError: `index`, a folder to take instead, is of something else.
+        InputError: `index` is of another corpus, encoder or configuration.
     """
     models = models or (resolve(config.encoder), resolve(config.reranker))
     encoder = Encoder(models[0], max_length=config.encoder_max_length)
@@ -52,9 +52,10 @@ def open_pipeline(
 
 
 def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> Pipeline:
-    """The model's pipeline; over the set's corpus where that is another than the model's.
+    """The model's pipeline, over the set's corpus if that differs from the model's.
 
-    A model whose candidates another search system finds asks that, whatever the set's corpus.
+    If another search system finds the model's candidates, that system is searched, whatever the
+    set's corpus.
 
     Raises:
         InputError: the set has lists and the model an index, or the other way round.
@@ -67,7 +68,7 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
 
 
 def network_writer(pipeline: Pipeline) -> Carry:
-    """What writes the networks of a pipeline's two models into a model folder."""
+    """A function that writes the networks of a pipeline's two models into a model folder."""
     models = (pipeline.encoder.files, pipeline.reranker.files)
     return partial(write_networks, models=models, precision=pipeline.config.precision)
 
@@ -96,7 +97,7 @@ def open_index(
     try:
         verify_folder(home)
     except FolderError:
-        if home.exists():  # damaged; where it was not there, another run may be about to finish it
+        if home.exists():  # damaged; if it does not exist, another run may be about to finish it
             shutil.rmtree(home)
         try:
             build_index(

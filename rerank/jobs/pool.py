@@ -1,8 +1,8 @@
-"""Many labelled sets to the maps that are shipped beside the weights, as one file of numbers.
+"""Fit pooled maps on many labelled sets and write them to one file, shipped beside the weights.
 
-Rank each set, fit on all of them, and measure on each what the others' maps are worth there. Splits
-called test are not looked at. Copies without an answer make the maps know doubt, whatever the
-labels of those who start from them hold.
+Ranks each set, fits on all of them, and measures on each set how well the maps of the others do.
+Splits called test are not used. Copies of queries with their answers taken out teach the maps
+doubt, even if a user's own labels have no unanswerable query.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from rerank.storage.folder import write_file
 from rerank.types import MODES, Mode
 from rerank.workspace import Workspace
 
-MOST_QUERIES = 300  # of a set, to fit on, and to report on
-UNANSWERABLE = 0.2  # share of questions that nothing answers, in sets that hold too few of them
+MOST_QUERIES = 300  # per set, to fit on and to report on
+UNANSWERABLE = 0.2  # share of unanswerable queries, for sets that have too few of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,13 @@ def _ranked(folder: Path, config: Config, work: Workspace, most: int) -> RankedS
 
 
 def described(name: str, planned: Plan, of: str) -> dict[str, Any]:
-    """A set as the file of pooled maps names it."""
+    """The entry of a set in the file of pooled maps."""
     answered = sum(bool(grades) for grades in planned.fit.grades)
     return {"name": name, "licence": of, "queries": len(planned.fit), "answered": answered}
 
 
 def licence(folder: Path) -> str:
-    """What the set's README.md says in its line `Licence:`; "" where it says nothing."""
+    """The licence in the line `Licence:` of the set's README.md; "" if there is none."""
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
     said = re.search(r"^\W*Licence:\s*(.+)$", text, flags=re.MULTILINE)

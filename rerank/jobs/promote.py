@@ -1,7 +1,7 @@
-"""The gate before champion: what a model must show before production takes it.
+"""The promotion gate: what a model must show before it becomes the champion.
 
-It is measured anew on labelled queries, beside the best champion so far on the same ones. How a
-registry keeps its names is `rerank.tracking.registry`'s.
+The model and the best champion so far are measured again, on the same labelled queries. The
+registry's names and aliases are handled by `rerank.tracking.registry`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from rerank.tracking.registry import BEST, CHAMPION, aliased, crown, folder_at
 from rerank.types import Floats
 from rerank.workspace import Workspace
 
-MOST_TIMES = 100  # as many queries as there are: what is said to decide a check goes no further
+MOST_TIMES = 100  # times the queries given; a check is never said to need more
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One threshold: what was asked, what was measured, and whether it holds."""
+    """One check of the gate: what is required, what was measured, and whether it holds."""
 
     name: str
     asked: str
@@ -46,13 +46,13 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What the gate said, and the versions of the registered model `name` that have its aliases."""
+    """The result of the gate, and the versions of the registered model `name` with its aliases."""
 
     name: str
     checks: tuple[Check, ...]
-    before: str | None  # version that was the champion; None where there was none
-    version: str | None  # version that is the champion now; None where a check failed
-    best: str | None  # version that the next model is compared with; None where there is none
+    before: str | None  # version that was the champion; None if there was none
+    version: str | None  # version that is the champion now; None if a check failed
+    best: str | None  # version that the next model is compared with; None if there is none
 
     @property
     def sentence(self) -> str:
@@ -85,13 +85,13 @@ def promote(
 ) -> Promotion:
     """Make a model the champion of its name in MLflow, if it passes every check of the gate.
 
-    A model that MLflow does not have yet is sent to it. The model is compared with the best
-    champion so far, not with the last one: else each could lose a little to the one before. The
-    best one (alias `best`) changes where a model is surely better.
+    The model is sent to MLflow if it is not there yet. It is compared with the best champion so
+    far, not with the last one; otherwise each could be a little worse than the one before. The
+    alias `best` moves only if the model is surely better.
 
-    They are compared only where both search the same corpus. Where they do not, the gate refuses,
-    because production would search other passages; with `new_corpus` the model's own checks decide,
-    and it is the best so far.
+    They are compared only if both search the same corpus. If not, the gate refuses, because
+    production would search other passages; with `new_corpus` the model's own checks decide, and it
+    becomes the best so far.
 
     Raises:
         InputError: not a model folder, no such split, or a champion that cannot be loaded here.
@@ -146,7 +146,7 @@ def _other_corpus(version: str, dataset: dict[str, object], *, allowed: bool) ->
 def own_checks(
     model: CalibratedReranker, measured: Evaluation, labelled: LabelledSet, gate: PromotionGate
 ) -> list[Check]:
-    """What a model must show by itself: unseen queries, a true confidence, a certified share."""
+    """The checks of the model alone: unseen queries, a calibrated confidence, a certified share."""
     known = [i for i, q in labelled.queries.items() if query_hash(q.text) in model.fitted_on]
     asked_again = frozenset[str]().union(*map(labelled.duplicate_keys, known))
     seen = sum(not labelled.duplicate_keys(i).isdisjoint(asked_again) for i in measured.query_ids)
@@ -170,10 +170,10 @@ def own_checks(
 
 
 def certified_check(certificate: Certificate, measured: Evaluation, gate: PromotionGate) -> Check:
-    """Whether enough queries are certified, and the promise is confirmed on these fresh labels.
+    """Check that enough queries are certified, and that these new labels confirm the certificate.
 
-    Confirmed: the lower bound of the share that is right, by group, reaches the target. Where
-    nothing is certified there is nothing to confirm.
+    They confirm it if the lower bound of the share that is right, by group, reaches the target. If
+    nothing is certified, there is nothing to confirm.
     """
     confidences = measured.confidences[OURS].tolist()
     promised = np.array([certificate.promises(c) for c in confidences], dtype=np.bool_)
@@ -197,10 +197,11 @@ def certified_check(certificate: Certificate, measured: Evaluation, gate: Promot
 
 
 def losses_to(candidate: Evaluation, best: Evaluation) -> dict[str, Difference]:
-    """What the candidate loses to the best champion so far on the queries that both answered.
+    """What the candidate loses to the best champion so far, on the queries that both answered.
 
-    Each is right of its own top passages, so both are compared: how often it is wrong, and how well
-    it knows (the Brier score, which is bounded), paired by query and counted by group.
+    Each is measured on its own top passages, so two metrics are compared: how often it is wrong,
+    and the error of its confidence (the Brier score, which is bounded). Both are paired by query
+    and clustered by group.
 
     Raises:
         InputError: there is no such query.
@@ -228,9 +229,9 @@ def losses_to(candidate: Evaluation, best: Evaluation) -> dict[str, Difference]:
 def best_checks(
     lost: Mapping[str, Difference], gate: PromotionGate, n: int, *, version: str
 ) -> list[Check]:
-    """Whether a model is no worse than the best champion so far, by more than the gate's margins.
+    """Check that a model is not worse than the best champion so far, within the gate's margins.
 
-    The upper bound of what is lost on n queries must lie below the margin. So few queries prove
+    The upper bound of the loss on n queries must lie below the margin, so a few queries prove
     nothing.
     """
     margins = {"right answers": gate.margin, "Brier score": gate.brier_margin}
@@ -250,10 +251,10 @@ def best_checks(
 
 
 def undecided(n: int, value: float, low: float, high: float, *, limit: float) -> str:
-    """How many queries would decide, where the interval of n queries has the limit in it.
+    """How many queries would decide, in words; "" if the interval of n queries excludes the limit.
 
-    An interval narrows with the square root of the queries: so many put the end that is beyond the
-    limit on the side of the value, should the value stay.
+    An interval narrows with the square root of the number of queries. With this many, the end
+    beyond the limit would move to the limit, if the value stays the same.
     """
     if math.isnan(high):
         return "; too few queries for an interval"
@@ -269,6 +270,6 @@ def undecided(n: int, value: float, low: float, high: float, *, limit: float) ->
 
 
 def _of(measured: Evaluation, values: Floats, ids: Sequence[str]) -> Floats:
-    """The values (n,) of the measured queries, of those `ids`."""
+    """The values (n,) of the measured queries, in the order of `ids`."""
     by_id = dict(zip(measured.query_ids, values.tolist(), strict=True))
     return np.array([by_id[i] for i in ids], dtype=np.float64)

@@ -1,7 +1,7 @@
-"""Few new labels to a moved model: the same ranking, a confidence that is true again.
+"""Recalibrate a model on a few new labels: the ranking stays, the confidence is calibrated again.
 
-The log odds of the confidence get a slope and an intercept, shrunk towards the model as it was. The
-new folder names its parent, and measures itself on the labels it was given, cross-fitted.
+The log odds of the confidence get a slope and an intercept, shrunk towards the old model. The new
+folder names its parent, and is measured on the new labels, cross-fitted.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ OF_THE_PARENT = (
     "kind",
     "inputs",
     "updated",
-)  # not handed down
+)  # not inherited
 
 
 @dataclass(frozen=True, slots=True)
 class RecalibrationRun:
-    """Where the new model is, what the labels said, and MLflow's run of it: None without MLflow.
+    """The new model's folder, the recalibration, and the run in MLflow (None without MLflow).
 
     `notes` say which labels were left out, and what was not done.
     """
@@ -105,23 +105,23 @@ def recalibrate(
     name: str = "",
     at_random: bool = True,
 ) -> RecalibrationRun:
-    """Write the model, moved by labels, to `out`, whole or not at all.
+    """Write the model, recalibrated on labels, to `out`, whole or not at all.
 
-    The labels come as values, as a file of them (see `rerank.data.feedback`), or as a `split` of a
-    labelled set or of its folder: then the new model searches the corpus of that set. Labels of
-    queries that the model or its cross-encoder knows are left out. At most `max_labels` are taken,
-    drawn at random.
+    The labels are values, a file of them (see `rerank.data.feedback`), or a `split` of a labelled
+    set or of its folder. With a labelled set, the new model searches the corpus of that set. Labels
+    of queries that the model was fitted on or its cross-encoder was trained on are left out. At
+    most `max_labels` are used, drawn at random.
 
-    `at_random`: the labels are of a random sample of what is asked. Where people chose which
-    answers to judge they are not, and nothing is certified.
+    `at_random`: whether the labels are of a random sample of the questions. If people chose which
+    answers to judge, they are not, and nothing is certified.
 
-    The model is tracked as `calibrate` does it, under `name`: by default that of `model`, or, where
-    the new model searches another corpus, one that is made from the name of the set.
+    The model is tracked as by `calibrate`, under `name`: by default the name of `model`, or, if the
+    new model searches another corpus, one made from the name of the set.
 
     Raises:
         InputError: bad labels, fewer than `LEAST_LABELS` different queries, or a name that MLflow
             cannot hold.
-        TrackingError: the model is written, and MLflow did not take its record.
+        TrackingError: the model is written, but MLflow did not accept its record.
         FolderError: `out` exists, is another model, or `overwrite` is False; or another job uses
             it.
     """
@@ -146,7 +146,7 @@ def _contents(
     moved: Mapping[Mode, _MovedMode],
     name: str,
 ) -> tuple[ModelContents, Recalibration]:
-    """The model moved by the labels, and what they said."""
+    """The contents of the new model folder, and the recalibration that it reports."""
     manifest = {k: v for k, v in model.manifest.items() if k not in OF_THE_PARENT}
     manifest = {**manifest, **corpus}
     same = manifest["corpus_digest"] == model.manifest["corpus_digest"]
@@ -161,7 +161,7 @@ def _contents(
     mode, new = next(iter(moved.items()))
     found = new.found
 
-    # the queries of another corpus are another distribution; those few of the same are not
+    # queries of another corpus have another distribution; a few more of the same corpus do not
     features, known = new.judged.features, same and model.maps[mode].calibrated
     seen = (
         model.sketch if known else sketch(features, list(new.maps.features.ranking), found.groups)
@@ -194,7 +194,7 @@ def _contents(
 def _usable(
     model: CalibratedReranker, feedback: Sequence[Feedback], max_labels: int | None
 ) -> tuple[list[Feedback], list[str]]:
-    """The labels that are taken, and a note on those that are left out."""
+    """The labels to use, and a note on those that are left out."""
     usable, notes = fresh(model, feedback), []
     if len(usable) < len(feedback):
         notes.append(
@@ -212,10 +212,10 @@ def _moved(
     *,
     at_random: bool,
 ) -> dict[Mode, _MovedMode]:
-    """What the labels say of each mode that they are enough for.
+    """The new maps of each mode that has enough labels.
 
     Raises:
-        InputError: they are enough for none.
+        InputError: no mode has enough.
     """
     moved = {
         mode: new if at_random else new.without_promises(AS_THEY_CAME)
@@ -237,12 +237,12 @@ def _labels(
     split: str,
     work: Workspace,
 ) -> tuple[Sequence[Feedback], Pipeline, Mapping[str, Any]]:
-    """The labels, the pipeline that ranks their queries, and what is new about its corpus."""
+    """The labels, the pipeline that ranks their queries, and manifest entries of a new corpus."""
     if isinstance(feedback, (str, Path)):
         path = Path(feedback)
         feedback = LabelledSet.read(path) if path.is_dir() else read_feedback(path)
     if isinstance(feedback, LabelledSet):
-        if RETRIEVER in model.manifest:  # which is asked, whatever the corpus of the set
+        if RETRIEVER in model.manifest:  # it is searched, whatever the set's corpus
             return feedback_of(feedback, split), model.pipeline, {}
         corpus = {"dataset": feedback.described(), "corpus_digest": feedback.corpus_digest()}
         return feedback_of(feedback, split), pipeline_over(feedback, model, work), corpus
@@ -256,8 +256,8 @@ def _labels(
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
     """The labels of queries that neither the maps were fitted on nor the cross-encoder trained on.
 
-    A group of which one query is known is known whole: on such queries the confidence flatters
-    itself.
+    If one query of a group is known, the whole group is left out: the confidence looks too good
+    there.
     """
     known = model.fitted_on
     if LISTS not in model.maps:
@@ -269,9 +269,9 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
 def subsample(
     feedback: Sequence[Feedback], most: int | None, *, seed: int = 0
 ) -> Sequence[Feedback]:
-    """At most so many of the labels, drawn at random, in their old order.
+    """At most `most` of the labels, drawn at random, in their old order.
 
-    The first ones of a file are often of one subject, and tell of that alone.
+    The first labels of a file are often about one subject, and represent only that.
     """
     if most is None or most >= len(feedback):
         return feedback
@@ -281,14 +281,14 @@ def subsample(
 
 @dataclass(frozen=True, slots=True)
 class _MovedMode:
-    """What the labels of one mode say, and the maps that follow them."""
+    """The recalibration of one mode, and the new maps."""
 
     found: Recalibration
     maps: FittedMaps
     judged: Judged
 
     def without_promises(self, reason: str) -> _MovedMode:
-        """The same, promising nothing for this reason."""
+        """The same, with all certificates refused for this reason."""
         found = replace(self.found, certificate=refused(self.found.certificate, reason))
         return replace(self, found=found, maps=without_promises(self.maps, reason))
 
@@ -296,11 +296,11 @@ class _MovedMode:
 def _moved_mode(
     maps: MapsByMode, mode: Mode, feedback: Sequence[Feedback], pipeline: Pipeline
 ) -> _MovedMode | None:
-    """The maps of one mode, moved by the labels about its own top passages; None: they are too few.
+    """The maps of one mode, moved by labels of its own top passages; None if these are too few.
 
-    A label is taken whatever the other mode puts first: to take those on which both agree would
-    select easy queries. For passages that callers bring, labels of such lists are taken; without
-    enough of them, labels with ids of the right passages, on lists cut from our own search, which
+    A label is used whatever the other mode ranks first: using only labels on which both agree would
+    select easy queries. The mode `rerank` uses labels of lists that callers brought. If these are
+    too few, it uses labels with ids of the right passages, on lists cut from our own search, which
     certify nothing.
     """
     old, own = maps[mode], [f for f in feedback if maps.mode_of(f.query) == mode]
@@ -325,7 +325,7 @@ def _moved_mode(
 def _pretended(
     queries: Sequence[Query], maps: Mapping[Mode, FittedMaps], pipeline: Pipeline
 ) -> list[Scored]:
-    """The queries as if their callers had brought what a search finds likeliest."""
+    """The queries as if their callers had brought the likeliest passages of a search."""
     found = pipeline.retrieve(queries, label="finding candidates")
     prior = [prior_score(c, maps["search"].policy.prior) for c in found]
     brought = as_brought(pipeline, pipeline.score(found, prior, cutoff=1.0))
@@ -339,7 +339,7 @@ def _has_least_labels(labels: Sequence[Feedback]) -> bool:
 
 
 def _unmoved(old: FittedMaps, *, another_corpus: bool) -> FittedMaps:
-    """The maps of a mode without labels: over another corpus they promise nothing."""
+    """The maps of a mode without labels; for another corpus they certify nothing."""
     if not another_corpus:
         return old
     return without_promises(old, OTHER_CORPUS)
@@ -353,7 +353,7 @@ def _update(
     about: str,
     config: Config,
 ) -> tuple[Recalibration, FittedMaps]:
-    """What the labels say of rankings judged by `old`, and the maps that follow it."""
+    """The recalibration by labels of rankings that were judged by `old`, and the new maps."""
     found = fit_recalibration(
         judged.confidence,
         hit_labels(feedback, judged.rankings),
@@ -362,7 +362,7 @@ def _update(
         about=about,
         random_state=config.seed,
     )
-    if all(f.right is None for f in feedback):  # else what was wrong may have had no answer
+    if all(f.right is None for f in feedback):  # else a wrong answer may mean that there is none
         answered = [bool(f.relevant) for f in feedback]
         found = replace(found, certificate=refuse_one_sided(found.certificate, answered))
     updates = {k: rebase_update(u, found.update) for k, u in old.segments.updates.items()}
@@ -373,7 +373,7 @@ def _update(
         ),
         segments=Segments(updates),
         certificate=found.certificate,
-        context=None,  # the sufficiency has moved, and these labels are of the top passage
+        context=None,  # the sufficiency has changed, and these labels are of the top passage
         stopping_threshold=None,
         calibrated=old.calibrated or found.effective >= CALIBRATED_FROM,
     )

@@ -1,6 +1,6 @@
-"""Whether another search system is the one that the labels and the encoder are of.
+"""Does another search system hold the labelled passages, with vectors of our encoder?
 
-What is asked here costs a few searches, and saves a calibration on what was never found.
+The checks cost a few searches, and prevent a calibration on passages that are never found.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.retrieval.systems.system import SearchSystem
 
-AT_ONCE = 200  # ids that are asked for together
-TRIED = 20  # passages whose own vector is searched for
-NEAREST = 10  # among which it should be
+AT_ONCE = 200  # ids per request
+TRIED = 20  # passages to encode and search for
+NEAREST = 10  # results that should include the passage itself
 
 
 def as_held(labelled: LabelledSet, system: SearchSystem) -> tuple[LabelledSet, list[str]]:
-    """The set, whose corpus is the passages that labels name, as the collection holds them.
+    """The set with the labelled passages as its corpus, as the collection holds them, and notes.
 
-    By these, queries are grouped. Notes say how many are not there.
+    Queries are grouped by these passages. The notes say how many are missing from the collection.
 
     Raises:
-        InputError: none is there.
+        InputError: the collection holds none of them.
         RetrieverError: the system does not answer.
     """
     named = sorted({doc_id for grades in labelled.qrels.values() for doc_id in grades})
@@ -51,12 +51,12 @@ def as_held(labelled: LabelledSet, system: SearchSystem) -> tuple[LabelledSet, l
 
 
 def refuse_other_vectors(pipeline: RetrieverPipeline, labelled: LabelledSet) -> None:
-    """Refuse a collection whose vectors the encoder did not make.
+    """Refuse a collection whose vectors were made by another encoder.
 
-    A passage, encoded, should be among the nearest to itself.
+    An encoded passage should be among the nearest to its own vector.
 
     Raises:
-        InputError: most of those tried are not.
+        InputError: most of the passages tried are not.
     """
     system = pipeline.system
     held = [passage for passage in labelled.corpus.values() if passage.text]

@@ -1,7 +1,7 @@
 """Where the scores of a labelled set come from: our own stages, another system, or given lists.
 
-A calibration needs of each the same: how to rank the queries, what the model is made from, which
-baselines it is compared with. So the job itself does not know which of the three it has.
+A calibration needs the same from each: how to rank the queries, what the model is made from, and
+which baselines it is compared with. So the job does not know which of the three it uses.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ Metadata = tuple[MetadataFeature, ...]
 class Source:
     """What a calibration needs besides the labels.
 
-    rank: the rankings that each mode of the model is fitted on, the main one first, of a plan's
-        queries; and the folder of the index, where there is one.
-    made_from: what the manifest says of the source; two models of the same are the same.
+    rank: takes a plan, and returns the rankings of its queries that each mode of the model is
+        fitted on, the main mode first, and the folder of the index, if there is one.
+    made_from: the manifest's entries about the source; equal entries mean the same model.
     """
 
-    labelled: LabelledSet  # its corpus is what the source holds of it
+    labelled: LabelledSet  # its corpus is the part that the source holds
     config: Config
     made_from: Mapping[str, Any]
     rank: Callable[[Plan], tuple[Mapping[Mode, PlannedRankings], Path | None]]
@@ -61,7 +61,7 @@ class Source:
     trained_on: frozenset[str] = frozenset()  # hashes of queries that the cross-encoder has seen
     networks: Mapping[str, Any] = field(default_factory=dict)
     carry: Carry | None = None  # writes the networks into the model folder
-    notes: tuple[str, ...] = ()  # what the user should know of it
+    notes: tuple[str, ...] = ()  # what the user should know about the source
 
 
 def open_source(
@@ -79,8 +79,8 @@ def open_source(
 
     Raises:
         RetrieverError: the search system does not answer.
-        InputError: arguments that exclude each other, a model that does not exist, a key of
-            metadata that says nothing, or a system that holds something else.
+        InputError: arguments that exclude each other, a model that does not exist, a metadata key
+            that gives no feature, or a system without the labelled passages.
     """
     if index is not None and retriever is not None:
         raise InputError("expected an `index` (--index) or a `retriever` (--retriever), got both")
@@ -153,7 +153,7 @@ def _search_system(
 
 
 def _given_lists(labelled: LabelledSet, kind: ListKind, config: Config) -> Source:
-    """The stages of any other system: their scores came with the lists."""
+    """The stages of any other system, whose scores came with the lists."""
     if config.expected_unanswerable:
         raise InputError(
             "of lists no copies without their answers can be made (`expected_unanswerable`): what "
@@ -175,12 +175,12 @@ def _metadata(labelled: LabelledSet, config: Config) -> Metadata:
 
 
 def _carried(models: tuple[ModelFiles, ModelFiles], config: Config) -> dict[str, Any]:
-    """The fields of a `Source` whose model folder is to carry its networks.
+    """The fields of a `Source` whose model folder is to include its networks.
 
     Raises:
-        InputError: one cannot be exported.
+        InputError: a network cannot be exported.
     """
     for role, files in zip(ROLES, models, strict=True):
-        exported(files, role, config.precision)  # if it cannot be, better known now
+        exported(files, role, config.precision)  # fail now, not after the fit
     carry = partial(write_networks, models=models, precision=config.precision)
     return {"networks": {NETWORKS: described(config.precision)}, "carry": carry}

@@ -1,6 +1,6 @@
-"""What MLflow is told of a finished model: all of it is read from the model folder.
+"""The MLflow record of a finished model, read entirely from the model folder.
 
-So a run whose tracking failed loses nothing: the same record can be sent later.
+So nothing is lost if tracking fails: the same record can be sent later.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from rerank.workspace import Workspace
 if TYPE_CHECKING:
     import pandas as pd
 
-OURS = ("calibrated", "after")  # the row of this model's confidence: fitted anew, or moved
-MEASURED_AS: dict[Mode, str] = {"search": "", "lists": "", "rerank": "rerank"}  # in `MEASURED`
+OURS = ("calibrated", "after")  # this model's confidence: after calibration, or recalibration
+MEASURED_AS: dict[Mode, str] = {"search": "", "lists": "", "rerank": "rerank"}  # key in `MEASURED`
 SUFFICIENCY_AT = 5
 NEEDED = ("calibrated-rerank", "mlflow", "numpy", "onnxruntime", "pandas", "tokenizers")
 
 
 def track_model(path: Path, *, work: Workspace) -> TrackedRun:
-    """Write the record of a model folder to MLflow, and note in `work` that it was taken.
+    """Send the record of a model folder to MLflow, and note its run in `work`.
 
-    The same model is not sent twice: where `work` or the store knows a run of it, that run is
-    returned, `found`.
+    The same model is not sent twice: if `work` or the store knows a run of it, that run is
+    returned, with `found` set.
 
     Raises:
-        InputError: not a whole model folder.
+        InputError: not a complete model folder.
         MissingExtraError: MLflow is not installed.
-        TrackingError: MLflow did not take it.
+        TrackingError: MLflow did not accept it.
     """
     folder = open_folder(path)
     named = folder.manifest["dataset"].get("name", path.name)
@@ -63,7 +63,7 @@ def track_model(path: Path, *, work: Workspace) -> TrackedRun:
 
 
 def track_if_installed(path: Path, *, work: Workspace) -> tuple[TrackedRun | None, tuple[str, ...]]:
-    """As `track_model`; without MLflow there is no run, and a note that says how to have one.
+    """Like `track_model`; without MLflow, no run and a note that says how to get one.
 
     Raises:
         InputError, TrackingError: as `track_model`.
@@ -75,7 +75,7 @@ def track_if_installed(path: Path, *, work: Workspace) -> tuple[TrackedRun | Non
 
 
 def model_name(manifest: Mapping[str, Any]) -> str:
-    """The name of a model's experiment, and under which its versions are registered."""
+    """The name of a model's experiment and of its registered model."""
     return name_of(manifest.get("name", ""), str(manifest["dataset"].get("name")))
 
 
@@ -134,9 +134,10 @@ def record_of(folder: ModelFolder) -> RunRecord:
 
 
 def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[str, float]:
-    """The few numbers of a mode that models are compared by; what is not known is left out.
+    """The few metrics of a mode by which models are compared; unknown ones are left out.
 
-    Shares are of the measured queries, but for `certified_share`: of the certificate's own.
+    Shares are of the measured queries, except `certified_share`, which is of the certificate's
+    queries.
     """
     ways = measured.get("confidence") or {}
     ours: Mapping[str, Any] = next((ways[name] for name in OURS if name in ways), {})
@@ -169,7 +170,7 @@ def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[st
 def measurements(
     measured: Mapping[Mode, Mapping[str, Any]], maps: Mapping[Mode, FittedMaps]
 ) -> pd.DataFrame:
-    """Everything that was measured, a row a number: mode, part, name, metric, value."""
+    """Everything that was measured, one number per row: mode, part, name, metric, value."""
     import pandas as pd
 
     rows = []
@@ -183,7 +184,7 @@ def measurements(
 
 
 def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of a row by name; an interval is two."""
+    """The numbers of a row by name; an interval gives two."""
     for key, value in row.items():
         interval = isinstance(value, list)
         ends = (
@@ -193,7 +194,7 @@ def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
-    """What each input weighs, standardised, in each map of each mode."""
+    """The standardised weight of each input in each map of each mode."""
     import pandas as pd
 
     rows = []
@@ -224,7 +225,7 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
 
 
 def flavour(segment_by: str) -> Flavour:
-    """How MLflow runs a model folder that corrects by this metadata: `mlflow_model`."""
+    """How MLflow runs a model folder whose segments are named by this metadata: `mlflow_model`."""
     from rerank.batch.table import OUTPUT_EXAMPLE, frame, input_example
 
     code = Path(__file__).parent.parent / "batch" / "mlflow_model.py"

@@ -1,6 +1,6 @@
-"""An index, or a model folder, made to search another corpus: what a fresh build would give.
+"""Update an index or a model folder to another corpus, as a fresh build would give it.
 
-Vectors of passages that are there already are taken over; all else is made anew, and is quick.
+Vectors of passages that were indexed before are reused; everything else is rebuilt, which is quick.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ class Updated:
 
 
 def update(target: str | Path, corpus: str | Path) -> Updated:
-    """Let the index or the model in the folder `target` search the passages of `corpus`.
+    """Update the index or the model in the folder `target` to search the passages of `corpus`.
 
-    It is replaced in place, atomically, and equals what a fresh build of this corpus gives. What a
-    model was fitted on stays. Its certificates do not: they were about the old corpus. Where the
-    corpus is the same, nothing is written.
+    It is replaced in place, atomically, and equals a fresh build of this corpus. A model keeps its
+    maps but not its certificates: they were about the old corpus. If the corpus is the same,
+    nothing is written.
 
     Raises:
-        InputError: `target` is neither, is damaged, or its models are not here; bad passages, or
-            fewer than two.
+        InputError: `target` is neither an index nor a model, is damaged, or needs models that are
+            not here; bad passages, or fewer than two.
         FolderError: another job uses `target`.
     """
     target, path = Path(target), Path(corpus)
@@ -125,7 +125,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
             known=[index],
         )
         digest = corpus_digest(passages.values())
-        if not calibrated:  # it was never about labels: it is what `init` makes of this corpus
+        if not calibrated:  # without labels: the result is what `init` makes of this corpus
             name = str(old.manifest["dataset"].get("name"))
             described = LabelledSet(passages, {}, {}, {}, name).described()
             return {**old.manifest, "dataset": described, "corpus_digest": digest}
@@ -155,7 +155,7 @@ def _fitted_on(old: ModelFolder) -> str:
 def _difference(
     old: Iterable[Passage], new: Mapping[str, Passage], *, promises: bool = False
 ) -> Updated:
-    """What is new, gone and changed; an index keeps the order of the corpus, which counts too."""
+    """Count new, removed and changed passages; if only the order changed, all count as changed."""
     before = {passage.doc_id: passage for passage in old}
     both = before.keys() & new.keys()
     changed = sum(before[i] != new[i] for i in both)

@@ -1,1 +1,1 @@
-"""A journal of assessed questions in a database, and what people said of the answers."""
+"""A journal of assessed questions in a database, and people's feedback on the answers."""

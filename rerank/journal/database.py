@@ -1,7 +1,7 @@
-"""The database of a journal: its address, connections, schema, and errors told in a sentence.
+"""The database of a journal: its address, connections, schema, and errors as one sentence.
 
 SQLite commits to disk at every transaction (WAL, synchronous=FULL): neither a killed process nor a
-power cut costs what was committed. It knows nothing of what the journal holds.
+power cut loses what was committed. It knows nothing of what the journal contains.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from rerank.errors import InputError, JournalError
 from rerank.journal.schema import VERSION_TABLE
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-LOCK = 7_236_145  # of PostgreSQL, held while the schema is changed; a number of our own
+LOCK = 7_236_145  # PostgreSQL's lock while the schema is changed; an arbitrary number
 EXPECTED = "expected sqlite:///PATH or postgresql://USER@HOST/DATABASE"
 
 
 def address(url: str) -> URL:
-    """The URL, with the driver that we use.
+    """The URL with the driver that we use.
 
     Raises:
-        InputError: it is not that of an SQLite file or of a PostgreSQL database.
+        InputError: it is not the URL of an SQLite file or of a PostgreSQL database.
     """
     try:
         found = make_url(url)
@@ -56,7 +56,7 @@ def shown(url: URL) -> str:
 
 
 def open_engine(url: URL, *, patience: float) -> Engine:
-    """An engine whose statements wait for a lock of others for `patience` seconds at most."""
+    """An engine whose statements wait at most `patience` seconds for locks held by others."""
     if url.get_backend_name() == "sqlite":
         engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": patience})
         event.listen(engine, "connect", _prepare_sqlite)
@@ -69,13 +69,13 @@ def open_engine(url: URL, *, patience: float) -> Engine:
         pool_size=1,
         max_overflow=8,
         pool_timeout=patience,
-        pool_pre_ping=True,  # a server that was started again is noticed
+        pool_pre_ping=True,  # notices a restarted server
         connect_args={"connect_timeout": max(2, round(patience)), "options": options},
     )
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:
-    connection.isolation_level = None  # transactions begin where we say so, for the schema too
+    connection.isolation_level = None  # we begin transactions ourselves, for the schema too
     for pragma in ("journal_mode=WAL", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}").close()
 
@@ -93,15 +93,15 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 class RefusedValueError(JournalError):
-    """The database works, and does not take one of the values for what it is."""
+    """The database works, but rejects one of the values."""
 
 
 @contextmanager
 def one_sentence_errors(engine: Engine) -> Iterator[None]:
-    """Where the database is used: its errors as one sentence.
+    """Raise the database's errors with a message of one sentence.
 
     Raises:
-        RefusedValueError: it does not take one of the values.
+        RefusedValueError: the database rejects one of the values.
         JournalError: it cannot be reached, is locked, full, damaged or not a database.
     """
     try:
@@ -116,7 +116,7 @@ def one_sentence_errors(engine: Engine) -> Iterator[None]:
 
 
 def _of_values(error: Exception, cause: object) -> bool:
-    """Whether an error is about values: by the driver's word, or before it has asked the server."""
+    """Whether an error is about values: the driver says so, or no server was asked yet."""
     if isinstance(error, ProgrammingError):
         return getattr(cause, "sqlstate", None) is None
     if isinstance(error, DBAPIError):
@@ -128,7 +128,7 @@ def bring_up_to_date(engine: Engine, *, create: bool) -> None:
     """Bring the schema up to the newest revision, in one transaction.
 
     Raises:
-        InputError: there is no journal, and `create` is False; or a newer version has made it.
+        InputError: there is no journal and `create` is False; or a newer version made it.
         JournalError: see `one_sentence_errors`.
     """
     from alembic import command

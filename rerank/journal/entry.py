@@ -1,4 +1,4 @@
-"""One assessed question as the journal keeps it: plain values, with its texts or their hashes.
+"""One assessed question as stored in the journal: plain values, with its texts or their hashes.
 
 It knows nothing of databases.
 """
@@ -18,24 +18,24 @@ from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.sources import place_of
 from rerank.types import Assessment, Query, RankedPassage
 
-KEPT = 10  # passages of an entry, best first
+KEPT = 10  # passages in an entry, best first
 ACCEPTED, ADVISORY = "accepted", "advisory only"  # decisions on a retrieval
 ANSWERED, UNSURE, REFUSED = "answered", "answered with low confidence", "refused"  # on an answer
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One assessed question: a row of the journal. A text that is left out is None."""
+    """One assessed question: a row of the journal. Texts that are left out are None."""
 
-    entry_id: str  # in the order of time; not seen by clients
-    answer_id: str  # of the request, by which feedback names it
+    entry_id: str  # sorts by time; not shown to clients
+    answer_id: str  # of the request; feedback uses it
     time: float  # when it was answered: seconds since 1970
     mode: str
     question: str | None
     question_hash: str  # see `rerank.data.text.query_hash`
-    asked: str | None  # the whole query as JSON: its metadata, and the passages that it brought
+    asked: str | None  # the whole query as JSON, with its metadata and any passages it brought
     passages: str  # JSON: the best `KEPT`, with their scores
-    top_doc_id: str | None  # None where no passage was found
+    top_doc_id: str | None  # None if no passage was found
     top_document: str | None
     confidence: float
     sufficiency: float
@@ -45,7 +45,7 @@ class Entry:
     decision: str
     answer: str | None
     answer_hash: str | None
-    attribution: float | None  # share of the answer's sentences that their sources support
+    attribution: float | None  # share of the answer's sentences that sources support
     model: str  # the version of the model
     latency: float  # seconds
 
@@ -68,7 +68,7 @@ def entry_of(
     answer: BoundedAnswer | None = None,
     without_text: bool = False,
 ) -> Entry:
-    """The entry of an assessment that was made just now, and of the answer that rests on it."""
+    """The entry of an assessment made just now, and of the answer based on it."""
     query, best = found.ranking.query, found.first(KEPT)
     now = time.time()
     top = best[0] if best else None
@@ -107,7 +107,7 @@ def _decision(found: Assessment, answer: BoundedAnswer | None) -> str:
 
 
 def _asked(query: Query) -> dict[str, Any]:
-    """The query as a line of a file of labels has it: see `rerank.data.records.read_query`."""
+    """The query in the format of a labels file: see `rerank.data.records.read_query`."""
     row: dict[str, Any] = {"query": query.text}
     if query.metadata:
         row["metadata"] = dict(query.metadata)
@@ -124,5 +124,5 @@ def _scores(passages: Sequence[RankedPassage]) -> list[dict[str, Any]]:
 
 
 def _text(text: str) -> str:
-    """The text as every database takes it: without NUL, and without halves of surrogate pairs."""
+    """The text in a form that every database accepts: without NUL and without lone surrogates."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,6 +1,6 @@
-"""A journal that is kept while questions are answered: entries in, in the background, and feedback.
+"""A journal kept while questions are answered: it writes entries in the background, and feedback.
 
-It fails no answer: what cannot be written is counted, and told when the journal is closed.
+It never makes an answer fail: what cannot be written is counted, and reported on closing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rerank.journal.writer import OUTCOMES, JournalWriter
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.types import Assessment
 
-FLUSH = 2.0  # seconds that feedback waits for the answer that it is about
+FLUSH = 2.0  # seconds that feedback waits for its answer to be written
 
 
 class Journal:
-    """A journal by its URL, made where there is none: see `JournalStore` and `JournalWriter`.
+    """A journal by its URL, created if there is none: see `JournalStore` and `JournalWriter`.
 
     >>> with Journal("sqlite:///journal.db") as journal:  # doctest: +SKIP
     ...     found = model.search("median ignoring NaNs")
@@ -30,7 +30,7 @@ class Journal:
     ...     journal.judge(answer_id, right=True)
 
     Entries older than `days`, and the oldest beyond `rows`, are removed; 0 is no limit.
-    `without_text` keeps hashes of the texts. `count` is told what became of entries.
+    `without_text` keeps hashes of the texts. `count` is called with the outcome of entries.
 
     Raises:
         InputError: another kind of URL, or a schema of a newer version.
@@ -52,7 +52,7 @@ class Journal:
         self._writer = JournalWriter(self.store, days=days, rows=rows, count=self._counted)
 
     def __enter__(self) -> Self:
-        """The journal; at the end it is closed, and a warning says what could not be written."""
+        """The journal; at the end it is closed, with a warning if entries were not written."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,12 +74,12 @@ class Journal:
         answer: BoundedAnswer | None = None,
         answer_id: str = "",
     ) -> str:
-        """Offer an assessed question, and the answer that rests on it, without waiting.
+        """Queue an assessed question, and the answer based on it, without waiting.
 
-        `model` is its version, `model.version`; `latency` is in seconds.
+        `model` is the model's version, `model.version`; `latency` is in seconds.
 
         Returns:
-            `answer_id`, by which feedback names it; a new one where none is given.
+            `answer_id`, which feedback uses; a new one if none is given.
         """
         answer_id = answer_id or secrets.token_hex(8)
         entry = entry_of(
@@ -94,18 +94,19 @@ class Journal:
         return answer_id
 
     def judge(self, answer_id: str, right: bool, comment: str = "") -> bool:
-        """As `JournalStore.judge`, of what was recorded just now too."""
+        """As `JournalStore.judge`; it also finds answers recorded just now."""
         self.flush()
         return self.store.judge(answer_id, right, comment)
 
     def flush(self) -> None:
-        """Wait until all is written, but for `FLUSH` seconds at most."""
+        """Wait until all is written, at most `FLUSH` seconds."""
         self._writer.flush(FLUSH)
 
     def close(self) -> str:
-        """Write what waits, for some seconds at most, and end; a sentence on what is not written.
+        """Write the waiting entries, within some seconds, and stop.
 
-        It is empty where all is.
+        Returns:
+            A sentence on what could not be written; empty if all is.
         """
         self._writer.close(writer.CLOSING)
         self.store.close()

@@ -1,7 +1,7 @@
-"""Labels out of the journal: what people said of its answers, in the order in which they said it.
+"""Labels from the journal: people's feedback on its answers, in the order in which it was given.
 
-A label is about the top passage, or about a generated answer; the two are never mixed. Of one
-question asked again and again one label counts, because the next is known from the first.
+A label is about the top passage, or about a generated answer; the two are never mixed. A question
+that is asked repeatedly counts with one label only, because the first label predicts the next.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ OF_THE_TOP = _C.right.is_not(None) & _C.answer_hash.is_(None)  # not of a genera
 
 
 def newest_answers(store: JournalStore, most: int | None = None) -> list[Row]:
-    """Of each question that was answered, the newest answer with a label, oldest first.
+    """The newest labelled answer of each question, oldest first.
 
-    Refusals are no answers. `most` keeps only the newest ones.
+    Refusals do not count as answers. `most` keeps only the newest ones.
     """
     columns = (_C.question_hash, _C.right, _C.confidence, _C.attribution)
     labelled = _C.right.is_not(None) & _C.attribution.is_not(None) & (_C.decision != REFUSED)
@@ -47,17 +47,17 @@ def newest_labels(store: JournalStore, most: int | None = None) -> list[Row]:
 
 
 def label_of(row: Row) -> dict[str, Any]:
-    """A row of `newest_labels` that has its text, as a line of a file of labels."""
+    """A row of `newest_labels` that has its text, in the format of a labels file."""
     return {**json.loads(row["asked"]), "right": bool(row["right"])}
 
 
 def monitors(
     store: JournalStore, model: str, *, target: float = 0.7, level: float = 0.05
 ) -> tuple[AccuracyMonitor, CalibrationMonitor]:
-    """Are the accepted answers of a model right as often as `target`; are its confidences true?
+    """Tests whether a model's accepted answers are right as often as `target`, and its calibration.
 
-    Both are tests that may be looked at after every label: see `calibration.monitoring.sequential`.
-    A label that is changed later counts when it was changed.
+    Both tests may be looked at after every label: see `calibration.monitoring.sequential`. A label
+    that is changed later counts from the time of the change.
 
     Raises:
         ValueError: a target or level outside (0, 1).

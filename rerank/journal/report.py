@@ -1,6 +1,6 @@
-"""What the journal tells: how sure answers are, whether labels agree, which documents fall short.
+"""The journal's report: confidence of answers, whether labels agree, and weak documents.
 
-It knows nothing of models: all numbers are those that were written.
+It knows nothing of models: all numbers are read from the journal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OF_ANSWERS = _C.right.is_not(None) & _C.answer_hash.is_not(None)
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """What one version of the model has answered."""
+    """The answers of one version of the model."""
 
     model: str
     questions: int
@@ -57,12 +57,12 @@ class ModelSummary:
 
 @dataclass(frozen=True, slots=True)
 class DocumentTrend:
-    """A document that came first for several questions, and was never sure enough."""
+    """A document that came first for several questions, but never with enough confidence."""
 
     document: str
     questions: int
     confidence: float  # mean
-    earlier: float | None  # mean in the first half of the time looked at; None: not asked for
+    earlier: float | None  # mean in the first half of the period; None: no questions
     lately: float | None  # mean in the second half
 
     def cells(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class JournalReport:
     models: tuple[ModelSummary, ...]  # newest first
     accuracy: AccuracyMonitor
     calibration: CalibrationMonitor
-    documents: tuple[DocumentTrend, ...]  # most asked for first
+    documents: tuple[DocumentTrend, ...]  # most questions first
 
     @property
     def alarmed(self) -> bool:
@@ -130,7 +130,7 @@ class JournalReport:
 def report(
     store: JournalStore, *, days: float = 30, documents: int = 10, target: float = 0.7
 ) -> JournalReport:
-    """The report of the last `days`, with at most so many documents.
+    """The report of the last `days`, with at most `documents` documents.
 
     Raises:
         JournalError: the database cannot be used.
@@ -165,7 +165,7 @@ def _models(since: float) -> Select[Any]:
 
 
 def _never_sure(since: float, middle: float, most: int) -> Select[Any]:
-    """Searches whose top passage is of one document, none of them accepted."""
+    """Documents that were on top of searches, none of which was accepted."""
     document = func.coalesce(_C.top_document, _C.top_doc_id)
     asked = func.count(_C.question_hash.distinct())
     return (

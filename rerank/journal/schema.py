@@ -1,4 +1,4 @@
-"""The table of the journal, as its newest migration leaves it (a test compares the two)."""
+"""The table of the journal as of the newest migration (a test compares the two)."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ JOURNAL = Table(
     Column("attribution", Double),
     Column("model", String(64), nullable=False),
     Column("latency", Double, nullable=False),
-    # what people said of the answer
-    Column("right", Boolean),  # None: nothing yet
+    # feedback on the answer
+    Column("right", Boolean),  # None: no feedback yet
     Column("comment", Text),
-    Column("judged", Double),  # when they said so: seconds since 1970
+    Column("judged", Double),  # time of the feedback: seconds since 1970
     Index("rerank_journal_answer_id", "answer_id"),
     Index("rerank_journal_time", "time"),
     Index("rerank_journal_judged", "judged"),

@@ -1,4 +1,4 @@
-"""The journal in its database: entries in, feedback on them, retention, and rows out.
+"""The journal in its database: adds entries, records feedback, enforces retention, reads rows.
 
 It knows nothing of threads: see `writer`.
 """
@@ -36,10 +36,10 @@ from rerank.journal.database import (
 from rerank.journal.entry import Entry
 from rerank.journal.schema import JOURNAL
 
-PATIENCE = 5.0  # seconds to wait for a lock of others
-PRUNED = 1000  # entries removed in one transaction, so that writers wait for moments only
+PATIENCE = 5.0  # seconds to wait for locks held by others
+PRUNED = 1000  # entries removed in one transaction: few, so that writers wait only briefly
 LONGEST_COMMENT = 10_000  # characters
-NO_PASSAGES = "[]"  # of an entry whose texts are past retention
+NO_PASSAGES = "[]"  # passages of an entry whose texts are past retention
 DAY = 86_400.0
 INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 Row = Mapping[str, Any]
@@ -48,13 +48,13 @@ Row = Mapping[str, Any]
 class JournalStore:
     """A journal by its URL: `sqlite:///PATH` or `postgresql://USER@HOST/DATABASE`.
 
-    Many threads and processes may use one journal. `patience`, or else `PATIENCE`, is how many
-    seconds to wait for a lock of others.
+    Many threads and processes may use one journal. `patience` (default `PATIENCE`) is how many
+    seconds to wait for locks held by others.
 
     Raises:
-        InputError: another kind of URL; a schema of a newer version; or there is no journal, and
+        InputError: another kind of URL; a schema of a newer version; or there is no journal and
             `create` is False.
-        JournalError: the database cannot be reached, is locked, or damaged; of each method too.
+        JournalError: the database cannot be reached, is locked, or damaged; each method raises it.
     """
 
     def __init__(self, url: str, *, create: bool = False, patience: float | None = None) -> None:
@@ -80,7 +80,7 @@ class JournalStore:
         self._engine.dispose()
 
     def check(self) -> None:
-        """Look whether the journal is there, and bring its schema up to date."""
+        """Check that the journal exists, and bring its schema up to date."""
         bring_up_to_date(self._engine, create=self._create)
 
     @contextmanager
@@ -94,23 +94,23 @@ class JournalStore:
             yield connection
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Write entries in one transaction: all or none. Those that are there already stay.
+        """Write entries in one transaction: all or none. Those already there are unchanged.
 
         Raises:
-            RefusedValueError: the database works, and does not take one of the values.
+            RefusedValueError: the database works, but rejects one of the values.
         """
         insert = INSERT[self._engine.dialect.name](JOURNAL).on_conflict_do_nothing()
         with self._write() as connection:
             connection.execute(insert, [entry.row() for entry in entries])
 
     def judge(self, answer_id: str, right: bool, comment: str = "") -> bool:
-        """Record whether an answer was right; False where the journal has no such answer.
+        """Record whether an answer was right; False if the journal has no such answer.
 
-        The newest word wins; the same again changes nothing. Where several answers have the id, it
-        is about the newest of them. A comment is not kept where the entry's texts are left out.
+        The newest feedback wins; repeating it changes nothing. If several answers have the id, it
+        is for the newest of them. No comment is kept for an entry whose texts are left out.
 
         Raises:
-            InputError: a comment that is no text, or is too long.
+            InputError: the comment is not text, or is too long.
         """
         as_text("comment", comment, most=LONGEST_COMMENT, empty=True)
         comment = comment.replace("\0", " ")
@@ -136,11 +136,11 @@ class JournalStore:
     def prune(self, *, days: float = 0, rows: int = 0) -> int:
         """Remove entries older than `days`, then the oldest beyond `rows`; 0 is no limit.
 
-        Of those that somebody judged the texts go, and the numbers stay: a test that may be looked
-        at after every label holds only if no label is forgotten.
+        Judged entries lose their texts but keep their numbers: a sequential test, which may be
+        looked at after every label, is valid only if no label is removed.
 
         Returns:
-            How many were removed.
+            The number of entries removed.
         """
         c, removed = JOURNAL.c, 0
         if days:
@@ -154,7 +154,7 @@ class JournalStore:
         return removed
 
     def _forget(self, old: ColumnElement[bool]) -> int:
-        """Take the texts of the judged ones, and remove the others; how many were removed."""
+        """Remove the texts of judged entries, and the other entries; return the count of these."""
         c = JOURNAL.c
         texts = {c.question: None, c.asked: None, c.answer: None, c.comment: None}
         has_text = or_(c.asked.is_not(None), c.passages != NO_PASSAGES)
@@ -176,6 +176,6 @@ class JournalStore:
                 return removed
 
     def rows(self, query: Select[Any]) -> list[Row]:
-        """What a query of `rerank.journal.schema.JOURNAL` finds."""
+        """The rows that a query of `rerank.journal.schema.JOURNAL` finds."""
         with self._read() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]

@@ -1,4 +1,4 @@
-"""What a person watches: answers day by day, and those that wait for a judgement."""
+"""The data of the Watch page: answers day by day, and those that wait for a judgement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Day:
     questions: int
     accepted: int
     confidence: float  # mean
-    levels: dict[str, int]  # how many answers of each
+    levels: dict[str, int]  # number of answers by level
 
 
 def by_day(store: JournalStore, *, days: float) -> list[Day]:
@@ -39,7 +39,7 @@ def by_day(store: JournalStore, *, days: float) -> list[Day]:
 
 
 def _day(store: JournalStore, number: int, *, since: float) -> Day:
-    """The answers of one day, counted from 1970, that came `since` then."""
+    """The answers of a day, counted from 1970, that were given at `since` or later."""
     count, accepted = func.count(), func.sum(case((_C.accepted, 1), else_=0))
     chosen = (
         select(
@@ -64,11 +64,11 @@ def _day(store: JournalStore, number: int, *, since: float) -> Day:
 
 
 def waiting(store: JournalStore, *, most: int = 50) -> list[dict[str, Any]]:
-    """Searched questions below the advisory threshold whose first passage nobody has judged.
+    """Searches below the advisory threshold whose first passage nobody has judged.
 
-    Each once, by its newest answer, the newest first: with `id`, `time`, `question` (None where
-    texts are left out), `document`, `doc_id`, `confidence`, `level`, and `times`, how often it
-    was answered so.
+    Each question once, with its newest answer; the newest first. Keys: `id`, `time`, `question`
+    (None if texts are left out), `document`, `doc_id`, `confidence`, `level`, and `times`, how
+    often it was answered so.
 
     Raises:
         JournalError: the database cannot be used.

@@ -1,8 +1,8 @@
-"""One thread that writes entries to the journal, behind a bounded queue: who answers never waits.
+"""A thread that writes entries to the journal from a bounded queue: answering never waits for it.
 
-An entry is written within `GATHER` seconds of its arrival and the time of one commit; that is what
-a SIGKILL can cost. While the database is dead or locked, entries wait in the queue; when the queue
-is full, new ones are dropped and counted.
+An entry is written within `GATHER` seconds of its arrival plus the time of one commit; a SIGKILL
+loses no more than that. While the database is down or locked, entries wait in the queue; when the
+queue is full, new ones are dropped and counted.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from rerank.journal.database import RefusedValueError
 from rerank.journal.entry import Entry
 from rerank.journal.store import JournalStore
 
-GATHER = 0.2  # seconds in which entries gather for one commit
-BATCH = 500  # entries of one commit at most
-MOST_ENTRIES = 10_000  # that wait
+GATHER = 0.2  # seconds to collect entries for one commit
+BATCH = 500  # most entries of one commit
+MOST_ENTRIES = 10_000  # in the queue
 MOST_SIZE = 64 * 2**20  # characters of their texts
 PAUSES = (0.5, 10.0)  # seconds between tries while the database fails: the first, the longest
 PRUNE_EVERY = 600.0  # seconds
 REPEATED = 60.0  # seconds between two log lines on dropped entries
-CLOSING = 10.0  # seconds for what still waits at the end
+CLOSING = 10.0  # seconds to write the waiting entries at the end
 OUTCOMES = ("written", "dropped", "rejected", "lost")  # of an entry
 
 logger = logging.getLogger(__name__)
-Count = Callable[[str, int], None]  # an outcome, or "failed" for a try that failed; how many
+Count = Callable[[str, int], None]  # (an outcome, or "failed" for a failed try; how many)
 
 
 class JournalWriter:
-    """Writes entries to a store in the background, and keeps to its retention limits.
+    """Writes entries to a store in the background, and enforces the retention limits.
 
-    `count` is told what became of entries: `written`; `dropped`, because the queue was full;
-    `rejected`, because the database takes none of such values; `lost`, because the database did not
-    take them before the end. `failed` counts tries that are made again.
+    `count` is called with the outcome of entries: `written`; `dropped`, because the queue was full;
+    `rejected`, because the database does not accept a value; `lost`, because they were not written
+    before the end. `failed` counts failed tries, which are repeated.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class JournalWriter:
         self._days = days
         self._rows = rows
         self._count = count
-        self._entries: deque[Entry] = deque()  # an entry leaves it when it is written
+        self._entries: deque[Entry] = deque()  # an entry is removed when it is written
         self._size = 0
         self._changed = threading.Condition()
-        self._hurry = False  # somebody waits for what is in the queue
+        self._hurry = False  # somebody waits for the queue to be written
         self._deadline: float | None = None  # set when closing
         self._pruned = float("-inf")
         self._dropped, self._told_dropped = 0, float("-inf")
-        self.failure = ""  # why the last try that failed did
+        self.failure = ""  # why the last failed try failed
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
@@ -70,7 +70,7 @@ class JournalWriter:
         return len(self._entries)
 
     def offer(self, entry: Entry) -> bool:
-        """Take an entry, without waiting; False where the queue is full and it is dropped."""
+        """Queue an entry, without waiting; False if the queue is full and it is dropped."""
         with self._changed:
             full = len(self._entries) >= MOST_ENTRIES or self._size + entry.size > MOST_SIZE
             if not full and self._deadline is None:
@@ -89,14 +89,14 @@ class JournalWriter:
         return False
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all that was offered is written, for so long at most; whether it is."""
+        """Wait until the queue is written, at most `seconds`; return whether it is."""
         with self._changed:
             self._hurry = bool(self._entries)
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._entries, seconds)
 
     def close(self, seconds: float = CLOSING) -> int:
-        """Write what waits, within so many seconds, and end; return how many entries are lost."""
+        """Write the waiting entries within `seconds`, and stop; return how many are lost."""
         with self._changed:
             self._deadline = time.monotonic() + seconds
             self._changed.notify_all()
@@ -118,7 +118,7 @@ class JournalWriter:
                 continue
             try:
                 if failing:
-                    self._store.check()  # the file may be a new one
+                    self._store.check()  # the database file may be a new one
                 rejected = self._write(batch)
             except Exception as error:
                 self._failed(error, already=failing)
@@ -133,7 +133,7 @@ class JournalWriter:
             self._written(batch, rejected)
 
     def _next(self) -> list[Entry] | None:
-        """The next entries to write; none where it is time to prune; None at the end."""
+        """The next entries to write; an empty list if it is time to prune; None at the end."""
         with self._changed:
             if not self._changed.wait_for(
                 lambda: self._entries or self._deadline is not None, PRUNE_EVERY
@@ -148,10 +148,10 @@ class JournalWriter:
             return list(islice(self._entries, BATCH))
 
     def _write(self, batch: Sequence[Entry]) -> int:
-        """Write a batch, one by one where the database refuses values; how many are rejected."""
+        """Write a batch, one by one if the database rejects values; return how many it rejects."""
         try:
             self._store.add(batch)
-        except RefusedValueError:  # its message may quote them
+        except RefusedValueError:  # its message may quote the values
             if len(batch) > 1:
                 return sum(self._write([entry]) for entry in batch)
             _log(logging.ERROR, "journal entry rejected", id=batch[0].answer_id)
@@ -176,7 +176,7 @@ class JournalWriter:
             _log(logging.ERROR, "journal fails", why=self.failure, waiting=self.waiting)
 
     def _wait_to_retry(self, pause: float) -> bool:
-        """Wait, less at the end; whether to try again."""
+        """Wait, shorter at the end; return whether to try again."""
         with self._changed:
             self._changed.wait_for(lambda: self._deadline is not None, pause)
             if self._deadline is None:

@@ -1,1 +1,1 @@
-"""Labels made by people: questions, pooled passages and judgements; the terminal is elsewhere."""
+"""Manual labelling: questions, pooled passages and judgements; the user interface is elsewhere."""

@@ -1,4 +1,4 @@
-"""Which queries to label: a sample of those that a model was not fitted on, with weights."""
+"""Draws the queries to label: a weighted sample of those that a model was not fitted on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ How = Quantity | Literal["even"]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A query to label, what the model says of it, and how many queries it stands for."""
+    """A query to label, the model's assessment, and how many queries it stands for."""
 
     query: Query
     answer: Assessment
@@ -28,7 +28,7 @@ class Drawn:
 def fresh_queries(
     model: CalibratedReranker, queries: Iterable[Query], taken: Set[str] = frozenset()
 ) -> list[Query]:
-    """The queries that the model was not fitted on; nor any whose `query_hash` is in `taken`."""
+    """The queries that the model was not fitted on and whose `query_hash` is not in `taken`."""
     known = model.fitted_on | taken
     return [query for query in queries if query_hash(query.text) not in known]
 
@@ -41,9 +41,9 @@ def draw(
     how: How,
     seed: int,
 ) -> list[Drawn]:
-    """Draw `count` of the queries, in their order: evenly, or stratified by confidence.
+    """Draw `count` of the queries, in their order: uniformly, or stratified by confidence.
 
-    Stratified is for the accuracy above the advisory threshold or for the map: see
+    Stratification is for the accuracy above the advisory threshold, or for the map: see
     `calibration.label_selection`.
     """
     answers = model.assess(queries, label="assessing")

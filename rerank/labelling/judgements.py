@@ -1,6 +1,6 @@
-"""A file of what people said while they labelled: appended to, never changed, safe for several.
+"""A file of judgements: append-only, and safe for several writers.
 
-One JSON object a line. It knows nothing of what a line says.
+One JSON object per line. It knows nothing of what a line means.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Event = Mapping[str, Any]
 
 
 class JudgementFile:
-    """The file at `path`; a line that a killed process left unfinished is no line."""
+    """The file at `path`; an unfinished last line, left by a killed process, is ignored."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> list[Event]:
-        """Every whole line, in order; none where there is no file.
+        """All complete lines, in order; empty if there is no file.
 
         Raises:
-            InputError: a line is no JSON object.
+            InputError: a line is not a JSON object.
         """
         data = self.path.read_bytes() if self.path.exists() else b""
         found: list[Event] = []
@@ -44,13 +44,13 @@ class JudgementFile:
         return found
 
     def append(self, events: Sequence[Event]) -> None:
-        """Add lines, durably, when nobody else writes; all of them or, if killed, the first."""
+        """Append lines durably, once no one else writes; if killed, maybe only the first ones."""
         with self.locked() as handle:
             self.append_locked(handle, events)
 
     @contextmanager
     def locked(self) -> Iterator[int]:
-        """Wait until nobody else writes, and keep the others waiting; gives an open handle."""
+        """Hold the write lock of the file, after waiting for it; yields an open handle."""
         handle = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o666)
         try:
             wait_locked(handle)
@@ -60,7 +60,7 @@ class JudgementFile:
 
     @staticmethod
     def append_locked(handle: int, events: Sequence[Event]) -> None:
-        """Add lines to the file that is `locked`, in place of an unfinished one."""
+        """Append lines to the `locked` file, replacing an unfinished last line."""
         size = os.fstat(handle).st_size
         with open(handle, "r+b", closefd=False) as file:
             whole = size

@@ -1,4 +1,4 @@
-"""The best passages of all stages for a question, merged, in an order that tells nothing of them.
+"""Pools the best passages of all stages for a question, in an order unrelated to their ranks.
 
 It knows nothing of labels.
 """
@@ -24,18 +24,18 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What is shown for a question, and what the model says of it by itself."""
+    """The passages shown for a question, and the model's own answer."""
 
     shown: tuple[Shown, ...]
     confidence: float
-    top: str | None  # id of the passage that the confidence is about; it is among the shown
+    top: str | None  # id of the passage that the confidence is about; it is in `shown`
 
 
 def pool(model: CalibratedReranker, text: str, depth: int) -> Pool:
     """The `depth` best by BM25, by the bi-encoder, fused and by relevance, each passage once.
 
-    The order is that of a hash of question and passage: the same each time, and unrelated to who
-    found what.
+    They are ordered by a hash of question and passage: always the same order, unrelated to the
+    stages that found them.
     """
     answer, index = model.search(text), model.pipeline.index
     ranking, found = answer.ranking, dict[str, Passage]()

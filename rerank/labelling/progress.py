@@ -1,4 +1,4 @@
-"""What the labels say by now: how true the model is, what is still missing, who agrees with whom.
+"""The progress of labelling: accuracy so far, labels still missing, agreement of annotators.
 
 Questions in, sentences out. It knows nothing of a terminal.
 """
@@ -23,9 +23,9 @@ EVERY = 10  # labels between two reports
 def progress_sentences(
     questions: Sequence[Question], *, calibrated: bool, target: float, partly_right: bool
 ) -> list[str]:
-    """How right the model's top passages are by now, and how many more labels it takes.
+    """How often the model's top passages are right so far, and how many more labels are needed.
 
-    target: the share of accepted answers that a certificate is to promise.
+    target: the share of right answers among accepted ones that a certificate should guarantee.
     """
     sampled = zip(questions, weights(questions), strict=True)
     pairs = [(question, weight or 1.0) for question, weight in sampled if question.done]
@@ -50,7 +50,7 @@ def progress_sentences(
 
 
 def _to_calibrate(y: np.ndarray, right: Sequence[object]) -> str:
-    """What is missing before the first calibration."""
+    """What is still missing for the first calibration."""
     missing = LEAST_LABELS - len(y)
     if missing > 0:
         return f"{missing} more are needed to calibrate, some of them with no answer."
@@ -63,7 +63,7 @@ def _to_calibrate(y: np.ndarray, right: Sequence[object]) -> str:
 
 
 def _certificate(y: np.ndarray, p: np.ndarray, target: float) -> str:
-    """What a certificate would take, were accuracy as it is on these."""
+    """What a certificate would need, if accuracy stays as on these labels."""
     found = certify(y, p, target=target)
     promise = f"a threshold with at least {target:.0%} right"
     if found.threshold is not None:
@@ -74,7 +74,7 @@ def _certificate(y: np.ndarray, p: np.ndarray, target: float) -> str:
 
 
 def agreements(questions: Sequence[Question]) -> dict[tuple[str, str], Agreement]:
-    """Cohen's kappa of each two people over the passages that both judged, by question."""
+    """Cohen's kappa of each pair of people over the passages that both judged, by question."""
     names = sorted({name for question in questions for name in question.people})
     found = {}
     for one, other in combinations(names, 2):

@@ -1,4 +1,4 @@
-"""Questions proposed from a corpus, where people have none at hand: from headings and FAQ lines."""
+"""Proposes questions from the headings and FAQ lines of a corpus, if people have none at hand."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import chain
 from rerank.data.text import query_hash
 from rerank.types import Passage, Query
 
-PROPOSED = "proposed"  # metadata of a query: made from the corpus, and accepted by a person
-PREFIX = "proposed-"  # of its id, before the hash of its first words
+PROPOSED = "proposed"  # metadata key of a query made from the corpus and accepted by a person
+PREFIX = "proposed-"  # of its id, before the hash of its original text
 ABOUT = "What does the documentation say about {}?"
 MARKS = ("?", "？", "؟")
 LONGEST = 300  # characters of a question
@@ -19,8 +19,8 @@ LONGEST = 300  # characters of a question
 def propose(passages: Iterable[Passage], count: int) -> list[Query]:
     """At most `count` questions, each once; those that the corpus itself asks come first.
 
-    A heading or a first sentence that is a question, else a question about the heading. Among
-    equals the order is that of a hash, so that they come from all over the corpus.
+    A question is a heading or a first sentence that asks one, else a question about the heading.
+    Within each kind they are ordered by a hash, so that they come from all parts of the corpus.
     """
     found: dict[str, tuple[bool, Query]] = {}
     for passage in passages:
@@ -33,7 +33,7 @@ def propose(passages: Iterable[Passage], count: int) -> list[Query]:
 
 
 def question_of(passage: Passage) -> tuple[str, bool]:
-    """The question of a passage, "" for none, and whether the corpus itself asks it."""
+    """The question of a passage, or "", and whether the corpus itself asks it."""
     heading = str(passage.metadata.get("heading") or passage.title).split(" > ")[-1].strip()
     for text in (heading, _first_sentence(passage.text)):
         if text.endswith(MARKS) and len(text) <= LONGEST:
@@ -42,7 +42,7 @@ def question_of(passage: Passage) -> tuple[str, bool]:
 
 
 def _first_sentence(text: str) -> str:
-    """Up to the first end of a sentence or of a line."""
+    """The text up to the first end of a sentence or line."""
     line = next(iter(text.strip().splitlines()), "")
     ends = (line.find(mark) + 1 for mark in chain(MARKS, (". ", "! ")) if mark in line)
     return line[: min(ends, default=len(line))].strip()

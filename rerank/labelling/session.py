@@ -1,7 +1,7 @@
-"""One person labels: the next question with its passages, and what the person says of them.
+"""A labelling session of one person: the next question with its passages, and the judgements.
 
-All state is in the file of judgements, so that a session that is killed loses nothing, and others
-may label at the same time. It knows nothing of a terminal.
+All state is in the file of judgements, so that a killed session loses nothing, and others may label
+at the same time. It knows nothing of a terminal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ JUDGEMENTS = "judgements.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a person is asked now: to accept a proposed question, or to judge a passage of one."""
+    """What a person is asked now: to accept a proposed question, or to judge a passage."""
 
     question: Question
     pool: Pool
@@ -59,8 +59,8 @@ class Session:
     """Labels by `annotator`, kept in the folder `out`, which becomes a labelled set.
 
     Raises:
-        InputError: the model searches no index; `out` holds labels made otherwise, or another
-            corpus; or the annotator's name is none.
+        InputError: the model searches no index; `out` has labels made by other means, or another
+            corpus; or the annotator's name is not valid.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class Session:
     def prepare(self, queries: Sequence[Query] | None) -> int:
         """Draw questions until there are `count`; return how many are drawn now.
 
-        Of `queries`, or of proposals from the corpus where that is None. Those that the model was
-        fitted on, and those drawn already, are left out, and each question is there once. A draw is
-        that of `rerank.labelling.drawing`.
+        The source is `queries`, or proposals from the corpus if that is None. Duplicates, questions
+        that the model was fitted on, and those drawn already are left out. The draw is that of
+        `rerank.labelling.drawing`.
 
         Raises:
-            InputError: not one question is there to draw from.
+            InputError: there is no question to draw from.
         """
         with self.file.locked() as handle:
             known = questions_of(self.file.read())
@@ -104,7 +104,7 @@ class Session:
             if queries is None:
                 queries = propose(self.corpus, 2 * self.config.count)
             taken = {query_hash(q.text) for q in known}
-            taken |= {q.query_id.removeprefix(PREFIX) for q in known}  # proposed in other words
+            taken |= {q.query_id.removeprefix(PREFIX) for q in known}  # proposed, then reworded
             fresh: dict[str, Query] = {}
             for query in fresh_queries(self.model, queries, taken):
                 fresh.setdefault(query_hash(query.text), query)
@@ -131,11 +131,11 @@ class Session:
         return [_drawn(drawn[i], number) for i in order]
 
     def questions(self) -> list[Question]:
-        """Every question drawn, with all that stands of what anybody said."""
+        """All questions drawn, with everybody's judgements that count."""
         return questions_of(self.file.read())
 
     def task(self) -> Task | None:
-        """What this person is asked now; None where nothing is left."""
+        """What this person is asked now; None if nothing is left."""
         question = next_question(self.questions(), self.annotator, self.config.shared)
         if question is None:
             return None
@@ -147,11 +147,11 @@ class Session:
         task = Task(question, shown, left)
         if left or question.proposed:
             return task
-        self.nothing(task)  # an update of the model has taken the rest away
+        self.nothing(task)  # an update of the model removed the rest
         return self.task()
 
     def accept(self, task: Task, text: str | None = None) -> None:
-        """Accept a proposed question, in other words where `text` is given.
+        """Accept a proposed question, reworded if `text` is given.
 
         Raises:
             InputError: the text is empty or too long.
@@ -167,22 +167,22 @@ class Session:
         self._append(task, "judge", grade=grade, done=done, doc_ids=_ids(task.left[:1]))
 
     def nothing(self, task: Task) -> None:
-        """Say that no passage that is left answers the question: all of them are wrong."""
+        """Grade all passages that are left as wrong: none answers the question."""
         self._append(task, "judge", grade="wrong", done=True, doc_ids=_ids(task.left))
 
     def skip(self, task: Task) -> None:
-        """Leave the question out, as far as this person goes."""
+        """Skip the question for this person."""
         self._append(task, "skip")
 
     def undo(self) -> bool:
-        """Take back the latest that this person said; whether there was anything."""
+        """Take back this person's latest action; return whether there was one."""
         if last_of(standing(self.file.read()), self.annotator) is None:
             return False
         self.file.append([{"do": "undo", "by": self.annotator}])
         return True
 
     def write(self) -> int:
-        """Write the labelled set; return how many questions it has. Without one, nothing is."""
+        """Write the labelled set; return how many questions it has. With none, write nothing."""
         with self.file.locked():
             questions = self.questions()
             if not any(question.done for question in questions):
@@ -193,7 +193,7 @@ class Session:
             return write_set(questions, self.out, partly_right=self.config.partly_right)
 
     def so_far(self) -> list[str]:
-        """How true the model is by now, and how many more labels it takes, in sentences."""
+        """How accurate the model is so far, and how many more labels are needed, in sentences."""
         return progress_sentences(
             self.questions(),
             calibrated=self.model.calibrated,
@@ -206,7 +206,7 @@ class Session:
         self.file.append([event | more])
 
     def _refuse_other_contents(self) -> None:
-        """Refuse a folder whose labels would be written over, or whose passages are others."""
+        """Refuse a folder whose labels would be overwritten, or whose corpus differs."""
         ours = self.file.path.exists()
         for name in ("queries.jsonl", "qrels", "splits"):
             if not ours and (self.out / name).exists():
@@ -225,7 +225,7 @@ class Session:
 
 
 def _named(queries: Sequence[Query], taken: set[str]) -> list[Query]:
-    """The queries, each with an id of its own: of its text, where it has none or a used one."""
+    """The queries with unique ids; a missing or used id is replaced by one made from the text."""
     found, used = [], set(taken)
     for query in queries:
         name = query.query_id
@@ -237,7 +237,7 @@ def _named(queries: Sequence[Query], taken: set[str]) -> list[Query]:
 
 
 def _drawn(one: Drawn, number: int) -> dict[str, Any]:
-    """The event of a question that is drawn."""
+    """The event of a drawn question."""
     query, top = one.query, one.answer.top
     proposed = bool(query.metadata.get(PROPOSED))
     return {
@@ -257,5 +257,5 @@ def _ids(shown: Sequence[Shown]) -> list[str]:
 
 
 def _answered(confidence: float, top: str | None) -> dict[str, Any]:
-    """What the model said of a question."""
+    """The model's answer to a question."""
     return {"confidence": confidence, "top": top}

@@ -1,8 +1,8 @@
-"""What a file of judgements says: questions in order, and who judged what. Pure; no model.
+"""The state of a file of judgements: questions in order, and who judged what. Pure; no model.
 
-Events are `draw` (a question, its weight and what the model said of it), and of a person by name:
-`accept` (a proposed question, in these words), `judge`, `nothing`, `skip`, and `undo`, which takes
-back the latest of that person that stands.
+Events are `draw` (a question, its weight and the model's answer), and those of a person by name:
+`accept` (a proposed question, with its text), `judge`, `nothing`, `skip`, and `undo`, which takes
+back that person's latest event that still counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DRAWN = ("query_id", "text", "metadata", "draw", "weight", "confidence", "top", 
 
 @dataclass(slots=True)
 class Person:
-    """What one person said of a question."""
+    """One person's judgements on a question."""
 
     grades: dict[str, Grade] = field(default_factory=dict)  # by passage id
     done: bool = False  # all that was shown is judged
@@ -30,20 +30,20 @@ class Person:
 
 @dataclass(slots=True)
 class Question:
-    """A question to label, and what people said."""
+    """A question to label, and people's judgements."""
 
     query_id: str
     text: str
     metadata: Mapping[str, Any]
     draw: int  # the number of the draw, from 0
-    weight: float  # questions that it stands for, among those that the draw was from; 0: no sample
+    weight: float  # number of questions of the draw that it stands for; 0: no sample
     confidence: float
     top: str | None
-    proposed: bool = False  # and nobody has accepted it yet
+    proposed: bool = False  # and not accepted by anybody yet
     people: dict[str, Person] = field(default_factory=dict)
 
     def person(self, name: str) -> Person:
-        """What a person said; nothing, where that is so."""
+        """A person's judgements; empty ones if there are none."""
         return self.people.get(name, Person())
 
     @property
@@ -53,7 +53,7 @@ class Question:
 
     @property
     def grades(self) -> dict[str, Grade]:
-        """The grade of each passage by those who are done; the lower one where they disagree."""
+        """The grade of each passage by those who are done; the lowest one if they disagree."""
         found: dict[str, Grade] = {}
         for person in self.people.values():
             for doc_id, grade in person.grades.items() if person.done else ():
@@ -62,7 +62,7 @@ class Question:
 
 
 def questions_of(events: Sequence[Event]) -> list[Question]:
-    """The questions in the order in which they are asked, with all that stands of what was said."""
+    """The questions in the order in which they are asked, with all judgements that count."""
     found: dict[str, Question] = {}
     for event in standing(events):
         if event["do"] == "draw":
@@ -83,7 +83,7 @@ def questions_of(events: Sequence[Event]) -> list[Question]:
 
 
 def standing(events: Sequence[Event]) -> list[Event]:
-    """The events that nobody took back, without the `undo`s themselves."""
+    """The events that were not undone, without the `undo`s themselves."""
     kept: list[Event | None] = []
     for event in events:
         if event["do"] != "undo":
@@ -96,15 +96,15 @@ def standing(events: Sequence[Event]) -> list[Event]:
 
 
 def last_of(events: Sequence[Event | None], name: str) -> int | None:
-    """The place of the latest event of a person; None where there is none."""
+    """The position of a person's latest event; None if there is none."""
     rows = (i for i in reversed(range(len(events))) if (events[i] or {}).get("by") == name)
     return next(rows, None)
 
 
 def next_question(questions: Sequence[Question], name: str, shared: int) -> Question | None:
-    """The first question that this person is to judge; None where nothing is left.
+    """The first question that this person should judge; None if none is left.
 
-    Every `shared`-th is for everyone, the others for whoever begins them.
+    Every `shared`-th question is for everyone; the others belong to whoever begins them.
     """
     for place, question in enumerate(questions):
         own = question.person(name)
@@ -116,12 +116,12 @@ def next_question(questions: Sequence[Question], name: str, shared: int) -> Ques
 
 
 def weights(questions: Sequence[Question]) -> list[float]:
-    """How many questions each one stands for, (n,), over all draws; 0 where one is no sample.
+    """How many questions each one stands for, (n,), over all draws; all 0 if one is no sample.
 
-    A further draw is from those not drawn before. What was drawn before then estimates the whole by
-    itself, and it is a known part beside an estimate of the rest; both are unbiased, and so is
-    their mean. The share of the second in it is m N / ((n + m) (N - n)), of n of N drawn before and
-    m now: then draws that are even stay even.
+    A further draw is from the questions not drawn before. There are then two unbiased estimates:
+    the earlier draws alone, and the earlier draws as a known part plus the new draw as an estimate
+    of the rest. Their weighted mean is unbiased too. The second has the weight
+    m N / ((n + m) (N - n)), with n of N drawn before and m now: so uniform draws stay uniform.
     """
     found = [question.weight for question in questions]
     for draw in range(1, 1 + max((q.draw for q in questions), default=0)):

@@ -1,8 +1,8 @@
-"""Judgements to a labelled set, in the BEIR layout. It knows nothing of models.
+"""Writes judgements as a labelled set in the BEIR layout. It knows nothing of models.
 
-A passage is right, grade 2, where all who judged it say so; one that answers partly stands in the
-metadata `partly`, or is right with grade 1 where the caller wants that; wrong ones stand in
-`judged_wrong`, and those of which people disagree in `disputed`, graded by the lower judgement.
+A passage is right, with grade 2, if all who judged it say so. One that answers partly is listed in
+the metadata `partly`, and is right with grade 1 if the caller wants that. Wrong ones are listed in
+`judged_wrong`, and those on which people disagree in `disputed`; the lower judgement counts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ RIGHT_GRADE, PARTLY_GRADE = 2.0, 1.0
 
 
 def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledFiles:
-    """The queries that a person is done with, and their qrels, in one split; no corpus.
+    """The queries that a person is done with, and their qrels, in one split, without a corpus.
 
-    `metadata.weight` is there where the questions are a sample whose weights differ.
+    `metadata.weight` is set if the questions are a sample with different weights.
     """
     weight = weights(questions)
     differ = len(set(weight)) > 1
@@ -56,7 +56,7 @@ def right_of(question: Question, *, partly_right: bool) -> dict[str, float]:
 
 
 def disputed(question: Question) -> list[str]:
-    """The passages of which those who are done say different things."""
+    """The passages on which those who are done disagree."""
     said = [person.grades for person in question.people.values() if person.done]
     every = dict.fromkeys(doc_id for grades in said for doc_id in grades)
     return [d for d in every if len({grades[d] for grades in said if d in grades}) > 1]

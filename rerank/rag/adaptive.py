@@ -1,6 +1,6 @@
 """As many passages as a question needs: the first k at which sufficiency reaches a threshold.
 
-It knows nothing of how passages are found; what is found is not found again.
+It knows nothing of how passages are found, and does not search again.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ THRESHOLD, MAX_K, NO_RESULTS = "threshold", "max_k", "no_results"
 
 
 class Assesses(Protocol):
-    """A loaded model, as far as it is needed here."""
+    """The part of a loaded model that is needed here."""
 
     def assess(self, queries: Sequence[Query]) -> list[Assessment]:
-        """One assessment a query."""
+        """One assessment per query."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveResult:
-    """The passages handed on, and why there are so many."""
+    """The selected passages, and why there are so many."""
 
     passages: tuple[RankedPassage, ...]  # best first
     confidence: float  # P(one of them is right)
@@ -58,7 +58,7 @@ def search(
     similarity_floor: float = 0.2,
     metadata: Mapping[str, Any] | None = None,
 ) -> AdaptiveResult:
-    """Search the model's index, and hand on as many passages as the question needs.
+    """Search the model's index, and return as many passages as the question needs.
 
     Raises:
         InputError: the query is empty, or a setting is out of range.
@@ -68,13 +68,13 @@ def search(
 
 
 def guaranteed(maps: FittedMaps) -> Strategy:
-    """The strategy by which a calibrated model loses at most one answer in twenty questions.
+    """The strategy with which a calibrated model loses at most one answer in twenty questions.
 
-    So few as its labels allow are handed on of ten, and none is passed over. `maps` are those of
+    It takes as few of ten passages as the model's labels allow, and skips none. `maps` are those of
     the assessment's mode: `model.maps[query.mode]`.
 
     Raises:
-        InputError: the model promises nothing of the kind.
+        InputError: the model has no such guarantee.
     """
     if maps.stopping_threshold is None:
         raise InputError(
@@ -87,9 +87,9 @@ def guaranteed(maps: FittedMaps) -> Strategy:
 def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveResult:
     """The first passages of an assessment, up to the k that the strategy asks for.
 
-    That is the first k >= `min_k` at which the confidence reaches the threshold, else `max_k`; the
-    last passages of these, where each adds less than `least_gain`, are then left out. A passage
-    whose similarity is below the floor is passed over and does not count.
+    That is the first k >= `min_k` at which the confidence reaches the threshold, else `max_k`
+    without the last passages that each add less than `least_gain`. A passage whose similarity is
+    below the floor is skipped and does not count.
     """
     kept: list[RankedPassage] = []
     wrong = [1.0]  # P(none of the first k passages kept is right), for k = 0, 1, ...

@@ -1,7 +1,7 @@
 """Levels of confidence with what to do at each, and decisions for automatic consumers.
 
-An answer below the advisory threshold is recorded and handed over with a flag: it is never used
-silently, and never dropped. Nothing here knows of models or files.
+An answer below the advisory threshold is recorded and returned with a flag: it is never used
+silently, and never dropped. It knows nothing of models or files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Record = Callable[[Mapping[str, Any]], None]  # takes one event
 
 @dataclass(frozen=True, slots=True)
 class AdvisoryPolicy:
-    """Where the levels begin, and from where an answer may be used without a flag."""
+    """The thresholds of the levels, and the one below which an answer is flagged."""
 
     high: float = option(0.9, "confidence from here is HIGH_CONFIDENCE", least=0, most=1)
     medium: float = option(0.7, "confidence from here is MEDIUM_CONFIDENCE", least=0, most=1)
@@ -45,7 +45,7 @@ class AdvisoryPolicy:
             )
 
     def level(self, confidence: float) -> str:
-        """The level of a confidence; a band begins at its threshold."""
+        """The level of a confidence; a level begins at its threshold."""
         starts = (self.high, self.medium, self.low, float("-inf"))
         return next(n for n, start in zip(ACTIONS, starts, strict=True) if confidence >= start)
 
@@ -75,7 +75,7 @@ class Decision:
     confidence: float
     level: str
     action: str
-    flagged: bool  # below the advisory threshold: never to be used without a person's check
+    flagged: bool  # below the advisory threshold: a person must check it before use
 
     def to_dict(self) -> dict[str, Any]:
         """The decision without the assessment, as plain JSON values."""
@@ -97,13 +97,13 @@ def decide(
 ) -> Decision:
     """What to do with the answer; below the advisory threshold an event is recorded too.
 
-    `confidence` in [0, 1] is that of the generated answer, where there is one, instead of that of
-    the retrieval. `record` takes the event: by default it is logged as a warning, in JSON.
-    `summary` says in it what the answer is about: by default the id of the top passage. A `record`
-    that fails is logged; the decision is handed over all the same.
+    `confidence` in [0, 1] is that of a generated answer, if there is one; it replaces that of the
+    retrieval. `record` receives the event; by default it is logged as a warning, in JSON. `summary`
+    says in the event what the answer is about; by default it is the id of the top passage. If
+    `record` fails, that is logged, and the decision is still returned.
 
     Raises:
-        InputError: the confidence is no probability.
+        InputError: the confidence is not a probability.
     """
     sure = assessment.confidence if confidence is None else confidence
     if not 0 <= sure <= 1:

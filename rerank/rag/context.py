@@ -1,4 +1,4 @@
-"""Whether the passages that are handed on hold an answer, and the note to put before them.
+"""Whether the selected passages contain an answer, and the note to put before them.
 
 It decides from calibrated sufficiency alone. It knows nothing of language models.
 """
@@ -19,14 +19,14 @@ UNASSESSED = "UNASSESSED"  # the verdict of a gate that failed
 class ContextVerdict:
     """Whether the first `k` passages are enough to answer from."""
 
-    verdict: str  # SUFFICIENT, PARTIAL, INSUFFICIENT, or UNASSESSED where the gate failed
-    confidence: float | None  # P(one of the first k passages is right); None where unassessed
+    verdict: str  # SUFFICIENT, PARTIAL, INSUFFICIENT, or UNASSESSED if the gate failed
+    confidence: float | None  # P(one of the first k passages is right); None if unassessed
     reason: str  # one sentence
     usable_count: int  # of the first k passages, those whose relevance reaches the floor
     k: int
 
     def note(self) -> str:
-        """Text to put before the context; empty where the context is sufficient."""
+        """Text to put before the context; empty if the context is sufficient."""
         if self.verdict == "SUFFICIENT":
             return ""
         if self.verdict == "PARTIAL":
@@ -45,8 +45,8 @@ def assess_context(
 ) -> ContextVerdict:
     """The verdict on the first passages of an assessment.
 
-    It never raises: where it fails, the failure is logged, the verdict is UNASSESSED, and the
-    passages can still be handed on.
+    It never raises: if it fails, the failure is logged, the verdict is UNASSESSED, and the passages
+    can still be used.
     """
     try:
         return _assess(assessment, gate)

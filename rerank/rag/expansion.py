@@ -1,4 +1,4 @@
-"""Words of the best passages that a query lacks, by RM3's relevance model. Text in, words out.
+"""RM3 query expansion: words of the best passages that the query lacks. Text in, words out.
 
 Lavrenko & Croft (SIGIR 2001) for the model; Abdul-Jaleel et al. (TREC 2004) for its mixture with
 the query; the filter of frequent words is Anserini's.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from rerank.data.text import words
 from rerank.types import Floats, Passage
 
-FREQUENT = math.log(9)  # the idf of a word that stands in a tenth of all passages
+FREQUENT = math.log(9)  # the idf of a word that occurs in a tenth of all passages
 
 
 def expansion_words(
@@ -27,13 +27,13 @@ def expansion_words(
 ) -> list[str]:
     """The likeliest words of the relevance model that the query lacks, best first.
 
-    `relevance` (n,) weighs the passages. There are at most as many words as the query has, and at
-    most `most`, so that the query keeps at least half of the weight. `weight` gives a word's idf:
-    a word that stands in more than a tenth of the passages is left out.
+    `relevance` (n,) weighs the passages. There are at most `most` words, and no more than the query
+    has, so that the query keeps at least half of the weight. `weight` returns a word's idf: words
+    in more than a tenth of the passages are left out.
     """
     asked = words(query, language=language)
     model: Counter[str] = Counter()
-    spelled: dict[str, str] = {}  # how a stem was first written
+    spelled: dict[str, str] = {}  # the first spelling of each stem
     for passage, relevant in zip(passages, relevance.tolist(), strict=True):
         written = words(passage.full_text, language="none")
         stems = words(passage.full_text, language=language)

@@ -1,4 +1,4 @@
-"""A loaded model as tools of the Model Context Protocol: search, and how sure the retrieval is."""
+"""A loaded model as tools of the Model Context Protocol: search, and retrieval confidence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
     """The server; `run()` serves over standard input and output.
 
     Raises:
-        MissingExtraError: on import, where the protocol's package is not installed.
+        MissingExtraError: on import, if the protocol's package is not installed.
     """
     server = MCPServer("calibrated-rerank", instructions=INSTRUCTIONS, log_level="ERROR")
 

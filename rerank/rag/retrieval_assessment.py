@@ -1,7 +1,7 @@
-"""How good a ranking is, signal by signal: what each says, and how much it moved the confidence.
+"""How good a ranking is, by signal: what each one says, and how much it moved the confidence.
 
-Each feature of the confidence belongs to one signal, so that the moves of all signals add up to the
-log-odds exactly. Recommendations follow from what was measured. It scores nothing.
+Each feature of the confidence belongs to one signal, so the moves of all signals add up exactly to
+the log-odds. Recommendations follow from the measured values. It scores nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ FLOOR = 0.2  # relevance below which a passage is not worth using
 ADVISORY = 0.7  # confidence below which an answer is flagged
 CLOSE = 0.5  # the second passage is close if its relevance is this share of the first one's
 FROM_GOOD_TO_BAD = {"top_score", "gap", "stage_agreement", "query_coverage"}  # bands of signals
-LEAST_MOVE = 0.005  # log-odds that are shown as 0
-STRANGE = 3  # features outside everything that was fitted on make a strange question
+LEAST_MOVE = 0.005  # smaller log-odds are shown as 0
+STRANGE = 3  # a question with so many features outside the range fitted on is unusual
 
 LEVEL_WORDS = {
     "HIGH": "strong retrieval confidence",
@@ -36,7 +36,7 @@ LEVEL_WORDS = {
     "LOW": "weak retrieval confidence, advisory only",
     "VERY_LOW": "no reliable result, review needed",
 }
-OF_GROUP = {  # the signal of a feature that is not named below, by its group
+OF_GROUP = {  # the signal of a feature, by its group, if it is not named below
     "logits": "top_score",
     "score": "top_score",
     "margins": "gap",
@@ -65,8 +65,8 @@ class Signal:
     name: str
     value: float
     meaning: str  # what the value means here
-    log_odds: float  # how much it moved the confidence, beside a usual query of those fitted on
-    moved: float  # the same in probability: the confidence less what it would be without
+    log_odds: float  # how much it moved the confidence, relative to a usual query fitted on
+    moved: float  # the same in probability: the confidence minus what it would be without
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -81,7 +81,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalAssessment:
-    """What a ranking's confidence rests on, and what to do where it is low."""
+    """What a ranking's confidence is based on, and what to do if it is low."""
 
     confidence: float
     level: str
@@ -107,7 +107,7 @@ class RetrievalAssessment:
         }
 
     def text(self) -> str:
-        """All of it, a line each."""
+        """All of it, one item per line."""
         lines = [self.headline()]
         if self.should_flag_for_review:
             lines.append("Flag for review: the confidence is below the advisory threshold.")
@@ -129,7 +129,7 @@ def assess_retrieval(
     answer is flagged for review.
 
     Raises:
-        InputError: the scores came with the passages; the signals are of our own stages.
+        InputError: the scores came with the passages; there are signals for our own stages only.
     """
     if maps.lists:
         raise InputError(
@@ -159,7 +159,7 @@ def assess_retrieval(
 
 
 class Fitted(Protocol):
-    """A loaded model, as far as it is needed here."""
+    """The parts of a loaded model that are needed here."""
 
     pipeline: Pipeline
 
@@ -176,7 +176,7 @@ def assess_with(model: Fitted, assessment: Assessment) -> RetrievalAssessment:
 
 
 def _moves(contributions: Floats) -> dict[str, float]:
-    """What each signal adds to the log-odds, from what each feature does."""
+    """What each signal adds to the log-odds: the sum over its features."""
     group_of = {name: group for group, names in GROUPS.items() for name in names}
     found: dict[str, float] = {}
     for name, move in zip(RANKING_FEATURES, contributions.tolist(), strict=True):
@@ -186,7 +186,7 @@ def _moves(contributions: Floats) -> dict[str, float]:
 
 
 def _points(confidence: float, move: float) -> float:
-    """The confidence less what it would be with `move` (log-odds) taken away."""
+    """The confidence minus what it would be without `move` (log-odds)."""
     without = sigmoid(log_odds(np.array([confidence])) - move)
     return float(confidence - without[0])
 
@@ -198,7 +198,7 @@ Meaning = Callable[[float], str]
 
 
 def _banded(*bands: tuple[float, str]) -> Meaning:
-    """The words of the first band whose start the value reaches; bands fall."""
+    """The words of the first band whose start the value reaches; the starts descend."""
     return lambda value: next((words for start, words in bands if value >= start), bands[-1][1])
 
 
@@ -297,10 +297,10 @@ SIGNALS: Mapping[str, tuple[Measure, Meaning]] = {
 
 
 def agreeing(name: str, value: float, move: float) -> str:
-    """What a value means; where its `move` (log-odds) says the opposite, that too.
+    """What a value means; if its `move` (log-odds) says the opposite, that too.
 
-    The words are about the value alone, the move is beside a usual question: few of the words may
-    be found, and yet more than usual.
+    The meaning is that of the value alone; the move compares it with a usual question: few words of
+    the question may be found, and yet more than usual.
     """
     meaning = SIGNALS[name][1]
     words = meaning(value)
@@ -349,7 +349,7 @@ def _recommendations(
 
 
 def unlike_fitted(features: Floats, confidence: TwoStageMap) -> bool:
-    """Whether features (d,) lie outside the range fitted on, in `STRANGE` of them or more."""
+    """Whether `STRANGE` or more of the features (d,) lie outside the range fitted on."""
     first = confidence.first
     if not first.low:
         return False

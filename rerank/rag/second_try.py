@@ -1,7 +1,7 @@
-"""Bounded second tries for a question whose confidence is low: other candidates, same judge.
+"""A few second tries for a question with low confidence: other candidates, same maps.
 
-A try counts only if it raises the calibrated confidence. The best of several confidences promises
-too much, so what is confidence is the first one's, or that of a map fitted on labelled tries.
+A try counts only if it raises the calibrated confidence. The maximum of several confidences is too
+high, so the result has the confidence of the first try, or of a map fitted on labelled tries.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from rerank.rag.expansion import expansion_words
 from rerank.types import Assessment, Candidates, FirstStage, Floats, Query, Scored
 
 FEEDBACK = 5  # passages whose words expand a query
-APART = 10  # passages of each stage, where the stages are taken apart
+APART = 10  # top passages of each stage that `apart` takes
 
 
 def expanded(pipeline: Pipeline, first: Assessment) -> Candidates:
-    """The candidates of the query and of words from its best passages.
+    """The candidates of the query expanded with words from its best passages.
 
-    BM25 searches with both; similarity, coverage and the cross-encoder keep to what was asked.
+    Only BM25 uses the added words; similarity, coverage and the cross-encoder use the query alone.
     """
     query, index, config = first.ranking.query, pipeline.index, pipeline.config
     more = expansion_words(
@@ -52,7 +52,7 @@ def expanded(pipeline: Pipeline, first: Assessment) -> Candidates:
 
 
 def apart(pipeline: Pipeline, first: Assessment) -> Candidates:
-    """The first passages of each stage, merged: what fusion may have pushed down."""
+    """The top passages of each stage, merged: fusion may have ranked them too low."""
     query, config = first.ranking.query, pipeline.config
     vector = pipeline.encoder.encode([query.text])[0]
     stage = pipeline.index.search(
@@ -74,10 +74,10 @@ def with_second_tries(
     tries: Sequence[Try] = tuple(TRIES.values()),
     best_of: LogisticMap | None = None,
 ) -> Assessment:
-    """The first assessment, or a better one where its confidence is below `threshold`.
+    """The first assessment, or a better one if its confidence is below `threshold`.
 
-    The tries are made in turn until one reaches the threshold. The confidence of a better one is
-    that of `best_of` (see `fit_best_of`); without it, the first one's, which promises less.
+    The tries run in turn until one reaches the threshold. A better one gets its confidence from
+    `best_of` (see `fit_best_of`); without it, from the first assessment, which is lower.
     """
     best = first
     for one in tries if first.confidence < threshold and len(first.ranking) else ():
@@ -104,15 +104,15 @@ def assess_try(model: CalibratedReranker, first: Assessment, one: Try) -> Assess
 
 
 def best_of_inputs(first: Sequence[float], best: Sequence[float]) -> Floats:
-    """What a confidence after several tries is computed from, shape (n, 2): both log-odds."""
+    """The inputs of the map of `fit_best_of`, shape (n, 2): the log-odds of both confidences."""
     return np.column_stack([log_odds(np.array(first)), log_odds(np.array(best))])
 
 
 def fit_best_of(first: Sequence[float], best: Sequence[float], right: Sequence[int]) -> LogisticMap:
     """The map from the confidences of the first and the best try to P(the best one is right).
 
-    Of labelled questions on which a try had counted: `right` is 1 where the top passage of the best
-    try is right. Logistic regression, as for the other maps.
+    Fit it on labelled questions for which a try counted: `right` is 1 if the top passage of the
+    best try is right. Logistic regression, as for the other maps.
     """
     with optional():
         from calibration.fitting import fit_logistic
@@ -123,9 +123,9 @@ def fit_best_of(first: Sequence[float], best: Sequence[float], right: Sequence[i
 def with_confidence(
     model: CalibratedReranker, assessment: Assessment, confidence: float
 ) -> Assessment:
-    """The same ranking at another confidence; the other probabilities follow by the hazards.
+    """The same ranking at another confidence; the other probabilities follow from the hazards.
 
-    A certificate holds for the first try alone.
+    It is not certified: a certificate holds only for the first try.
     """
     config, maps = model.pipeline.config, model.maps["search"]
     relevance, at = relevance_and_sufficiency(

@@ -1,4 +1,4 @@
-"""Settings of what is done with an assessment, each said once: defaults, help, bounds.
+"""Settings for the use of an assessment, each defined once: default, help, bounds.
 
 It imports nothing heavy: the command line makes its options from these fields.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rerank.config import check_options, option
 from rerank.errors import InputError
 
-DEEPEST = 10  # passages that sufficiency is known for
+DEEPEST = 10  # largest k that sufficiency is known for
 
 
 def _check_bands(sufficient: float, partial: float) -> None:
@@ -35,7 +35,7 @@ class ContextGate:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How many passages to hand on."""
+    """How many passages to return."""
 
     min_k: int = option(1, "passages that are handed on at least", least=1, most=DEEPEST)
     max_k: int = option(8, "passages that are handed on at most", least=1, most=DEEPEST)
@@ -61,7 +61,7 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class LanguageModelConfig:
-    """Where a language model is, and how it is asked."""
+    """Where a language model is, and how it is called."""
 
     llm: str = option("", "base URL of an OpenAI-compatible endpoint, such as http://host:8000/v1")
     llm_model: str = option("", "name of the model there")
@@ -71,7 +71,7 @@ class LanguageModelConfig:
     llm_max_tokens: int = option(512, "tokens of an answer at most", least=1)
 
     def __post_init__(self) -> None:
-        """Refuse values out of range, and half of a language model."""
+        """Refuse values out of range, `llm` or `llm_model` alone, and a wrong URL."""
         check_options(self)
         if bool(self.llm) != bool(self.llm_model):
             raise InputError("a language model needs both `llm`, its URL, and `llm_model`")
@@ -81,7 +81,7 @@ class LanguageModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class AnswerConfig:
-    """When to answer, from how much, and how well attributed."""
+    """When to answer, from how many sources, and with how much attribution."""
 
     min_score: float = option(0.2, "relevance from which a passage is a source", least=0, most=1)
     min_chunks: int = option(1, "sources without which there is no answer", least=1, most=DEEPEST)

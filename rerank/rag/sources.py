@@ -1,4 +1,4 @@
-"""Where a passage comes from: document, heading and page, from what its metadata says."""
+"""Where a passage comes from: document, heading and page, from its metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rerank.types import Passage, RankedPassage, metadata_name
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a passage; `heading` and `page` are empty where the metadata has none."""
+    """The place of a passage; `heading` and `page` are empty if the metadata has none."""
 
     document: str
     heading: str
@@ -17,14 +17,14 @@ class Place:
 
     @property
     def within(self) -> str:
-        """Heading and page in words, such as `Setup/p. 12`; empty where neither is known."""
+        """Heading and page in words, such as `Setup/p. 12`; empty if neither is known."""
         return "/".join(filter(None, (self.heading, f"p. {self.page}" if self.page else "")))
 
 
 def place_of(passage: Passage | RankedPassage) -> Place:
     """The metadata's `document`, `heading` and `page`.
 
-    Without `document` it is the title, or the id where there is no title.
+    Without `document`, the title takes its place, or else the id.
     """
     named = metadata_name(passage.metadata, "document")
     return Place(

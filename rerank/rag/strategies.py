@@ -1,4 +1,4 @@
-"""Strategies of adaptive retrieval, one a kind of task: read from a file that a user can edit."""
+"""Strategies of adaptive retrieval, one per kind of task, read from a file that users can edit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ BUNDLED = Path(__file__).with_name("strategies.toml")
 
 
 def read_strategies(path: Path = BUNDLED) -> dict[str, Strategy]:
-    """The strategies of a TOML file, by the name of their table.
+    """The strategies of a TOML file, by table name.
 
-    What a table leaves out has the default of `Strategy`.
+    A setting that is missing in a table has the default of `Strategy`.
 
     Raises:
-        InputError: the file cannot be read, or a table holds what is no strategy.
+        InputError: the file cannot be read, or a table is not a strategy.
     """
     try:
         kept = tomllib.loads(path.read_text(encoding="utf-8"))

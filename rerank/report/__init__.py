@@ -1,1 +1,1 @@
-"""What a job tells people: text, pictures, one HTML page."""
+"""The reports of jobs: text, pictures, one HTML page."""

@@ -1,4 +1,4 @@
-"""The words of an answer, one line each: what a user acts on, and what that is made from."""
+"""The terms of an answer, one line each: what a user acts on, and what that is made from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GLOSSARY = {
 
 
 def glossary_text() -> str:
-    """The words on one screen."""
+    """The glossary on one screen."""
     parts = []
     for title, words in GLOSSARY.items():
         parts.append("\n".join([f"{title}:", *(f"  {w:<17} {line}" for w, line in words.items())]))

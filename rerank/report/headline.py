@@ -1,4 +1,4 @@
-"""What a person acts on: how right the accepted answers are, what is certified, what comes next."""
+"""The headline of a report: accuracy of accepted answers, what is certified, what comes next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def headline(evaluation: Evaluation, certificate: Certificate) -> list[str]:
 
 
 def accepted_sentence(evaluation: Evaluation) -> str:
-    """What the advisory threshold is worth on the measured queries."""
+    """How accurate the accepted answers are on the measured queries."""
     ours = evaluation.table[OURS]
     if ours.accuracy_accepted is None or ours.accuracy_accepted_lower95 is None:
         return f"At {ours.threshold:g}: none of {ours.n:,} measured queries is accepted."
@@ -31,7 +31,7 @@ def accepted_sentence(evaluation: Evaluation) -> str:
 
 
 def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
-    """From where on answers are certified, and how that fares; or what it would take."""
+    """The certified threshold and how it did on the measured queries; or what it would take."""
     if certificate.refused:
         return f"Certified: nothing. {certificate.refused}"
     if certificate.threshold is None:
@@ -51,10 +51,10 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
 
 
 def after_calibration(certificate: Certificate, *, promotable: bool, mode: Mode = "search") -> str:
-    """What to do next, as a command with `{model}` and `{dataset}` in it.
+    """The next step, as a command with `{model}` and `{dataset}` in it.
 
     promotable: the model is tracked, and there are queries that it was not fitted on. mode: the
-    main one of the model.
+    model's main mode.
     """
     if certificate.threshold is None:
         search, missing = NEXT[mode], certificate.labels_missing
@@ -68,7 +68,7 @@ def after_calibration(certificate: Certificate, *, promotable: bool, mode: Mode 
 
 
 def after_evaluation(evaluation: Evaluation) -> str:
-    """What to do next: recalibrate, where the accepted are right less often than promised."""
+    """The next step: recalibrate if accepted answers are right less often than promised."""
     ours = evaluation.table[OURS]
     if ours.accuracy_accepted is not None and ours.accuracy_accepted < ours.threshold:
         return "rerank recalibrate {model} --labels labels.jsonl --out NEW"

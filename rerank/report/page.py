@@ -1,4 +1,4 @@
-"""The report of a run to look at: its pictures, and one page that holds all of it."""
+"""The visual report of a run: its pictures, and one page with everything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def report_figures(report: Report) -> dict[str, Figure]:
-    """The pictures of a run by the name of their file, in the order of the page."""
+    """The pictures of a run by file name, in the order of the page."""
     with optional():
         from calibration.plots import confidence as plots
         from calibration.plots import inputs as plots_of_inputs
@@ -91,7 +91,7 @@ def report_pictures(figures: Mapping[str, Figure]) -> dict[str, Picture]:
 
 
 def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
-    """The page: HTML that stands alone. `pictures` are drawn `report_figures`."""
+    """The page, as self-contained HTML. `pictures` are drawn `report_figures`."""
     evaluation, fitted = report.evaluation, report.fitted
     return html_page(
         "report",

@@ -1,4 +1,4 @@
-"""What a recalibration says of itself: its text, its picture, and a page of both."""
+"""The report of a recalibration: its text, its pictures, and a page of both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def recalibration_text(found: Recalibration) -> str:
 
 
 def recalibration_pictures(found: Recalibration) -> dict[str, Picture]:
-    """Reliability before and after, by the name of their file."""
+    """Reliability diagrams before and after, by file name."""
     with optional():
         from calibration.plots.confidence import reliability_diagram
         from calibration.plots.style import draw
@@ -46,7 +46,7 @@ def recalibration_pictures(found: Recalibration) -> dict[str, Picture]:
 
 
 def recalibration_page(found: Recalibration, pictures: dict[str, Picture]) -> str:
-    """The page: HTML that stands alone."""
+    """The page, as self-contained HTML."""
     first, *others = found.sentences()
     return html_page(
         "recalibration",

@@ -1,6 +1,6 @@
 """What a calibration run found, as one frozen result: measurements, ablations, queries explained.
 
-Showing it computes nothing: `sentences` makes text of it, `page` pictures and a page.
+Showing it computes nothing: `sentences` turns it into text, `page` into pictures and a page.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Explained:
     file: str  # name of its picture
     title: str
     query: str
-    top: str  # the passage that was put first
-    answer: str  # a passage that would be right, or that there is none; empty for a right one
+    top: str  # the passage that was ranked first
+    answer: str  # a right passage, or a note that there is none; empty if the top one is right
     base: float  # log odds of a query whose features are all usual
-    moves: Floats  # log odds that each feature adds, and last the segment, where there are some
+    moves: Floats  # log odds that each feature adds, and last the segment, if there are segments
     names: tuple[str, ...]  # of the features, with this query's value and the usual one
     confidence: float
 
@@ -60,14 +60,14 @@ class Report:
     fitted: Fitted
     evaluation: Evaluation
     curves: Curves  # of the evaluation
-    rerank: Evaluation | None  # of the same queries, with passages as their callers might bring
+    rerank: Evaluation | None  # of the same queries, with passages as a caller might bring
     steps: tuple[Step, ...]
     budgets: Budgets
     explained: tuple[Explained, ...]
     copies: int = 0  # of the queries fitted on, with their answers taken out
 
     def to_dict(self) -> dict[str, Any]:
-        """What `reliability.json` holds: plain JSON values; what cannot be told is None."""
+        """What `reliability.json` holds: plain JSON values; undefined values are None."""
         tables = {"ablation": [asdict(step) for step in self.steps], "labels": asdict(self.budgets)}
         measured = {
             "report_split": self.planned.report_split,
@@ -96,8 +96,8 @@ def make_report(
 ) -> Report:
     """Compute what the evaluation does not hold: ablations, and two queries explained.
 
-    `fits` are those that measured a fold each; without, `fitted` measured all. `copies` of the
-    queries fitted on had their answers taken out.
+    `fits` measured one fold each; without them, `fitted` measured all. `copies` of the queries
+    fitted on had their answers taken out.
     """
     trials = list(_trials(fits or [fitted], evaluation))
     made = by_features(
@@ -150,7 +150,7 @@ def _maps_of(row: int, fitted: Fitted, evaluation: Evaluation) -> FittedMaps:
 
 
 def _telling(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
-    """The measured rows that are worth a look: the surest mistake, the least sure success."""
+    """The measured rows worth a look: the most confident mistake, the least confident success."""
     ours = evaluation.confidences[OURS]
     filled = evaluation.features.any(axis=1)
     wrong = np.flatnonzero((evaluation.right == 0) & filled)
@@ -206,9 +206,9 @@ def _right_answer(ranking: Ranking, grades: Grades) -> str:
 
 
 def usual_log_odds(learned: TwoStageMap) -> float:
-    """Where `TwoStageMap.contributions` start from: the log odds of features that are all usual.
+    """The base of `TwoStageMap.contributions`: the log odds if all features are usual.
 
-    Of the first stage's score where the second is not logistic.
+    If the second stage is not logistic, these are the log odds of the first stage's score.
     """
     if not isinstance(learned.then, LogisticMap):
         return learned.first.intercept

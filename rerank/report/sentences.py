@@ -1,4 +1,4 @@
-"""A report in sentences, and the text that is printed of them and of its tables."""
+"""A report in sentences, and the printed text of these and of its tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH = 96  # characters of a line of the text
 
 
 def split_sentences(report: Report) -> list[str]:
-    """Who was fitted on, who was measured on, and who was left out and why."""
+    """Which queries were fitted on, which were measured on, and which were left out and why."""
     planned = report.planned
     found = [f"{report.name}: fitted on {len(planned.fit)} queries. {planned.reported}"]
     if report.copies:
@@ -35,7 +35,7 @@ def split_sentences(report: Report) -> list[str]:
 
 
 def copies_sentence(report: Report) -> str:
-    """How many queries without an answer were made, and what the figures are of then."""
+    """How many unanswerable copies were made, and what mixture the figures are of."""
     measured = report.evaluation.labelled
     return (
         f"Questions that nothing answers: {sum(not g for g in report.planned.fit.grades)} of the "
@@ -58,7 +58,7 @@ def warnings(report: Report) -> list[str]:
 
 
 def groups_sentence(report: Report) -> str:
-    """What keeps queries together, how many groups there are, and what the labels are worth."""
+    """What keeps queries together, the number of groups, and the effective number of labels."""
     fitted, planned = report.fitted, report.planned
     made = ", copies included," if report.copies else ""
     said = (
@@ -75,7 +75,7 @@ def groups_sentence(report: Report) -> str:
 
 
 def scored_sentence(report: Report) -> str:
-    """How many passages the cross-encoder scores; or by which stages the lists came scored."""
+    """How many passages the cross-encoder scores; or which stages scored the lists."""
     kind = report.fitted.maps.lists
     if kind and RETRIEVER not in report.made_from:
         *first, last = kind.stages
@@ -88,7 +88,7 @@ def scored_sentence(report: Report) -> str:
 
 
 def band_sentence(report: Report) -> str:
-    """What a confidence near the threshold promises and holds; empty where there is none."""
+    """The mean confidence and the accuracy near the threshold; empty without queries there."""
     ours = report.evaluation.table[OURS]
     if not ours.band_rows:
         return ""
@@ -99,7 +99,7 @@ def band_sentence(report: Report) -> str:
 
 
 def certificate_sentences(report: Report) -> list[str]:
-    """The certificate, and how it fared on the measured queries."""
+    """The certificate, and how it did on the measured queries."""
     maps = report.fitted.maps
     found, of_context = maps.certificate, []
     if maps.context:
@@ -120,7 +120,7 @@ def certificate_sentences(report: Report) -> list[str]:
 
 
 def rerank_sentence(report: Report) -> str:
-    """How the confidence fares where askers bring their own passages; "" where that is all."""
+    """How the confidence does on passages that callers bring; "" if this was not measured."""
     if report.rerank is None:
         return ""
     ours = report.rerank.table[OURS]
@@ -148,7 +148,7 @@ def table_note(report: Report) -> str:
 
 
 def sources_of_ways(report: Report) -> dict[str, str]:
-    """What each way of being confident is, and where it comes from."""
+    """What each confidence of the table is, and where it comes from."""
     fitted = {
         "temperature": "The best logit divided by one number, which was fitted.",
         OURS: "This model.",

@@ -1,7 +1,7 @@
-"""Assessments of searches that were asked before: sure ones are kept longer than unsure ones.
+"""A cache of search assessments: the higher the confidence, the longer one is kept.
 
-A model answers a search always alike, so an assessment is kept with the version of its model, and
-all are forgotten when another model answers. Only the event loop uses it.
+A model always answers a search alike, so the cache belongs to one model version and is cleared when
+another model answers. Only the event loop uses it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from rerank.data.text import to_json
 from rerank.types import Assessment, Query
 
-MOST = 1000  # assessments; then the one that would be forgotten next makes room
+MOST = 1000  # assessments; beyond that, the one that expires next is dropped
 
 
 class AnswerCache:
     """Keeps an assessment for `seconds` times its confidence; 0 keeps none.
 
-    `count` is told of each search that is looked up: `hit` or `miss`.
+    `count` is called with `hit` or `miss` for each search that is looked up.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class AnswerCache:
         self._count = count
         self._clock = clock
         self._version = ""
-        self._kept: dict[str, tuple[float, Assessment]] = {}  # until when
+        self._kept: dict[str, tuple[float, Assessment]] = {}  # expiry time first
 
     def get(self, query: Query, version: str) -> Assessment | None:
-        """The assessment by the model of this version; None where there is none any more."""
+        """The kept assessment by the model of this version, or None."""
         key = self._key(query, version)
         if key is None:
             return None
@@ -56,7 +56,7 @@ class AnswerCache:
         self._kept[key] = self._clock() + life, found
 
     def _key(self, query: Query, version: str) -> str | None:
-        """What names a search; None where nothing is kept. Another version forgets all."""
+        """The key of a search; None if it is not cached. A new version clears the cache."""
         if not self._seconds or query.mode != "search":
             return None
         if version != self._version:

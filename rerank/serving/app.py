@@ -61,9 +61,9 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 def create_app(
     holder: ModelHolder, settings: Settings, keys: Keys, labels: Labels | None = None
 ) -> FastAPI:
-    """The application; its shutdown answers what was accepted before.
+    """The application; on shutdown it answers the requests accepted before.
 
-    `labels`, where they are given, are taken on a page.
+    With `labels`, people can label on a page.
     """
     metrics = holder.metrics
     worker = Worker(holder, settings)
@@ -91,7 +91,7 @@ def create_app(
         docs_url=None,  # their pages load scripts from the network
         redoc_url=None,
         responses=REFUSALS,
-        dependencies=[Security(HTTPBearer(auto_error=False))],  # shown here, checked by the guard
+        dependencies=[Security(HTTPBearer(auto_error=False))],  # for the schema; the guard checks
     )
     app.add_middleware(
         RequestGuard,
@@ -111,7 +111,7 @@ def create_app(
     async def assessed(
         request: Request, asked: QueryRequest, reranker: str | None = None
     ) -> tuple[Assessment, dict[str, str]]:
-        """The assessment, and what names it: the model's version and the request's id."""
+        """The assessment, and the model's version and the request's id."""
         query = asked.to_query(settings)
         log = request.state.log
         log.update(mode=query.mode, documents=len(query.passages or ()))
@@ -124,7 +124,7 @@ def create_app(
 
     @app.post("/v1/search", tags=["answers"], response_model_exclude_unset=True)
     async def search(request: Request, asked: SearchRequest) -> SearchResponse:
-        """Find passages in the index, and say how sure to be of the first."""
+        """Find passages in the index, with the confidence that the first one is right."""
         found, names = await assessed(request, asked)
         return search_response(found, asked, **names)
 
@@ -138,7 +138,7 @@ def create_app(
 
     @app.post("/v1/assess", tags=["answers"], response_model_exclude_none=True)
     async def assess(request: Request, asked: AssessRequest) -> RerankResponse:
-        """Say how sure to be of documents that this model's cross-encoder has scored already."""
+        """Assess documents that this model's cross-encoder has already scored."""
         found, names = await assessed(request, asked, asked.reranker)
         return rerank_response(found, asked, **names)
 
@@ -151,22 +151,22 @@ def create_app(
 
 
 def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
-    """What the server tells of itself and of its model."""
+    """The routes about the server and its model."""
     router = APIRouter(tags=["about"])
 
     @router.get("/v1/model")
     async def model() -> dict[str, Any]:
-        """Which model answers: its fingerprints, and how reliable it was measured to be."""
+        """Return the current model: its fingerprints and its measured reliability."""
         return holder.current.described()
 
     @router.get("/v1/reliability")
     async def reliability() -> dict[str, Any]:
-        """Say how true the confidence was measured to be, and what each threshold would accept."""
+        """Return how true the confidence was measured to be, and what each threshold accepts."""
         return holder.current.reliability_page()
 
     @router.get("/healthz", response_class=PlainTextResponse)
     async def healthz() -> str:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return "ok\n"
 
     @router.get("/readyz", response_class=PlainTextResponse)
@@ -194,7 +194,7 @@ async def _unusable(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _no_retriever(_: Request, error: Exception) -> JSONResponse:
-    event("the search system failed", severity=logging.ERROR, why=str(error))  # for us alone
+    event("the search system failed", severity=logging.ERROR, why=str(error))  # in our log only
     raise Refusal(
         503,
         "the search system that finds the passages does not answer; try again later",
@@ -204,7 +204,7 @@ async def _no_retriever(_: Request, error: Exception) -> JSONResponse:
 
 async def _http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    if error.status_code == 400:  # FastAPI's for all that breaks its parser
+    if error.status_code == 400:  # FastAPI raises it for any body that its parser cannot read
         raise Refusal(422, "the body is no JSON that can be read", reason="input")
     raise Refusal(
         error.status_code, str(error.detail), reason="http", headers=dict(error.headers or {})

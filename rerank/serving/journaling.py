@@ -1,6 +1,6 @@
-"""The server's journal: every assessed question is offered to it, and feedback comes over HTTP.
+"""The server's journal: it records every assessed question, and takes feedback over HTTP.
 
-A journal that fails costs no answer. It knows nothing of how an answer is made.
+A failing journal never stops an answer. It knows nothing of how an answer is made.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NO_JOURNAL = "this server keeps no journal; it does when it is started with --jo
 
 
 class ServerJournal:
-    """The journal, and what the server's metrics tell of it."""
+    """The journal and its metrics."""
 
     def __init__(self, journal: Journal, metrics: Metrics) -> None:
         from rerank.journal.writer import OUTCOMES
@@ -44,7 +44,7 @@ class ServerJournal:
         metrics.journal_waiting.set_function(lambda: journal.waiting)
 
     def record(self, state: dict[str, Any], seconds: float) -> None:
-        """Offer what a request has left in its state; never waits, never fails."""
+        """Queue the journal entry of a request, from its state; never blocks, never fails."""
         try:
             self._journal.record(
                 state["found"],
@@ -58,16 +58,16 @@ class ServerJournal:
             event("journal entry rejected", severity=logging.ERROR, exc_info=error)
 
     def judge(self, answer_id: str, right: bool, comment: str) -> bool:
-        """Record feedback; False where the journal has no such answer.
+        """Record feedback; False if the journal has no such answer.
 
         Raises:
-            InputError: the comment is no text.
+            InputError: the comment is not text.
             JournalError: the database cannot be used.
         """
         return self._journal.judge(answer_id, right, comment)
 
     def watched(self, days: float) -> dict[str, Any]:
-        """What the Watch page shows of the last `days`.
+        """The data of the Watch page for the last `days`.
 
         Raises:
             JournalError: the database cannot be used.
@@ -78,7 +78,7 @@ class ServerJournal:
         self._journal.flush()
         store = self._journal.store
         page = report(store, days=days).to_dict()
-        del page["journal"]  # where it lies is nobody's business here
+        del page["journal"]  # do not reveal the database's address
         return {
             **page,
             "by_day": [asdict(day) for day in by_day(store, days=days)],
@@ -86,7 +86,7 @@ class ServerJournal:
         }
 
     def labels(self, model: str) -> list[dict[str, Any]]:
-        """What people said of first passages, of `model`, as `recalibrate --labels` reads it.
+        """The labels of first passages, for `model`, in the format of `recalibrate --labels`.
 
         Raises:
             JournalError: the database cannot be used.
@@ -97,15 +97,15 @@ class ServerJournal:
         return [label_of(row) for row in rows if row["model"] == model and row["asked"]]
 
     def close(self) -> None:
-        """Write what waits, and end."""
+        """Write the waiting entries and stop."""
         self._journal.close()
 
 
 def check_journal(settings: Settings) -> None:
-    """Refuse a journal that cannot be written; make it where there is none.
+    """Refuse a journal that cannot be written; create it if there is none.
 
     Raises:
-        InputError: no URL of a journal, or a schema of a newer version.
+        InputError: the URL is not that of a journal, or its schema is of a newer version.
         JournalError: the database cannot be used.
         MissingExtraError: the extra is not installed.
     """
@@ -117,7 +117,7 @@ def check_journal(settings: Settings) -> None:
 
 
 def open_journal(settings: Settings, metrics: Metrics) -> ServerJournal | None:
-    """The journal of the settings; None where they name none.
+    """The journal of the settings; None if they name none.
 
     Raises:
         RerankError: as `check_journal`.
@@ -138,7 +138,7 @@ def open_journal(settings: Settings, metrics: Metrics) -> ServerJournal | None:
 
 
 class JournalRecorder:
-    """A layer that offers an assessed question to the journal before its answer leaves."""
+    """Middleware that queues an assessed question for the journal before its answer is sent."""
 
     def __init__(self, app: ASGIApp, *, journal: ServerJournal) -> None:
         self._app = app
@@ -171,15 +171,15 @@ class FeedbackRequest(BaseModel):
 
 
 def journal_routes(journal: ServerJournal | None, version: Callable[[], str]) -> APIRouter:
-    """The routes of the journal; without one they say that there is none.
+    """The routes of the journal; without one they answer 404.
 
-    `version` gives that of the model that answers now.
+    `version` returns the version of the current model.
     """
     router = APIRouter(tags=["feedback"])
 
     @router.post("/v1/feedback", include_in_schema=journal is not None)
     async def feedback(given: FeedbackRequest) -> dict[str, Any]:
-        """Record whether an answer was right. The newest word wins; the same again is no change."""
+        """Record whether an answer was right. The newest wins; a repetition changes nothing."""
         kept = _required(journal)
         with _refused_if_it_fails("the journal cannot be written now; nothing is recorded"):
             known = await asyncio.to_thread(kept.judge, given.id, given.right, given.comment)
@@ -193,14 +193,14 @@ def journal_routes(journal: ServerJournal | None, version: Callable[[], str]) ->
 
     @router.get("/v1/journal", include_in_schema=journal is not None)
     async def watched(days: float = Query(30, gt=0, le=366)) -> dict[str, Any]:
-        """Tell how sure answers were, whether labels agree, and which answers wait for a word."""
+        """Report how confident answers were, whether labels agree, and what lacks feedback."""
         kept = _required(journal)
         with _refused_if_it_fails("the journal cannot be read now"):
             return await asyncio.to_thread(kept.watched, days)
 
     @router.get("/v1/journal/labels", include_in_schema=journal is not None)
     async def labels() -> Response:
-        """Give what people said of the present model, as `rerank recalibrate --labels` reads it."""
+        """Return the current model's labels in the format of `rerank recalibrate --labels`."""
         kept = _required(journal)
         with _refused_if_it_fails("the journal cannot be read now"):
             found = await asyncio.to_thread(kept.labels, version())
@@ -217,7 +217,7 @@ def _required(journal: ServerJournal | None) -> ServerJournal:
 
 @contextmanager
 def _refused_if_it_fails(what: str) -> Iterator[None]:
-    """A database that fails is a refusal, and a line in the log."""
+    """Turn a database failure into a refusal and a log line."""
     try:
         yield
     except JournalError as error:

@@ -1,6 +1,6 @@
-"""The server's labels: people judge passages on a page, as `rerank label` has them at a terminal.
+"""Labelling over HTTP: people judge passages on a page, as `rerank label` lets them in a terminal.
 
-What they say goes into the folder of labels at once. It knows nothing of how an answer is made.
+Each judgement is written to the labels folder at once. It knows nothing of how an answer is made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Did = Literal["right", "partly", "wrong", "nothing", "accept", "skip", "undo"]
 
 
 class Labels:
-    """The folder of labels, and a session of each person who is labelling. One acts at a time."""
+    """The labels folder and one session per annotator; a lock lets one act at a time."""
 
     def __init__(self, folder: Path, config: LabelConfig) -> None:
         self._folder, self._config = folder, config
@@ -41,20 +41,20 @@ class Labels:
         self._sessions: dict[str, Session] = {}
 
     def asked(self, annotator: str, model: CalibratedReranker) -> dict[str, Any]:
-        """What a person is asked now, and how far the labels are.
+        """The annotator's current task, and the progress of the labels.
 
         Raises:
-            InputError: the folder cannot take labels of this model, or the name is none.
+            InputError: the folder cannot take labels of this model, or the name is not valid.
         """
         with self._lock:
             return _asked(self._session(annotator, model))
 
     def act(self, given: LabelRequest, model: CalibratedReranker) -> dict[str, Any]:
-        """Take what a person says of what is asked; return what is asked then.
+        """Apply an annotator's action to the current task; return the next task.
 
         Raises:
-            Refusal: something else is asked by now.
-            InputError: as `asked`; or the new words of a question are none.
+            Refusal: another task is current by now, or the action does not fit it.
+            InputError: as `asked`; or the new text of a question is not valid.
         """
         with self._lock:
             session = self._session(given.annotator, model)
@@ -69,7 +69,7 @@ class Labels:
             return _asked(session)
 
     def _session(self, annotator: str, model: CalibratedReranker) -> Session:
-        """The person's session with the model that answers now."""
+        """The annotator's session with the current model."""
         from rerank.labelling.session import Session
 
         kept = self._sessions.get(annotator)
@@ -80,7 +80,7 @@ class Labels:
 
 
 class LabelRequest(BaseModel):
-    """What a person says of the question or the passage that is asked about."""
+    """An annotator's action on the current question or passage."""
 
     model_config: ClassVar[Any] = {"extra": "forbid"}
     annotator: str = Field(min_length=1, max_length=LONGEST_NAME, description="who says it")
@@ -91,9 +91,9 @@ class LabelRequest(BaseModel):
 
 
 def label_routes(labels: Labels | None, model: Callable[[], CalibratedReranker]) -> APIRouter:
-    """The routes of the labels; without a folder they say that there is none.
+    """The labelling routes; without `labels` they answer 404.
 
-    `model` gives the one that answers now.
+    `model` returns the current model.
     """
     router = APIRouter(tags=["labels"])
 
@@ -101,12 +101,12 @@ def label_routes(labels: Labels | None, model: Callable[[], CalibratedReranker])
     async def asked(
         annotator: str = Query(min_length=1, max_length=LONGEST_NAME),
     ) -> dict[str, Any]:
-        """Say what a person is asked to judge now."""
+        """Return the annotator's current task."""
         return await asyncio.to_thread(_known(labels).asked, annotator, model())
 
     @router.post("/v1/label", include_in_schema=labels is not None)
     async def act(given: LabelRequest) -> dict[str, Any]:
-        """Take a judgement of the passage that was shown; answer with what is asked then."""
+        """Record an action on the task that was shown; return the next task."""
         return await asyncio.to_thread(_known(labels).act, given, model())
 
     return router
@@ -119,16 +119,16 @@ def _known(labels: Labels | None) -> Labels:
 
 
 def _name(task: Task) -> tuple[str, str]:
-    """Question and passage that a task is about; a proposal is about no passage."""
+    """The ids of a task's question and passage; the second is "" for a proposed question."""
     doc_id = "" if task.question.proposed else task.left[0].doc_ids[0]
     return task.question.query_id, doc_id
 
 
 def _say(session: Session, task: Task, given: LabelRequest) -> None:
-    """What was said of a task, to the session.
+    """Pass an action on a task to the session.
 
     Raises:
-        Refusal: a proposed question was judged, or an accepted one accepted again.
+        Refusal: it judges a proposed question, or accepts one that is not proposed.
     """
     if given.do == "skip":
         session.skip(task)

@@ -1,6 +1,6 @@
-"""What every request passes: its log line and count, then checks of key, size, time and shape.
+"""ASGI middleware of every request: log and count it, then check key, size, time and shape.
 
-Bytes in, bytes on; it knows nothing of what a request means.
+It handles bytes and knows nothing of what a request means.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 
-OPEN = ("/healthz", "/readyz", "/openapi.json", *PAGES)  # without a key: they hold no data
+OPEN = ("/healthz", "/readyz", "/openapi.json", *PAGES)  # need no key: they contain no data
 LOCAL = ("localhost", "127.0.0.1", "::1")
-READ = 16  # times the largest body: what bodies that are being read may hold together
-DRAINED = 16  # times the largest body: what is read and dropped so that a client hears the refusal
+READ = 16  # times max_body: limit of all bodies that are being read, together
+DRAINED = 16  # times max_body: how much is read and dropped, so that the client gets the refusal
 Answer = TypeVar("Answer")
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestLog:
-    """The outermost layer: a request gets an id, an answer in JSON, a line in the log, a count.
+    """The outermost layer: gives each request an id, an answer in JSON, a log line and a count.
 
-    What the layers below refuse is answered here. A route adds to the line by `request.state.log`.
+    It answers what the layers below refuse. Routes add to the log line by `request.state.log`.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
@@ -109,17 +109,17 @@ async def _send(refusal: Refusal, send: Send) -> None:
 
 
 class Keys:
-    """API keys, kept as digests and compared in constant time; without any, none is asked for."""
+    """API keys, kept as digests and compared in constant time; without any, none is needed."""
 
     def __init__(self, keys: tuple[str, ...] = ()) -> None:
         self._digests = tuple(sha256(key.encode()).digest() for key in keys)
 
     def __bool__(self) -> bool:
-        """Whether a key is asked for."""
+        """Whether a key is needed."""
         return bool(self._digests)
 
     def allow(self, authorization: bytes | None) -> bool:
-        """Whether `Authorization: Bearer KEY` holds a key, in time that tells nothing of the keys.
+        """Whether `Authorization: Bearer KEY` holds a valid key; its run time reveals no key.
 
         Without keys every request is allowed.
         """
@@ -134,7 +134,7 @@ class Keys:
 class RequestGuard:
     """Refuses requests before they are parsed: key, size, time, shape, and a full queue.
 
-    `retry_after` says in how many seconds the requests in progress are answered.
+    `retry_after` returns the seconds until the requests in progress are answered.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class RequestGuard:
         self._metrics = metrics
         self._retry_after = retry_after
         self._in_progress = 0
-        self._whole = 0  # of those, whose bodies are read
+        self._whole = 0  # of those, the ones whose bodies are read completely
         self._reading = 0  # bytes held of the other bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -171,7 +171,7 @@ class RequestGuard:
         self._count(1)
         try:
             content = await self._read(headers, receive)
-            self._refuse_when_full()  # slow bodies take nobody's place
+            self._refuse_when_full()  # slow bodies do not take up places in the queue
             self._whole += 1
             try:
                 await self._app(scope, _replayed(content, receive), send)
@@ -204,7 +204,7 @@ class RequestGuard:
                 headers={"WWW-Authenticate": "Bearer"},
             )
         if not self._keys and _host(headers) not in (*LOCAL, self._settings.host):
-            # a web page could have its own name resolve to this machine, and read the answers
+            # DNS rebinding: a web page could point its own name to this machine, and read answers
             raise Refusal(421, "a server without keys answers to localhost only", reason="host")
 
     def _check_form(self, headers: dict[bytes, bytes]) -> None:
@@ -221,7 +221,7 @@ class RequestGuard:
 
         Raises:
             Refusal: 413 too large, 429 too much at once, 408 too slow, 422 too deep, too many
-                values, or no UTF-8.
+                values, or not UTF-8.
         """
         most, parts, size, held = self._settings.max_body, [], 0, 0
         refused = Refusal(413, f"the body has more than {most} bytes", reason="size")
@@ -282,9 +282,9 @@ _STEP[list(b"]}")] = -1
 
 
 def shape(content: bytes) -> tuple[int, int]:
-    """How deeply a JSON text nests arrays and objects, and how many commas part its values.
+    """The nesting depth of a JSON text, and the number of commas between its values.
 
-    Of broken JSON, some numbers. It costs a fraction of parsing.
+    Broken JSON gives arbitrary numbers. It is much cheaper than parsing.
     """
     bare = _STRING.sub(b"", content)
     steps = _STEP[np.frombuffer(bare, dtype=np.uint8)]
@@ -292,7 +292,7 @@ def shape(content: bytes) -> tuple[int, int]:
 
 
 def _is_text(content: bytes) -> bool:
-    """Whether it is UTF-8; a NUL, which JSON escapes, tells of UTF-16 and UTF-32."""
+    """Whether it is UTF-8. A NUL byte means UTF-16 or UTF-32, as JSON escapes NUL."""
     try:
         content.decode()
     except UnicodeDecodeError:
@@ -307,7 +307,7 @@ def _host(headers: dict[bytes, bytes]) -> str:
 
 
 def _replayed(content: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body, once, and then what comes."""
+    """A `receive` that returns the body once, then the messages of `receive`."""
     given = False
 
     async def replay() -> Message:
@@ -321,10 +321,10 @@ def _replayed(content: bytes, receive: Receive) -> Receive:
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """What `work` gives; it is cancelled where the client goes away. The body is read already.
+    """The result of `work`, which is cancelled if the client disconnects. Read the body before.
 
     Raises:
-        Refusal: 408, which nobody hears.
+        Refusal: 408 if the client disconnects; nobody receives it.
     """
 
     async def until_gone() -> None:

@@ -1,7 +1,7 @@
-"""Where the model comes from: copied, loaded, tried, held, and swapped when another is there.
+"""The served model: copied, loaded, tested, held, and swapped when there is a new one.
 
-What is found at the model's place is loaded beside the present one, and takes over only when it has
-answered a query; a broken one changes nothing.
+A new model is loaded beside the current one, and replaces it only after it has answered a query; a
+broken one changes nothing.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named a
 
 
 def locator(model: str, work: Path) -> Callable[[], Path]:
-    """A function that names the model's folder, where it is now.
+    """A function that returns the model's current folder.
 
-    A folder stays where it is; `models:/NAME@champion` is looked up at MLFLOW_TRACKING_URI, else in
-    the database in `work`, at every call.
+    A folder is returned as it is; `models:/NAME@champion` is looked up at every call, at
+    MLFLOW_TRACKING_URI, else in the database in `work`.
     """
     if not is_uri(model):
         return lambda: Path(model)
@@ -53,7 +53,7 @@ def locator(model: str, work: Path) -> Callable[[], Path]:
 
 
 class RegisteredModel:
-    """A model of MLflow's registry. Each version is fetched once; only the last one is kept."""
+    """A model in the MLflow registry. Each version is fetched once; only the last one is kept."""
 
     def __init__(self, uri: str, work: Path) -> None:
         self._uri = uri
@@ -66,41 +66,41 @@ class RegisteredModel:
         """The folder of the version that the URI stands for.
 
         Raises:
-            RerankError: MLflow is not installed, or does not give the model.
+            RerankError: MLflow is not installed, or cannot provide the model.
         """
         source = locate(self._uri, tracking_uri=self._store)
         if source != self._source:
             folder, temporary = folder_at(source, tracking_uri=self._store)
             self._remove_copy()
             self._source, self._folder = source, folder
-            if temporary is not None:  # gone with this object, or with the process
+            if temporary is not None:  # removed with this object, or at exit
                 self._remove_copy = finalize(self, shutil.rmtree, temporary, ignore_errors=True)
         return self._folder
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A loaded model and what the server tells of it."""
+    """A loaded model and what the server reports about it."""
 
     model: CalibratedReranker
     sketch: Sketch | None  # None: not calibrated, nothing to compare queries with
     reliability: Mapping[str, Any]
     headline: list[str]  # the first lines of its report
     loaded: float  # Unix time
-    answers: AnswerConfidence | None = None  # of its answers, where labels were fitted on
+    answers: AnswerConfidence | None = None  # of generated answers, if labels were fitted on
 
     @property
     def version(self) -> str:
-        """That of the model."""
+        """The model's version."""
         return self.model.version
 
     @property
     def reranker(self) -> str:
-        """The fingerprint of its cross-encoder; "" where others score for it."""
+        """The fingerprint of its cross-encoder; "" if the scores come from other systems."""
         return str(self.model.manifest["fingerprints"].get("reranker", ""))
 
     def described(self) -> dict[str, Any]:
-        """What `/v1/model` answers."""
+        """The answer of `/v1/model`."""
         manifest, config = self.model.manifest, self.model.pipeline.config
         main = self.model.maps[self.model.maps.main]
         return {
@@ -121,9 +121,9 @@ class ServedModel:
         }
 
     def reliability_page(self) -> dict[str, Any]:
-        """What `/v1/reliability` answers: whether the confidence is true, for who signs it off.
+        """The answer of `/v1/reliability`: the measured calibration, for whoever signs it off.
 
-        `curves` and `comparison` are empty where nothing was measured on other queries.
+        `curves` and `comparison` are empty if nothing was measured on queries not fitted on.
         """
         manifest, measured = self.model.manifest, self.reliability
         table = measured.get("confidence", {}) if "curves" in measured else {}
@@ -146,22 +146,21 @@ class ServedModel:
 
 
 class NoRoomError(InputError):
-    """The disk is full: the same model may be served when there is room."""
+    """The disk is full: the same model may be served once there is space."""
 
 
 def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
-    """Load a model folder from a copy of it, check it, and let it answer once.
+    """Copy a model folder, load and check the copy, and let the model answer once.
 
-    Nothing that happens to the folder later reaches the model: its large files are mapped into
-    memory from the copy, whose names are gone when this returns. `observe` is
-    told the seconds of each stage.
+    Later changes to the folder do not affect the model: its large files are memory-mapped from the
+    copy, which is deleted before this returns. `observe` is called with the seconds of each stage.
 
     Raises:
-        InputError: the folder cannot be read or is refused, or the model answers with no
-            probability; `NoRoomError`, where there is no room for the copy.
+        InputError: the folder cannot be read or is refused, or an answer is not a probability;
+            `NoRoomError` if there is no disk space for the copy.
     """
     with ExitStack() as stack:
-        remove_leftovers(COPIES)  # what a server that was killed while it copied has left
+        remove_leftovers(COPIES)  # left by a server that was killed while it copied
         try:
             names = {"prefix": f".{COPIES.name}.", "suffix": ".new", "dir": str(COPIES.parent)}
             place = Path(tempfile.mkdtemp(**names))
@@ -185,16 +184,16 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
         except (OSError, ValueError) as error:
             raise InputError(str(error).replace(str(copy), str(folder))) from None
         _try(model)
-        model.pipeline.observe = observe  # from here on: the first call has loaded the networks
+        model.pipeline.observe = observe  # only now: the first call also loaded the networks
         headline = report.partition("\n\n")[0].splitlines()
         return ServedModel(model, sketch, reliability, headline, time.time(), answers)
 
 
 def _try(model: CalibratedReranker) -> None:
-    """Let the model answer in each mode: what is loaded at the first use is loaded now.
+    """Let the model answer in each mode, which also loads what is loaded at first use.
 
     Raises:
-        InputError: an answer is no probability.
+        InputError: an answer is not a probability.
     """
     for found in model.assess(model.probes()):
         numbers = [found.confidence, found.sufficiency, *found.relevance.tolist()]
@@ -206,7 +205,7 @@ State = tuple[tuple[str, int, int, int], ...]
 
 
 def folder_state(folder: Path) -> State:
-    """Names, sizes and times of the files: equal where nothing was written; () where it is gone."""
+    """Name, size, time and inode of each file: equal if nothing was written; () if it is gone."""
     found = []
     try:
         for path in sorted(folder.rglob("*")):
@@ -219,16 +218,16 @@ def folder_state(folder: Path) -> State:
 
 
 def release_memory() -> None:
-    """Free what the old model held: it has cycles, and glibc keeps freed memory to itself."""
+    """Free the old model's memory: it has reference cycles, and glibc keeps freed memory."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class ModelHolder:
-    """Holds the model that answers now, and swaps it; `locate` names its folder whenever asked.
+    """Holds the current model and swaps it; `locate` returns the model's folder.
 
-    `current` is read by many threads; one thread at a time refreshes it.
+    Many threads may read `current`; only one at a time refreshes it.
 
     Raises:
         InputError: the model cannot be served.
@@ -238,18 +237,17 @@ class ModelHolder:
         self._locate = locate
         self.metrics = metrics
         self._refreshing = threading.Lock()
-        self._no_room = False  # whether the last refusal was for want of room
+        self._no_room = False  # whether the disk was full at the last refusal
         folder = locate()
         self._known = self._latest = folder_state(folder)
         self.current = self._open(folder)
         self._show()
 
     def refresh(self, *, now: bool = False) -> bool:
-        """Swap if another model is there and answers; whether it was swapped.
+        """Swap if there is another model and it answers; return whether it was swapped.
 
-        A folder that is being written is waited for: it must be the same twice in a row, unless
-        `now`. What was refused once is not tried again until it changes, unless `now` or for want
-        of room on the disk.
+        A folder may be half written, so two calls in a row must find it the same, unless `now`. A
+        refused folder is not tried again until it changes, unless `now` or if the disk was full.
         """
         with self._refreshing:
             try:
@@ -282,12 +280,12 @@ class ModelHolder:
             return open_model(folder, observe=self.metrics.observe_stage)
         except RerankError:
             raise
-        except Exception as error:  # a broken file shows in as many ways as there are libraries
+        except Exception as error:  # each library fails on a broken file in its own way
             event("model failed to load", severity=logging.WARNING, exc_info=error)
             raise InputError(f"{folder} cannot be served: {type(error).__name__}") from error
 
     def _refuse(self, state: State, error: RerankError, *, now: bool) -> bool:
-        if now or state != self._known:  # once a content
+        if now or state != self._known:  # once per content
             self._known = state
             self.metrics.swaps.labels("refused").inc()
             event(
@@ -325,7 +323,7 @@ class ModelPoller:
         self._asked.set()
 
     def stop(self) -> None:
-        """Poll no more; what is being loaded is not waited for."""
+        """Stop polling, without waiting for a load in progress."""
         self._stopped = True
         self._asked.set()
 
@@ -337,5 +335,5 @@ class ModelPoller:
             self._asked.clear()
             try:
                 self._holder.refresh(now=asked)
-            except Exception as error:  # whatever it is, the present model answers
+            except Exception as error:  # whatever fails, the current model keeps answering
                 event("model refresh failed", severity=logging.ERROR, exc_info=error)

@@ -1,6 +1,6 @@
-"""The pages that people read: files that load nothing from elsewhere, and hold no data themselves.
+"""The web pages: static files that load nothing from other hosts and contain no data.
 
-What they show comes from the API's own routes, with the key that the reader enters.
+Their data comes from the API's routes, with the key that the reader enters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEADERS = {
 
 
 def page_routes() -> APIRouter:
-    """A route a file; all are read when the server starts."""
+    """One route per file; all files are read when the server starts."""
     router = APIRouter(include_in_schema=False)
     for path, name in PAGES.items():
         content = files("rerank.serving").joinpath("static", name).read_bytes()

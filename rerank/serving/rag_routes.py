@@ -1,4 +1,4 @@
-"""Routes that act on an assessment: adaptive retrieval, its assessment, and bounded answers."""
+"""Routes built on an assessment: adaptive retrieval, retrieval assessment, bounded answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PlainRequest(QueryRequest):
 
 
 class RetrieveRequest(PlainRequest):
-    """A query for the index, and how many passages to hand on."""
+    """A query for the index, and how many passages to return."""
 
     min_k: int = Field(1, strict=True, description="passages at least")
     max_k: int = Field(8, strict=True, description="passages at most")
@@ -45,15 +45,15 @@ class RetrieveRequest(PlainRequest):
 
 
 def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
-    """The routes; `assessed` gives an assessment, its model then is in `request.state.served`.
+    """The routes; `assessed` makes an assessment and puts its model in `request.state.served`.
 
-    feedback: whether the server takes any on its answers.
+    feedback: whether the server accepts feedback on its answers.
     """
     router = APIRouter(tags=["answers"])
 
     @router.post("/v1/retrieve")
     async def retrieve(request: Request, asked: RetrieveRequest) -> dict[str, Any]:
-        """Hand on as many passages as the question needs."""
+        """Return as many passages as the question needs."""
         strategy = Strategy(
             asked.min_k, asked.max_k, asked.confidence_threshold, asked.similarity_floor
         )
@@ -77,7 +77,7 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
 
     @router.post("/v1/ask")
     async def ask(request: Request, asked: PlainRequest) -> dict[str, Any]:
-        """Tell all that a person needs: the answer, its confidence and why, and its sources."""
+        """Return all that the page shows: the answer, its confidence and why, and its sources."""
         found, names = await assessed(request, asked)
         served = request.state.served
         model = served.model

@@ -1,12 +1,12 @@
-"""Which request is let in, which is worked on next, and which is dropped.
+"""Decides which requests are accepted, which one is next, and which are dropped.
 
-Work is counted in tokens, and the pace, in seconds a token, is measured. A request that would not
-be answered in time is refused when it comes. Those let in are worked on a piece at a time, by two
-rules in turn: the one with the earliest deadline, and the one with the least work left. So a short
-request does not wait for a long one, a long one has half of the machine, and half of its deadline
-is what a request may need. One that cannot be in time any more makes way for the others.
+Work is counted in tokens; the pace, in seconds per token, is measured. A request that would not be
+answered in time is refused on arrival. Accepted requests are worked on piece by piece, by two rules
+in turn: the earliest deadline first, and the least work left first. So a short request does not
+wait for a long one, a long one gets half of the machine, and a request may need half of its
+time-out. A request that can no longer be in time is dropped in favour of the others.
 
-Decisions on numbers alone: it knows nothing of models, threads and HTTP, and is told the time.
+It decides on numbers alone: it knows nothing of models, threads and HTTP; callers pass the time.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-SHARE = 0.5  # of a request's time: what its work, and that before it, may take at most
-MEMORY = 0.95  # weight of the rounds before the last one in the pace
-PIECE = 0.1  # seconds of work after which another request may come between
-TOKENS = (512, 65_536)  # of a piece, least and most: at any pace
+SHARE = 0.5  # share of a request's time that its work, and the work before it, may take
+MEMORY = 0.95  # factor by which each round reduces the weight of earlier ones in the pace
+PIECE = 0.1  # seconds of work after which another request may run
+TOKENS = (512, 65_536)  # least and most tokens of a piece, at any pace
 UNMEASURED = 2_048  # tokens of a piece before the pace is known
 FIRST = 4_096  # tokens after which the pace is known
 
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A request that is let in: when it must be answered, and about how many tokens are left."""
+    """An accepted request: when it must be answered, and about how many tokens are left."""
 
     deadline: float
     left: int
@@ -44,7 +44,7 @@ class TooLarge(Exception):  # noqa: N818  # an answer, not an error of ours
 
 
 class Busy(Exception):  # noqa: N818  # an answer, not an error of ours
-    """A request that takes too long beside those that are there."""
+    """A request that takes too long because of those in progress."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"would be answered in {seconds:.3g} seconds")
@@ -52,7 +52,7 @@ class Busy(Exception):  # noqa: N818  # an answer, not an error of ours
 
 
 class Pace:
-    """Measured seconds a token: of the latest rounds, and at best; 0 before `FIRST` tokens."""
+    """Measured seconds per token: of the latest rounds and the best; 0 before `FIRST` tokens."""
 
     def __init__(self) -> None:
         self._seconds = self._tokens = self._total = 0.0
@@ -70,7 +70,7 @@ class Pace:
 
 
 class Schedule(Generic[T]):
-    """The requests that are in progress. `seconds` is the time in which one must be answered."""
+    """The requests in progress. `seconds` is the time in which each must be answered."""
 
     def __init__(self, seconds: float) -> None:
         self.allowed = SHARE * seconds
@@ -84,7 +84,7 @@ class Schedule(Generic[T]):
 
     @property
     def retry_after(self) -> int:
-        """Whole seconds, 1 to 60, in which what is in progress is answered."""
+        """Whole seconds, 1 to 60, until the requests in progress are answered."""
         return min(60, max(1, math.ceil(self.backlog)))
 
     @property
@@ -94,10 +94,10 @@ class Schedule(Generic[T]):
         return min(most, max(least, int(PIECE / self.pace.now))) if self.pace.now else UNMEASURED
 
     def add(self, task: T) -> None:
-        """Let a request in.
+        """Accept a request.
 
-        What takes too long is judged by the best pace, and nothing is too much for an idle machine:
-        so a pace that was measured in a bad moment is measured again.
+        `TooLarge` is judged by the best pace, and `Busy` is never raised on an idle machine: so a
+        pace that was measured at a bad moment is measured again.
 
         Raises:
             TooLarge: alone it would take longer than `allowed`.
@@ -112,9 +112,9 @@ class Schedule(Generic[T]):
         self.tasks.append(task)
 
     def drop_late(self, now: float) -> list[T]:
-        """Take out those that cannot be in time any more; the last one of all is tried.
+        """Remove and return the requests that can no longer be in time.
 
-        A request whose deadline is past is taken out in any case.
+        If that is all of them, the likeliest one stays, unless its deadline is past.
         """
         late = [t for t in self.tasks if now + self.pace.now * t.left > t.deadline]
         if late and len(late) == len(self.tasks):
@@ -125,7 +125,7 @@ class Schedule(Generic[T]):
         return late
 
     def in_turn(self) -> Iterator[T]:
-        """All requests, each once, by the two rules in turn; of equals the earlier one first."""
+        """All requests, each once, by the two rules in turn; ties go to the earlier one."""
         by_deadline = sorted(self.tasks, key=lambda t: t.deadline)
         by_length = sorted(by_deadline, key=lambda t: t.left)
         given = set()

@@ -1,6 +1,6 @@
-"""Records over HTTP: what a request may hold, and what an answer or a refusal tells.
+"""The schemas of the HTTP API: requests, answers and refusals.
 
-It knows nothing of sockets and models. Limits are the settings'.
+It knows nothing of sockets and models. The limits come from the settings.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ HOSTED = {
 }
 """Fields of hosted rerank APIs (Cohere, Jina, Voyage, vLLM) that change nothing here, and why."""
 
-LARGEST = 1e6  # size of a logit; those of cross-encoders stay below a hundred
+LARGEST = 1e6  # largest absolute logit; those of cross-encoders stay below a hundred
 SHAPES = ("one a document", "by stage")  # of scores
-IN_PASSING = ("body", "str", *SHAPES)  # parts of an error's place that say nothing
+IN_PASSING = ("body", "str", *SHAPES)  # parts of an error's location that tell the client nothing
 SHOWN = 50  # characters of an unknown field's name
 TEXTS = [
     "The median is the middle value of a sorted sample.",
@@ -71,7 +71,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, not an error of ours
 
 
 def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
-    """What a validator found, as one sentence without any of the values given."""
+    """The validation errors as one sentence, without any of the values given."""
     found = []
     for error in errors[:3]:
         if error["type"] == "json_invalid":
@@ -99,7 +99,7 @@ Metadata = Annotated[
 
 
 class QueryRequest(BaseModel):
-    """What every request has. An unknown field is refused: a typing error must not go unseen."""
+    """The fields of every request. Unknown fields are refused, so that typos are noticed."""
 
     ignored: ClassVar[Mapping[str, str]] = {}
 
@@ -109,7 +109,7 @@ class QueryRequest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, given: Any) -> Any:
-        """Refuse a field that is not known, and two names of one field that differ."""
+        """Refuse unknown fields, and two names of one field with different values."""
         if not isinstance(given, dict):
             return given
         fields = {name: _names(name, field) for name, field in cls.model_fields.items()}
@@ -130,23 +130,23 @@ class QueryRequest(BaseModel):
         return kept
 
     def to_query(self, settings: Settings) -> Query:
-        """The query that is asked.
+        """The query of the request.
 
         Raises:
-            InputError: a text is empty or longer than the settings allow; saying which.
+            InputError: a text is empty or longer than the settings allow; the message says which.
         """
         text = as_text("query", self.query, most=settings.max_query)
         return Query(text, metadata=self.metadata or {})
 
 
 def _names(name: str, field: Any) -> list[str]:
-    """The names by which a field may come, its own first."""
+    """The accepted names of a field, its own first."""
     alias = field.validation_alias
     return [str(n) for n in alias.choices] if isinstance(alias, AliasChoices) else [name]
 
 
 def _unknown(name: str, known: Sequence[str], fields: Sequence[str]) -> str:
-    """The sentence on a field that is not known, in ASCII."""
+    """The message about an unknown field, in ASCII."""
     cut = name[:SHOWN]
     return f"unknown field {cut!a}" + (
         nearest(cut.lower(), known) or f"; the fields are {', '.join(fields)}"
@@ -169,7 +169,7 @@ class SearchRequest(QueryRequest):
 
 
 class Document(BaseModel):
-    """A document as an object. What else it holds is passed over."""
+    """A document as an object. Other fields are ignored."""
 
     text: str
     title: str | None = None
@@ -188,7 +188,7 @@ class DocumentsRequest(QueryRequest):
     rank_fields: list[str] | None = Field(None, description="text and title are what is read")
 
     def to_query(self, settings: Settings) -> Query:
-        """The query with its documents as passages, named by their places from 0."""
+        """The query with its documents as passages, whose ids are their positions, from 0."""
         query, most = super().to_query(settings), settings.max_documents
         unread = sorted(set(self.rank_fields or ()) - {"text", "title"})
         if unread:
@@ -210,7 +210,7 @@ def as_document(document: str | Document) -> Document:
 
 
 class RerankRequest(DocumentsRequest):
-    """As hosted rerank APIs take it; what they know and this server does not use may be there."""
+    """A request as hosted rerank APIs take it; fields that only those use are ignored."""
 
     ignored = HOSTED
     model_config = _config(
@@ -318,7 +318,7 @@ class AssessmentResponse(BaseModel):
 
 
 class SearchResult(BaseModel):
-    """A passage of the index, or of another search system: then with `scores`."""
+    """A passage of the index, or of an external search system; only the latter has `scores`."""
 
     doc_id: str
     relevance: float = Field(description="P(this passage is right)")
@@ -347,7 +347,7 @@ class RerankResult(BaseModel):
 
 
 class RerankResponse(AssessmentResponse):
-    """Best first, in the shape of hosted rerank APIs, and how far to trust it."""
+    """Results, best first, in the format of hosted rerank APIs, and how far to trust them."""
 
     results: list[RerankResult]
     meta: dict[str, Any] = Field(description="as Cohere's clients read it")
@@ -355,7 +355,7 @@ class RerankResponse(AssessmentResponse):
 
 
 class ErrorResponse(BaseModel):
-    """Why there is no answer, in a sentence; `detail` is the same, for clients that look there."""
+    """Why there is no answer, in a sentence; `detail` repeats it for clients that read it there."""
 
     message: str
     detail: str

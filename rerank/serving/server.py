@@ -1,4 +1,4 @@
-"""A model behind uvicorn: the socket, the keys, the time-outs of clients, the shutdown."""
+"""Serves a model with uvicorn: socket, keys, client time-outs, shutdown."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from rerank.serving.model_source import ModelHolder
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event, log_to_stderr
 
-CONNECTIONS = 1000  # open at once: the next one closes the one that has been idle for longest
-FILES = 4096  # that the process should be allowed to open
-VARIABLE = "RERANK_API_KEYS"  # of the environment: keys, separated by commas; any of them opens
+CONNECTIONS = 1000  # open at once: the next one closes the one that has been idle longest
+FILES = 4096  # open files that the process should be allowed
+VARIABLE = "RERANK_API_KEYS"  # in the environment: comma-separated keys, any of which is accepted
 
 
 def make_server(
     holder: ModelHolder, settings: Settings, labels: Labels | None = None
 ) -> uvicorn.Server:
-    """A server of the holder's model that listens nowhere yet: `run(sockets=[...])` does.
+    """A server of the holder's model; it starts to listen with `run(sockets=[...])`.
 
-    `labels`, where they are given, are taken on a page.
+    With `labels`, people can label on a page.
 
     Raises:
         InputError: keys are needed, and the environment has none.
@@ -54,10 +54,10 @@ def make_server(
 
 
 def serve(locate: Callable[[], Path], settings: Settings, labels: Labels | None = None) -> None:
-    """Serve the model in the folder that `locate` names until SIGTERM or Ctrl-C.
+    """Serve the model in the folder that `locate` returns, until SIGTERM or Ctrl-C.
 
-    Then no request is accepted any more, and those accepted are answered. SIGHUP refreshes the
-    model. `labels`, where they are given, are taken on a page.
+    Then it accepts no new request, and answers those accepted. SIGHUP refreshes the model. With
+    `labels`, people can label on a page.
 
     Raises:
         InputError: the model cannot be served, keys are needed, the address cannot be used, or the
@@ -65,7 +65,7 @@ def serve(locate: Callable[[], Path], settings: Settings, labels: Labels | None 
         JournalError: the journal's database cannot be used.
     """
     _allow_files()
-    keys = keys_for(settings.host)  # refused before seconds are spent on the model
+    keys = keys_for(settings.host)  # fail before spending seconds on the model
     check_journal(settings)
     with listen(settings) as listening:
         holder = ModelHolder(locate, Metrics())
@@ -77,13 +77,13 @@ def serve(locate: Callable[[], Path], settings: Settings, labels: Labels | None 
         def end(*_: object) -> None:
             server.should_exit = True
 
-        signal.signal(signal.SIGTERM, end)  # until uvicorn has its own, and after
+        signal.signal(signal.SIGTERM, end)  # before uvicorn installs its own handler, and after
         server.run(sockets=[listening])
         event("stopped")
 
 
 def _allow_files() -> None:
-    """Raise the soft limit of open files, where a connection each would reach it."""
+    """Raise the soft limit of open files if `CONNECTIONS` could reach it."""
     with contextlib.suppress(ImportError, ValueError, OSError):  # another system
         import resource
 
@@ -93,13 +93,13 @@ def _allow_files() -> None:
 
 
 def client_limits(seconds: float, most: int) -> type[H11Protocol]:
-    """Uvicorn's protocol, that also closes on clients who do not send their headers or do not read.
+    """Uvicorn's protocol that also disconnects clients that do not send headers or do not read.
 
-    `seconds` run from the connection's start, for a later request from its first byte, and for an
-    answer from when the client has stopped to read it. With `most` connections open, the one that
-    has been without a request for longest is closed: it cannot keep others out.
+    `seconds` count from the start of the connection, for a later request from its first byte, and
+    for an answer from when the client stops reading. With `most` connections open, a new one closes
+    the one that has been without a request longest, so that idle ones cannot keep others out.
     """
-    idle: dict[H11Protocol, None] = {}  # without a request in progress, for longest first
+    idle: dict[H11Protocol, None] = {}  # no request in progress; longest idle first
 
     class ClientLimits(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
@@ -112,7 +112,7 @@ def client_limits(seconds: float, most: int) -> type[H11Protocol]:
             first = next(iter(idle))
             if len(self.connections) >= most and first is not self:
                 del idle[first]
-                self.connections.discard(first)  # at once: uvicorn counts them
+                self.connections.discard(first)  # at once, since uvicorn counts them
                 first.transport.close()
 
         def on_response_complete(self) -> None:
@@ -123,7 +123,7 @@ def client_limits(seconds: float, most: int) -> type[H11Protocol]:
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             if self.cycle is not None and not self.cycle.response_complete:
-                self._stop()  # the headers are whole; the body has a bound of its own
+                self._stop()  # headers are complete; the body has its own time-out
                 idle.pop(self, None)
             elif self._timer is None:
                 self._timer = self.loop.call_later(seconds, self._give_up)
@@ -159,13 +159,13 @@ def client_limits(seconds: float, most: int) -> type[H11Protocol]:
 
 
 def addresses(host: str) -> list[str]:
-    """The numeric addresses that a host name stands for.
+    """The numeric addresses of a host name.
 
     Raises:
-        InputError: it stands for none.
+        InputError: it has none.
     """
     if not host:
-        return ["0.0.0.0"]  # what listening on no host in particular means
+        return ["0.0.0.0"]  # no host means all addresses
     try:
         found = socket.getaddrinfo(host, None)
     except (OSError, UnicodeError) as error:
@@ -183,10 +183,10 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A socket that listens where the settings say; its connections send without delay.
+    """A socket that listens at the address of the settings, with TCP_NODELAY.
 
     Raises:
-        InputError: the address is taken, or not one of this machine's.
+        InputError: the address is in use, or is not one of this machine's.
     """
     address = addresses(settings.host)[0]
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -196,18 +196,18 @@ def listen(settings: Settings) -> socket.socket:
         raise InputError(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
         ) from None
-    # accepted connections inherit it; asyncio sets it only where a socket names its protocol, and
+    # accepted connections inherit it; asyncio sets it only if a socket names its protocol, and
     # without it the end of an answer waits 40 ms for the client's delayed acknowledgement
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     return listening
 
 
 def keys_for(host: str, environment: Mapping[str, str] = os.environ) -> Keys:
-    """The keys of the environment.
+    """The keys in the environment.
 
     Raises:
-        InputError: there are none and others than this machine can reach `host`; or a key that no
-            header can hold.
+        InputError: there are none and other machines can reach `host`; or a key has characters
+            that no header can hold.
     """
     given = environment.get(VARIABLE, "")
     keys = tuple(key for part in given.split(",") if (key := part.strip()))

@@ -1,4 +1,4 @@
-"""What a server may take and how long it may take for it: one frozen value, checked when made."""
+"""The settings of a server: its address and its limits. Frozen, and checked on creation."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ class Settings:
     journal_rows: int = option(1_000_000, "questions that the journal keeps; 0: no limit", least=0)
 
     def __post_init__(self) -> None:
-        """Refuse bounds that no server can keep."""
+        """Refuse values out of range."""
         check_options(self)

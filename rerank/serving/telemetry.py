@@ -1,4 +1,4 @@
-"""What the server tells of itself: metrics, structured logs, and whether the queries drift.
+"""The server's telemetry: metrics, structured logs, and the drift alarm.
 
 It knows nothing of HTTP.
 """
@@ -32,14 +32,14 @@ from rerank.types import MODES, Assessment, Floats, Mode
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TENTHS = tuple(i / 10 for i in range(1, 11))
 LOGGERS = {"rerank": logging.INFO, "uvicorn": logging.WARNING, "asyncio": logging.WARNING}
-MOST_LINES = 100  # different ones that are remembered
+MOST_LINES = 100  # distinct lines that are remembered
 LEVELS = ("HIGH", "MEDIUM", "LOW", "VERY_LOW")
 
 
 class Metrics:
-    """Counters, gauges and histograms for Prometheus, each under `rerank_`.
+    """Counters, gauges and histograms for Prometheus, all with the prefix `rerank_`.
 
-    The registry is their own, so that two servers in one process do not mix.
+    Each instance has its own registry, so that two servers in one process do not mix.
     """
 
     def __init__(self) -> None:
@@ -155,24 +155,24 @@ class Metrics:
         self.assessments.labels(mode, found.level).inc()
 
     def count_cache(self, outcome: str) -> None:
-        """Count a search that was looked up in the cache."""
+        """Count a cache lookup of a search."""
         self.cache.labels(outcome).inc()
 
     def count_journal(self, outcome: str, count: int) -> None:
-        """Count what became of entries of the journal, or `failed` tries to write them."""
+        """Count journal entries by outcome; for `failed`, the failed attempts to write them."""
         if outcome == "failed":
             self.journal_failures.inc(count)
         else:
             self.journal.labels(outcome).inc(count)
 
     def set_drift(self, drift: Drift) -> None:
-        """Show what a whole window says."""
+        """Show the result of a complete window."""
         self.drift.set(drift.fired)
         self.drift_p.set(drift.p_value)
         self.drift_windows.labels("yes" if drift.fired else "no").inc()
 
     def reset_drift(self) -> None:
-        """Show that nothing is known yet, as of a new model."""
+        """Show no alarm, because nothing is known yet, such as for a new model."""
         self.drift.set(False)
         self.drift_p.set(1)
 
@@ -181,10 +181,10 @@ logger = logging.getLogger("rerank.serving")
 
 
 class JsonLines(logging.Formatter):
-    """A record as one JSON object: time, severity, event, and the fields that came with it."""
+    """Formats a record as one JSON object: time, severity, event, and the record's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line. Of an exception it holds type and places; its message may quote a request."""
+        """The line; an exception gives type and stack only, as its message may quote a request."""
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "severity": record.levelname.lower(),
@@ -205,10 +205,10 @@ def event(name: str, *, severity: int = logging.INFO, exc_info: Any = None, **fi
 
 
 class RepeatFilter(logging.Filter):
-    """Lets the same line of a library through once in `seconds`, with how often it was left out.
+    """Logs the same line of a library once per `seconds`, with the number of repeats left out.
 
-    A line is known by its logger and its first words: what follows differs, as a socket's number
-    does. Lines that are left out are counted. Our own events pass: each tells of something else.
+    Lines are the same if logger and first 30 characters agree; the rest may differ, such as a
+    socket's number. Lines left out are counted. Our own events always pass: each is different.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class RepeatFilter(logging.Filter):
         self._metrics = metrics
         self._seconds = seconds
         self._clock = clock
-        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # when it passed; left out since
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # last logged at; left out since
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is written."""
@@ -256,11 +256,10 @@ def log_to_stderr(metrics: Metrics) -> None:
 
 
 class DriftWindow:
-    """The features of the latest answers, compared with those that the model was fitted on.
+    """Compares the features of the latest answers with those that the model was fitted on.
 
-    When `size` of them are there they are compared, and the next window begins.
-    Windows do not overlap, so each fires by chance with a probability of `level` at most. One
-    thread may use it.
+    They are compared once `size` of them are collected; then the next window begins. Windows do
+    not overlap, so each has a false alarm with probability at most `level`. Not thread-safe.
     """
 
     def __init__(
@@ -278,7 +277,7 @@ class DriftWindow:
         self._rows: list[Floats] = []
 
     def add(self, found: Assessment) -> Drift | None:
-        """Add an answer; what the window says if it is whole now, else None."""
+        """Add an answer; return the result if the window is now complete, else None."""
         if not len(found.ranking) or self._sketch.names != tuple(self._table):
             return None
         self._rows.append(ranking_features([found.ranking], self._table)[0])

@@ -1,10 +1,10 @@
-"""The thread that ranks, a round at a time: one piece of work of each of the next few requests.
+"""The ranking thread. It works in rounds: one piece of work from each of the next few requests.
 
-The pieces of a round go through the models in one call, so that requests share the cores, and a
-request lets others come between its pieces. Another search system is waited for in threads of their
-own. Which ones are next, and who is let in, `schedule` decides. A request that was given up, by its
-client or by the clock, is not worked on any more. The event loop never computes. Answers are those
-of single calls, to the bit.
+The pieces of a round go through a model together, in one call, so that requests share the cores;
+between two pieces of a request, others run. Calls to an external search system wait in their own
+threads. `schedule` decides which requests are accepted and which come next. A request whose client
+is gone or whose time is up is not worked on any more. The event loop never computes. Answers are
+bit-identical to those of single calls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rerank.serving.telemetry import DriftWindow, event
 from rerank.types import Assessment, Query
 
 Answer = tuple[Assessment, ServedModel]
-SEARCHES = 32  # of another search system, at once
+SEARCHES = 32  # concurrent calls to an external search system
 
 
 @dataclass(slots=True, eq=False)
@@ -45,16 +45,16 @@ class Job(Task):
     future: asyncio.Future[Answer]
     came: float
     given_up: bool = False
-    piece: Piece | None = None  # what is to be done next; None before the job is begun
-    asked: Future[dict[Any, Any]] | None = None  # another search system, for the piece
+    piece: Piece | None = None  # the next one to work on; None before the job starts
+    asked: Future[dict[Any, Any]] | None = None  # the piece's call to an external search system
 
     @property
     def waits(self) -> bool:
-        """Whether another search system has not answered yet."""
+        """Whether the external search system has not answered yet."""
         return self.asked is not None and not self.asked.done()
 
     def settle(self, answer: Answer | BaseException) -> None:
-        """Hand over the answer; in the event loop's thread."""
+        """Set the answer; call it in the event loop's thread."""
         if self.future.done():
             return
         if isinstance(answer, BaseException):
@@ -66,7 +66,7 @@ class Job(Task):
 class Worker:
     """The requests in progress and the thread that answers them, from `start` to `finish`.
 
-    `schedule` holds the requests; it is touched with `_changed` held only.
+    `schedule` holds the requests; hold `_changed` to touch it.
     """
 
     def __init__(self, holder: ModelHolder, settings: Settings) -> None:
@@ -84,11 +84,11 @@ class Worker:
         self._searches = ThreadPoolExecutor(SEARCHES, thread_name_prefix="searching")
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def finish(self) -> None:
-        """Answer what is in progress, then end."""
+        """Answer the requests in progress, then stop."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -97,23 +97,23 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread works."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     def retry_after(self) -> int:
-        """Whole seconds, 1 to 60, in which what is in progress is answered."""
+        """Whole seconds, 1 to 60, until the requests in progress are answered."""
         with self._changed:
             return self.schedule.retry_after
 
     async def assess(self, query: Query, reranker: str | None = None) -> Answer:
-        """The assessment, and the model that made it; `reranker` gave the logits of the query.
+        """The assessment and its model; `reranker` names the model that gave the query's logits.
 
-        Who cancels this gives the request up.
+        Cancelling this call gives up the request.
 
         Raises:
-            Refusal: 413 or 429 where it would not be answered in time, at once; 503 where its turn
-                did not come in time, or others would be late for it; 504 where it was not ready in
-                time; 409 where the logits are of another reranker.
+            Refusal: 413 or 429, at once, if it would not be answered in time; 503 if its turn did
+                not come in time, or it was dropped so that others are not late; 504 if the answer
+                was not ready in time; 409 if the logits are from another reranker.
             InputError: the model refuses the query.
         """
         served = self._holder.current
@@ -136,7 +136,7 @@ class Worker:
             job.given_up = True
 
     def _job(self, query: Query, reranker: str | None) -> Job:
-        """The job of a query, for the model that is served now."""
+        """The job of a query, for the current model."""
         served, now = self._holder.current, time.monotonic()
         if query.logits is not None and served.reranker and reranker != served.reranker:
             raise Refusal(
@@ -152,7 +152,7 @@ class Worker:
         return Job(now + self._settings.timeout, tokens, query, served, todo, future, now)
 
     def _let_in(self, job: Job) -> None:
-        """Add the job to those in progress, or raise the Refusal that says why not."""
+        """Accept the job, or raise the Refusal that says why not."""
         with self._changed:
             try:
                 self.schedule.add(job)
@@ -190,19 +190,19 @@ class Worker:
         models: set[str] = set()
         while jobs := self._next():
             self._rank(jobs)
-            del jobs  # while it waits it holds no model, nor any text
+            del jobs  # so that no model and no text is kept in memory while waiting
             before, models = models, self._models()
-            if before - models:  # nothing refers to a model before any more
+            if before - models:  # an old model is no longer in use
                 release_memory()
 
     def _models(self) -> set[str]:
-        """The versions of the models that are at work, and of the one that is served."""
+        """The versions of the models that jobs use, and of the current one."""
         with self._changed:
             used = {job.served.version for job in self.schedule.tasks}
         return used | {self._holder.current.version}
 
     def _next(self) -> list[Job]:
-        """The jobs of the next round in their order; none where all is answered at the end."""
+        """The jobs of the next round, in order; empty at the end, when all are answered."""
         schedule = self.schedule
         with self._changed:
             while True:
@@ -218,7 +218,7 @@ class Worker:
                 self._changed.wait()
 
     def _rank(self, jobs: Sequence[Job]) -> None:
-        """Do a round of work: a piece of each of the first jobs, until the round is full."""
+        """Work one round: a piece of each job, in order, until the round is full."""
         start = time.monotonic()
         most, tokens = 2 * self.schedule.piece, 0
         together: dict[tuple[str, Stage], list[Job]] = {}
@@ -235,7 +235,7 @@ class Worker:
             self.schedule.pace.add(worked, time.monotonic() - start)
 
     def _begin(self, job: Job, now: float) -> bool:
-        """Get a job to its next piece for our models; False where it has none, or must wait."""
+        """Bring a job to its next piece for our models; False if it has none or must wait."""
         if job.piece is None:
             self._metrics.observe_stage("queue", now - job.came)
             going = self._advance(job, None)
@@ -248,7 +248,7 @@ class Worker:
         return going and not self._search(job)
 
     def _search(self, job: Job) -> bool:
-        """Ask another search system, where the next piece is that, in a thread of its own."""
+        """If the next piece is an external search, start it in a thread; whether it is one."""
         piece = job.piece
         if piece is None or piece.stage != "search":
             return False
@@ -262,9 +262,9 @@ class Worker:
             self._changed.notify()
 
     def _run(self, jobs: Sequence[Job]) -> float:
-        """Do the pieces of jobs of one model and one stage in one call; the tokens that it took.
+        """Run pieces of one model and one stage in one call; return the tokens it worked on.
 
-        Where that fails each is done alone, so that a job that fails fails alone.
+        If the call fails, each piece runs alone, so that only the failing job fails.
         """
         pieces = [job.piece for job in jobs if job.piece is not None]
         model, stage = jobs[0].served.model, pieces[0].stage
@@ -283,7 +283,7 @@ class Worker:
         return different * sum(piece.tokens for piece in pieces)
 
     def _advance(self, job: Job, found: dict[Any, Any] | None) -> bool:
-        """Give a job what its piece asked for; False where nothing is to be done after it."""
+        """Send a job the results of its piece; False if that finishes the job."""
         before = job.piece
         try:
             job.piece = job.steps.send(found)
@@ -298,7 +298,7 @@ class Worker:
         return True
 
     def _end(self, job: Job, found: Assessment | BaseException) -> Literal[False]:
-        """Answer a job that is done, or failed; there is nothing more to do."""
+        """Answer a job that is done or has failed."""
         with self._changed:
             self.schedule.tasks.remove(job)
         self._metrics.observe_stage("total", time.monotonic() - job.came)
@@ -307,13 +307,13 @@ class Worker:
             return False
         try:
             self._count(job, found)
-        except Exception as error:  # a metric that fails must not end the answers
+        except Exception as error:  # a failing metric must not stop the answers
             event("metrics failed", severity=logging.ERROR, exc_info=error)
         _settle(job, (found, job.served))
         return False
 
     def _count(self, job: Job, found: Assessment) -> None:
-        """Count the assessment, and add one of the main mode to the drift window of its model."""
+        """Count the assessment; if it is of the main mode, add it to its model's drift window."""
         mode, window = job.query.mode, self._window_of(job.served)
         self._metrics.count_assessment(mode, found)
         if window is None or mode != job.served.model.maps.main:
@@ -324,7 +324,7 @@ class Worker:
             event("drift window", alarm=drift.fired, sentence=drift.sentence)
 
     def _window_of(self, served: ServedModel) -> DriftWindow | None:
-        """The window of a model, begun with it; None for one that nothing was fitted on."""
+        """The drift window of a model, new for each model; None if nothing was fitted on."""
         if self._window is None or self._window[0] != served.version:
             window, maps = None, served.model.maps
             if served.sketch is not None:

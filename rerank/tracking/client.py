@@ -1,8 +1,9 @@
-"""How MLflow is spoken to: one store for the while, quietly, and without waiting for ever.
+"""Access to MLflow: one store at a time, quietly, and with short timeouts.
 
-The one module that imports MLflow as it is imported: see `rerank.tracking.runs.client_module`. It
-leaves no global state: no tracking URI, no logging level, no variable of the environment. These are
-set while a store is spoken to, so that one thread of a process does so at a time.
+This is the only module that imports MLflow when it is imported: see
+`rerank.tracking.runs.client_module`. It leaves no global state: no tracking URI, no logging level,
+no environment variable. These are set only while a store is in use, so only one thread of a process
+uses a store at a time.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _CHATTY = ("alembic", "alembic.runtime.migration", "mlflow", "mlflow.store.db.ut
 
 
 def named_store() -> str | None:
-    """The store that the environment names, or the process has set in MLflow itself."""
+    """The store named by the environment, or set by the process in MLflow itself."""
     named = os.environ.get(VARIABLE)
     if named is None and mlflow.is_tracking_uri_set():
         named = str(mlflow.get_tracking_uri())
@@ -52,9 +53,9 @@ def named_store() -> str | None:
 
 @contextmanager
 def store(tracking_uri: str) -> Iterator[MlflowClient]:
-    """A client of one store, which is MLflow's own for the while: some of its code reads only that.
+    """A client of one store, which is MLflow's global one meanwhile: some of its code needs that.
 
-    A request that is not answered is given up as `PATIENCE` says.
+    A request without an answer is given up as `PATIENCE` says.
     """
     with _SPEAKING, _quiet():
         unset = {key: value for key, value in PATIENCE.items() if key not in os.environ}
@@ -64,9 +65,9 @@ def store(tracking_uri: str) -> Iterator[MlflowClient]:
 
 
 def _make_database(tracking_uri: str) -> None:
-    """Make the database of a SQLite store, where there is none, whole or not at all.
+    """Create the database of a SQLite store, if it does not exist, whole or not at all.
 
-    MLflow makes it by dozens of migrations, and cannot go on where it was killed among them.
+    MLflow creates it by dozens of migrations, and cannot resume them after it was killed.
     """
     path = Path(tracking_uri.removeprefix(SQLITE))
     if not tracking_uri.startswith(SQLITE) or path.exists() or not path.parent.is_dir():
@@ -85,7 +86,7 @@ def _make_database(tracking_uri: str) -> None:
 
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Variables of the environment for the while."""
+    """Set environment variables for the duration of the block."""
     before = {key: os.environ.get(key) for key in values}
     os.environ.update(values)
     try:
@@ -101,7 +102,7 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 @contextmanager
 def _tracking_uri(uri: str) -> Iterator[None]:
     """Point MLflow's global at uri; MLflow writes it to the environment as well."""
-    with environment({VARIABLE: ""}):  # which MLflow would take for its global
+    with environment({VARIABLE: ""}):  # which MLflow would take for its global URI
         before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
         mlflow.set_tracking_uri(uri)
         try:
@@ -112,7 +113,7 @@ def _tracking_uri(uri: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the chatter of a fresh database's migrations out of the terminal."""
+    """Keep the log messages of a new database's migrations out of the terminal."""
     before = {name: logging.getLogger(name).level for name in _CHATTY}
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)

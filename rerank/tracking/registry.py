@@ -1,6 +1,6 @@
 """MLflow's registry: names of models, the folder that a name stands for, and the champion.
 
-It knows nothing of what a folder means. MLflow is imported when it is asked.
+It knows nothing of what a folder means. MLflow is imported when it is used.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _URI = re.compile(
 class Fetched(NamedTuple):
     """A folder that MLflow holds.
 
-    Where the store keeps its files on this machine `folder` is the store's own, not to be changed,
-    and `temporary` is None. Else it is a copy, and `temporary` is what holds it, for the caller to
-    remove.
+    If the store keeps its files on this machine, `folder` is the store's own, which must not be
+    changed, and `temporary` is None. Otherwise it is a copy inside `temporary`, which the caller
+    removes.
     """
 
     folder: Path
@@ -52,7 +52,7 @@ class Fetched(NamedTuple):
 
 
 def name_of(name: str, dataset: str) -> str:
-    """The name of an experiment and of a registered model: `name`, or, where it is "", the set's.
+    """The name of an experiment and of a registered model: `name`, or the set's if it is "".
 
     Raises:
         InputError: a name that MLflow or its URIs cannot hold.
@@ -69,14 +69,14 @@ def name_of(name: str, dataset: str) -> str:
 
 
 def is_uri(place: str | Path) -> bool:
-    """Whether a model is asked for by MLflow's name for it and not by its folder."""
+    """Whether a model is given by its MLflow URI and not by its folder."""
     return str(place).startswith(SCHEMES)
 
 
 def fetch(uri: str | Path, *, tracking_uri: str | None = None) -> Fetched:
     """The folder at `models:/name@alias`, `models:/name/3` or `runs:/id/path`.
 
-    MLFLOW_TRACKING_URI is asked, else `tracking_uri`, else the database in `work`.
+    The store is MLFLOW_TRACKING_URI, else `tracking_uri`, else the database in `work`.
 
     Raises:
         InputError: another form of URI, no such store, or nothing there.
@@ -87,7 +87,7 @@ def fetch(uri: str | Path, *, tracking_uri: str | None = None) -> Fetched:
 
 
 def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
-    """Where the files are that a URI stands for now: another place for another version.
+    """The location of the files that a URI means now; each version has its own.
 
     Raises:
         As `fetch`.
@@ -106,7 +106,7 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
 
 
 def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
-    """The folder at a place that `locate` gave, as `fetch` does.
+    """The folder at a location that `locate` gave, as from `fetch`.
 
     Raises:
         As `fetch`.
@@ -116,7 +116,7 @@ def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
 
 
 def aliased(name: str, alias: str, *, tracking_uri: str) -> tuple[str, str] | None:
-    """The version that has an alias, and where its files are; None where none has it.
+    """The version that has an alias, and where its files are; None if none has it.
 
     Raises:
         As `fetch`.
@@ -154,9 +154,9 @@ def crown(name: str, run_id: str, *, best: str | None = None, tracking_uri: str)
 
 @contextmanager
 def _asked(what: str, tracking_uri: str | None, *, make: bool = False) -> Iterator[MlflowClient]:
-    """A client of the store that is meant; what it fails of comes out in a sentence.
+    """A client of the store in use; its failures are raised with one sentence.
 
-    `make`: a SQLite database that is not there is made, else it is refused.
+    `make`: a missing SQLite database is created; otherwise it is refused.
     """
     client = client_module()
     from mlflow.exceptions import MlflowException
@@ -199,7 +199,7 @@ def _folder(source: str) -> Fetched:
 
 
 def _inner(place: Path) -> Path:
-    """The folder that was logged: inside an MLflow model, or, where none was made, the place."""
+    """The logged folder: inside an MLflow model, or `place` itself if it is no such model."""
     if not place.is_dir():
         raise InputError(f"{place} is no folder; expected what a run logged as {FOLDER!r}")
     return place / INNER if (place / "MLmodel").is_file() else place

@@ -1,8 +1,8 @@
-"""One run of a job, written to MLflow, with its folder as a model that MLflow can load.
+"""Write one run of a job to MLflow, with its folder as a model that MLflow can load.
 
 A record in, ids out. It knows nothing of what the numbers mean, nor of what the model does: the
-code that runs it is handed in. It leaves no global state and no active run. MLflow is imported
-when a run is written.
+code that runs it is passed in. It leaves no global state and no active run. MLflow is imported when
+a run is written.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Flavour:
 
     code: a Python file that calls `mlflow.models.set_model`; the folder is its
         `context.artifacts["folder"]`.
-    inputs, outputs: data frames such as it takes and gives, from which the signature is made; a
-        column that misses a value is optional.
-    requirements: lines for pip.
+    inputs, outputs: example data frames from which the signature is made; a column that misses a
+        value is optional.
+    requirements: lines of pip requirements.
     """
 
     code: Path
@@ -67,7 +67,7 @@ class Flavour:
 
 @dataclass(frozen=True, slots=True)
 class DataUsed:
-    """A data set that a run used: MLflow's input. `counts`, such as queries a split, are shown."""
+    """A data set that a run used (MLflow input). `counts`, such as queries per split, are shown."""
 
     name: str
     digest: str
@@ -77,14 +77,14 @@ class DataUsed:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What a run leaves: everything is optional.
+    """What is logged of a run; everything is optional.
 
     curves: metrics by step.
     files: logged under their own names. tables: artefact name, with or without its ending, to data
-        frame (JSON, as MLflow shows it). folder: a folder of files, logged as "model" and, where
+        frame (JSON, as MLflow shows it). folder: a folder of files, logged as "model" and, if
         `registered_name` is given, registered under that name; with a `flavour` it is a model that
         MLflow loads.
-    key: names what is logged: where the experiment has a finished run of this key, no other is
+    key: identifies what is logged: if the experiment has a finished run of this key, no other is
         made.
     """
 
@@ -105,8 +105,8 @@ class RunRecord:
 class TrackedRun:
     """Where a run was written.
 
-    `model_version` is the version that is registered under `model_name`; both are None where none
-    is. `found`: the store had a run of this key already, and nothing was written.
+    `model_version` is the version that is registered under `model_name`; both are None if none is.
+    `found`: the store already had a run of this key, and nothing was written.
     """
 
     run_id: str
@@ -145,12 +145,12 @@ def track(
 ) -> TrackedRun:
     """Log a run to MLflow, once: to MLFLOW_TRACKING_URI, else to the database in `work`.
 
-    That it was taken is noted in `work`. Where that note is there already, and of the same store,
-    the run it names is returned, and nothing is sent. `again` is the command that sends it later.
+    The run is noted in `work`. If there is a note already, for the same store, the run it names is
+    returned, and nothing is sent. `again` is the command that sends it later.
 
     Raises:
         MissingExtraError: MLflow is not installed.
-        TrackingError: MLflow did not take it; what was `written` stays.
+        TrackingError: MLflow did not accept it; what was `written` stays.
     """
     known = noted_run(written, work)
     if known is not None:
@@ -175,7 +175,7 @@ def track(
 
 
 def noted_run(folder: Path, work: Workspace) -> TrackedRun | None:
-    """The run that `work` knows to hold this very folder, if it is in the store that is meant now.
+    """The run of exactly this folder that is noted in `work`, if it is in the store in use now.
 
     Raises:
         MissingExtraError: MLflow is not installed.
@@ -200,12 +200,11 @@ def log_run(
 ) -> TrackedRun:
     """Write a record as one finished run; a failure on the way marks the run FAILED and is raised.
 
-    The run names the command line of this process and the git commit of the working directory,
-    where it is in a repository. The environment's MLFLOW_TRACKING_URI wins over `tracking_uri`
-    (such as `sqlite:///runs.db`). `artifact_location` is where a new experiment keeps its files; an
-    existing one keeps its own, and a server that was named by the environment decides for itself.
-    A server that does not answer is given up after about a minute (see
-    `rerank.tracking.client.PATIENCE`).
+    The run names the command line of this process and the git commit of the working directory, if
+    it is in a repository. The environment's MLFLOW_TRACKING_URI wins over `tracking_uri` (such as
+    `sqlite:///runs.db`). `artifact_location` is where a new experiment keeps its files; an existing
+    one keeps its own, and a server named by the environment decides for itself. A server that does
+    not answer is given up after about a minute (see `rerank.tracking.client.PATIENCE`).
 
     Raises:
         ValueError: `registered_name` without a folder, or a folder that does not exist.
@@ -240,7 +239,7 @@ def log_run(
 
 
 def _source_tags() -> dict[str, str]:
-    """The command that runs, and the git commit where it runs, by MLflow's own names."""
+    """The running command and the git commit where it runs, by MLflow's own names."""
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])[:LONGEST_TAG]
     tags = {"mlflow.source.name": command, "mlflow.source.type": "LOCAL"}
     with suppress(OSError, subprocess.SubprocessError):  # no git, or no repository
@@ -273,7 +272,7 @@ def _fill(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
     now = get_current_time_millis()
     params = {key: str(value) for key, value in record.params.items()}
     client_params = [Param(key, _cut(value)) for key, value in params.items()]
-    for start in range(0, len(client_params), 100):  # MLflow takes a hundred a request
+    for start in range(0, len(client_params), 100):  # MLflow takes a hundred per request
         client.log_batch(run_id, params=client_params[start : start + 100])
     client.log_batch(
         run_id,
@@ -329,7 +328,7 @@ def _dataset(used: DataUsed) -> DatasetInput:
 
 
 def _log_model(client: MlflowClient, run_id: str, folder: Path, flavour: Flavour) -> None:
-    """Log the folder inside an MLflow model; its files go from where they lie, and only once."""
+    """Log the folder inside an MLflow model; its files are uploaded once, from where they are."""
     from mlflow.models import infer_signature
     from mlflow.pyfunc import save_model
 

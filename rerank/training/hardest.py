@@ -1,4 +1,4 @@
-"""Of a mined list, the wrong passages that a cross-encoder takes for right ones."""
+"""Choose the hard negatives of a mined list: wrong passages that a cross-encoder scores high."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rerank.training.mining import Example
 
 
 def hardest(example: Example, keep: int) -> Example:
-    """The list with the `keep` wrong passages (one more if none is right) of the highest logits.
+    """The list with only the `keep` wrong passages of highest logit (one more if none is right).
 
-    The logits are `example.teacher`'s, which the new list no longer has. A wrong passage above the
-    lowest right one is left out unless a person judged it: it may well answer (the denoised
-    negatives of RocketQA, Qu et al. 2021). Where that leaves none, the least of them stays.
+    The logits are `example.teacher`'s, which the new list does not keep. A wrong passage above the
+    lowest right one is left out unless a person judged it: it may be an answer (the denoised
+    negatives of RocketQA, Qu et al. 2021). If none is left, the one with the lowest logit stays.
     """
     logits, labels = np.array(example.teacher), np.array(example.labels)
     right, wrong = np.flatnonzero(labels), np.flatnonzero(labels == 0)

@@ -1,4 +1,4 @@
-"""The losses of fine-tuning, a query's list at a time; nothing of data sets or trainers.
+"""The losses of fine-tuning, on one query's list. It knows nothing of data sets or trainers.
 
 A list is `logits` (n,) and `target` (n, 2): column 0 holds 1 for a right passage and 0 for a wrong
 one, column 1 a teacher's logit, or NaN where there is no teacher.
@@ -15,7 +15,7 @@ from torch.nn import functional
 
 ListLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
-CPU_PAIRS = 8  # read at a time on a CPU: padding costs there what a larger product saves
+CPU_PAIRS = 8  # per batch on a CPU: padding costs there what a larger batch saves
 
 
 def listwise_or_none(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -23,9 +23,9 @@ def listwise_or_none(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
     A listwise softmax (ListNet with one relevant passage, Cao et al. 2007) learns quickly but
     leaves the level of its logits free. The fixed null candidate, as in the no-answer score of
-    SQuAD 2.0 readers (Devlin et al. 2019), pins it: above 0 means "rather this than nothing",
-    and a query without a right passage teaches as well: the null is right. Several right passages
-    share the probability.
+    SQuAD 2.0 readers (Devlin et al. 2019), sets it: a logit above 0 means "better than no answer",
+    and a query without a right passage can be trained on too: the null is right. Several right
+    passages share the probability.
     """
     every = torch.cat([logits.new_zeros(1), logits])
     wanted = logits[right > 0] if bool((right > 0).any()) else every[:1]
@@ -40,7 +40,7 @@ def binary(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 def distillation(logits: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
     """KL(softmax(teacher) || softmax(logits)) over the list (Hinton et al. 2015).
 
-    Only differences within the list are learned from, so a teacher of any level will do.
+    Only differences within the list count, so the level of the teacher's logits does not matter.
     """
     return functional.kl_div(
         functional.log_softmax(logits, 0),
@@ -56,7 +56,7 @@ LOSSES: dict[str, ListLoss] = {"listwise": listwise_or_none, "binary": binary}
 class ListsLoss(nn.Module):
     """The mean over a batch's lists of (1 - share) x label loss + share x distillation.
 
-    `share` counts only where a list has a teacher.
+    `share` applies only to lists with a teacher.
     """
 
     def __init__(self, model: Any, *, loss: str = "listwise", share: float = 0.5) -> None:
@@ -68,7 +68,7 @@ class ListsLoss(nn.Module):
     def forward(
         self, inputs: Sequence[Any], labels: Sequence[torch.Tensor], **_: Any
     ) -> torch.Tensor:
-        """The batch's loss; `inputs` is (queries, passage lists), `labels` a target a query."""
+        """The batch's loss; `inputs` is (queries, passage lists), `labels` a target per query."""
         queries, passage_lists = inputs
         pairs = [(q, p) for q, found in zip(queries, passage_lists, strict=True) for p in found]
         parts = torch.split(self._logits(pairs), [len(found) for found in passage_lists])
@@ -76,7 +76,7 @@ class ListsLoss(nn.Module):
         return torch.stack(each).mean()
 
     def _logits(self, pairs: Sequence[tuple[str, str]]) -> torch.Tensor:
-        """One logit a pair, in their order; pairs of like length share their padding."""
+        """One logit per pair, in their order; pairs of similar length share their padding."""
         device = self.model.device
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
         size = CPU_PAIRS if device.type == "cpu" else len(pairs)

@@ -1,8 +1,8 @@
-"""What a cross-encoder is trained on: short lists of right and wrong passages, mined by the index.
+"""Training data of a cross-encoder: short lists of right and wrong passages, mined with the index.
 
-A training query gets one right passage (if it has any) and wrong ones, the hard among them from
+A training query gets one right passage (if it has any) and wrong ones; the hard negatives are from
 the top of the first stage. A validation query keeps the first stage's list as it is. This file
-knows nothing of models that learn.
+knows nothing of training.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
 from rerank.types import Passage, Query
 
-NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" is the answer again
+NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" repeats the answer
 
-POOL = 50  # passages that each first stage brings back, at least
+POOL = 50  # passages that each first stage returns, at least
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """One query and its short list; `labels` is 1 where the passage is right.
 
-    The right passages come first, then `judged` ones that a person calls wrong. `teacher` holds
-    another model's logits of the same passages, where there is one to learn from.
+    The right passages come first, then `judged` ones that a person judged wrong. `teacher` holds a
+    teacher model's logits of the same passages, if there is a teacher.
     """
 
     query: str
@@ -63,9 +63,9 @@ def hold_out(
 ) -> tuple[list[str], list[str]]:
     """(ids of queries to train on, at most `limit`; ids of about `count` to validate on).
 
-    Both are whole groups, in drawn order: what a limit leaves over can still be calibrated on. At
-    most a fifth of the queries are held out, and no group of which the base has `seen` a query (its
-    `query_hash`): on those it would look better than it is.
+    Both are whole groups, in random order: what a limit leaves over can still be calibrated on. At
+    most a fifth of the queries are held out, and no group with a query (`query_hash`) that the base
+    has `seen`: on those it would look better than it is.
     """
     draw = random.Random(f"{seed}:{labelled.name}")
     groups: dict[str, list[str]] = {}
@@ -89,10 +89,10 @@ def hold_out(
 def kept_apart(
     labelled: LabelledSet, ids: Sequence[str], held: Sequence[str], asked: frozenset[str]
 ) -> list[str]:
-    """`ids` without those that ask what is validated on.
+    """`ids` without those that overlap with the validation queries.
 
-    That is: one of the questions `asked` (`query_hash`), of whatever set; or, of the `held` queries
-    of this one, the group or a right passage.
+    An id is dropped if its question is one of `asked` (`query_hash`), of whatever set, or if it
+    shares the group or a right passage with one of the `held` queries of this set.
     """
     marks = {mark for i in held for mark in _marks(labelled, i)}
     return [
@@ -118,13 +118,13 @@ def mine(
     limit: int | None = None,
     within: bool = False,
 ) -> list[Example]:
-    """`limit` examples from the queries `ids`, in their order; by default one a query.
+    """`limit` examples from the queries `ids`, in their order; by default one per query.
 
-    A limit above the number of queries goes round again, and draws other wrong passages. What a
-    person calls wrong comes first, above all the passage that an unanswerable query was asked
-    about; the first stage's best fill the room. With `within`, for questions that do not name
-    what they are about, only passages of the query's own group do, and a query that has none is
-    left out.
+    A limit above the number of queries goes round again, and draws other wrong passages. Passages
+    that a person judged wrong come first, above all the passage that an unanswerable query was
+    asked about; the first stage's best fill the rest. With `within`, for questions that do not name
+    their subject, only passages of the query's own group fill it, and a query that has none is left
+    out.
     """
     draw = random.Random(f"{config.seed}:{labelled.name}:lists")
     queries = [labelled.queries[i] for i in ids[:limit]]
@@ -149,7 +149,7 @@ def mine(
 
 
 def _of_groups(labelled: LabelledSet) -> dict[str, list[Passage]]:
-    """The passages that the queries of a group are right, wrong or asked about, by group."""
+    """The passages that are right, wrong or asked about for the queries of a group, by group."""
     found: dict[str, dict[str, Passage]] = {}
     for query_id in labelled.queries:
         known = (labelled.relevant(query_id), _judged(labelled, query_id))
@@ -159,7 +159,7 @@ def _of_groups(labelled: LabelledSet) -> dict[str, list[Passage]]:
 
 
 def _judged(labelled: LabelledSet, query_id: str) -> list[str]:
-    """Ids of what is known not to answer: the passage asked about first, where nothing does."""
+    """Ids of passages known to be wrong; an unanswerable query's passage asked about is first."""
     metadata, right = labelled.queries[query_id].metadata, labelled.relevant(query_id)
     asked = () if right else (metadata.get(ASKED_ABOUT),)
     known = dict.fromkeys(str(i) for i in (*asked, *metadata.get(JUDGED_WRONG, ())) if i)
@@ -174,7 +174,7 @@ def _example(
     config: FinetuneConfig,
     draw: random.Random,
 ) -> Example:
-    """A list; `found` is the first stage's, best first, or, with no `anywhere`, in no order."""
+    """One example; `found` is the first stage's list, best first; unordered without `anywhere`."""
     right = sorted(labelled.relevant(query.query_id))
     shown = [labelled.corpus[draw.choice(right)]] if right else []
     answers = {doc_id: _words(labelled.corpus[doc_id]) for doc_id in right}
@@ -200,8 +200,8 @@ def _example(
 def shares(sizes: Sequence[int], total: int, temperature: float) -> list[int]:
     """How many of `total` examples each set gives: in proportion to its size ** (1 / temperature).
 
-    At temperature 1 as their sizes are, at a high one equally many (Arivazhagan et al. 2019, who
-    mixed languages so). At least one each.
+    Temperature 1 gives the proportions of the sizes, a high one equal shares (Arivazhagan et al.
+    2019, who mixed languages this way). Each set gives at least one.
     """
     weights = np.asarray(sizes, dtype=np.float64) ** (1.0 / temperature)
     return [max(1, int(n)) for n in np.rint(total * weights / weights.sum())]
@@ -237,7 +237,10 @@ def _first_stage(
 
 
 def _is_wrong(passage: Passage, answers: Mapping[str, set[str]]) -> bool:
-    """Not judged right, and no near-duplicate of what is: words of the right passages, by id."""
+    """Whether a passage is neither right nor a near-duplicate of a right one.
+
+    `answers` are the words of the right passages, by id.
+    """
     if passage.doc_id in answers:
         return False
     words = _words(passage)
@@ -252,7 +255,7 @@ def _words(passage: Passage) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSet:
-    """A labelled set to train on: its split, and how many examples (default: one a query)."""
+    """A labelled set to train on: its split, and how many examples (default: one per query)."""
 
     labelled: LabelledSet
     split: str = "train"
@@ -260,7 +263,7 @@ class TrainingSet:
     within: bool = False  # wrong passages are of the query's own group: see `mine`
 
     def __post_init__(self) -> None:
-        """Refuse a split that is not there, or an empty one, before any work is done for it."""
+        """Refuse a missing or empty split before any work is done for it."""
         labelled, split, limit = self.labelled, self.split, self.limit
         if limit is not None and limit < 1:
             raise InputError(f"{labelled.name}: expected at least 1 query, got {limit}")

@@ -1,4 +1,4 @@
-"""Mined lists and a base model in, a trained cross-encoder out: sentence-transformers' trainer.
+"""Train a cross-encoder on mined lists, from a base model, with sentence-transformers' trainer.
 
 Importing this file imports torch. It knows nothing of labelled sets or of how lists are mined.
 """
@@ -36,15 +36,15 @@ from rerank.training.mining import Example, Held
 
 logger = logging.getLogger(__name__)
 
-LOGGED = 20  # steps that a logged loss is the mean of, at most
-LEAST_LISTS = 50  # to choose the best step by; fewer tell steps apart by chance alone
+LOGGED = 20  # a logged loss is the mean of at most this many steps
+LEAST_LISTS = 50  # to choose the best step; with fewer the choice is chance
 NDCG = "validation_ndcg@10"  # as the evaluator names it
 FIRST_STAGE = "validation_base_ndcg@10"
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a training run showed, by step; `best_step` is that of the weights that were kept."""
+    """The curves of a training run, by step; the weights of `best_step` were kept."""
 
     loss: dict[int, float]
     ndcg10: dict[int, float]  # on the validation lists; empty without any
@@ -59,10 +59,10 @@ def train(
     checkpoints: Path,
     config: FinetuneConfig,
 ) -> tuple[CrossEncoder, Training]:
-    """Train on `examples`; the model as it was at the step that is best on `held`.
+    """Train on `examples`; return the model as it was at the step that is best on `held`.
 
     With fewer than `LEAST_LISTS` of `held` it is that of the last step, or the mean of the last
-    `config.average` checkpoints. Interrupted, the same call goes on from the last of its
+    `config.average` checkpoints. After an interruption, the same call resumes from the last of its
     `checkpoints`.
 
     Raises:
@@ -80,7 +80,7 @@ def train(
             local_files_only=True,
             config_kwargs=_dropout(base.folder, config.dropout),
         )
-    except Exception as error:  # a broken file shows in as many ways as there are libraries
+    except Exception as error:  # broken files fail in many ways
         raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
     model.model.float()  # in 16 bits small updates are lost
     _freeze(model.model, config.frozen_layers)
@@ -101,7 +101,7 @@ def train(
     if config.average > 1:
         _load_mean(model.model, checkpoints)
     if updates is not None:
-        updates.merge_and_unload()  # into the model's own weights: what is saved is an ordinary one
+        updates.merge_and_unload()  # into the model's own weights, to save an ordinary model
     history, state = trainer.state.log_history, trainer.state
     best = state.best_model_checkpoint
     first = [row[f"eval_{FIRST_STAGE}"] for row in history if f"eval_{FIRST_STAGE}" in row]
@@ -114,7 +114,7 @@ def train(
 
 
 def _last_whole(checkpoints: Path) -> str | None:
-    """The last checkpoint that was written to its end; others go. None where there is none."""
+    """The last complete checkpoint, or None; incomplete ones are deleted."""
     for folder in checkpoints.glob("checkpoint-*"):
         try:  # the last file that is written
             json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
@@ -124,10 +124,10 @@ def _last_whole(checkpoints: Path) -> str | None:
 
 
 def _load_mean(model: Any, checkpoints: Path) -> None:
-    """Give what was trained of the model the mean of the weights that lie in `checkpoints`.
+    """Set the trained weights of the model to the mean of the weights in `checkpoints`.
 
-    Late points of one run lie around a better one than any of them (Izmailov et al. 2018). What is
-    frozen stays to the bit: packing asks for the base's own word embeddings.
+    The mean of late checkpoints of one run is better than any of them (Izmailov et al. 2018).
+    Frozen weights stay the same, to the bit: packing needs the base's own word embeddings.
     """
     files = sorted(checkpoints.glob("checkpoint-*/model.safetensors"))
     total: dict[str, torch.Tensor] = {}
@@ -144,7 +144,7 @@ def _arguments(
     folder: Path, config: FinetuneConfig, *, validates: bool, chooses: bool
 ) -> CrossEncoderTrainingArguments:
     on_gpu = torch.cuda.is_available()
-    # a resumed run begins a mean anew: no checkpoint falls between two losses that are logged
+    # a resumed run starts a new mean: no checkpoint may fall between two logged losses
     logged = math.gcd(LOGGED, config.check_every)
     return CrossEncoderTrainingArguments(
         output_dir=str(folder),
@@ -171,7 +171,7 @@ def _arguments(
 
 
 def _dataset(examples: Sequence[Example], seed: int) -> Dataset:
-    """A row an example, shuffled; `label` is the losses' target: (label, teacher's logit) pairs."""
+    """One row per example, shuffled; `label` holds (label, teacher logit) pairs for the losses."""
     shuffled = list(examples)
     random.Random(seed).shuffle(shuffled)
     nan = float("nan")
@@ -204,17 +204,17 @@ def _evaluator(held: Sequence[Held], config: FinetuneConfig) -> CrossEncoderRera
 
 
 class _Trainer(CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transformers has no types
-    """Takes up a checkpoint as it was written, low-rank updates and all, or fails."""
+    """Loads a checkpoint as it was written, low-rank updates included, or fails."""
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
         load_model(self.model.model, Path(checkpoint_path) / "model.safetensors")
 
-    def _load_best_model(self) -> None:  # the library's own logs a failure and goes on without
+    def _load_best_model(self) -> None:  # the library's own only logs a failure
         self._load_from_checkpoint(self.state.best_model_checkpoint)
 
 
 class _Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no types
-    """The project's own bar, which also shows the last loss and the last check."""
+    """The project's own progress bar, which also shows the last loss and the last check."""
 
     def __init__(self) -> None:
         self._context: Any = None
@@ -223,7 +223,7 @@ class _Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no t
         self._shown: dict[str, str] = {}
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """Open the bar where a resumed run stands."""
+        """Open the bar at the step of a resumed run."""
         self._done = state.global_step
         self._context = progress(state.max_steps, "training", unit="step", done=self._done)
         self._bar = self._context.__enter__()
@@ -259,7 +259,7 @@ def _dropout(folder: Path, rate: float) -> dict[str, float]:
 
 
 def _freeze(model: Any, layers: int) -> None:
-    """Keep the word embeddings, and the lowest `layers` with what lies below them, as they are.
+    """Freeze the word embeddings, and the lowest `layers` with everything below them.
 
     Raises:
         InputError: the model has fewer layers than that.

@@ -1,1 +1,1 @@
-"""How the journal's table came to be, a step a file; run by Alembic."""
+"""The migrations of the journal's table, one per file; run by Alembic."""

@@ -1,4 +1,4 @@
-"""What Alembic runs: the steps that are missing, over the connection that it is given."""
+"""Alembic's environment: runs the missing migrations over the connection that it is given."""
 
 from __future__ import annotations
 

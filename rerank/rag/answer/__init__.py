@@ -1,1 +1,1 @@
-"""Answers that say only what the sources say: prompt, answerers, attribution check, the whole."""
+"""Answers that say only what the sources say: prompt, answerers, attribution check."""

@@ -1,4 +1,4 @@
-"""What gives an answer from sources: anything with this one method."""
+"""The interface of answerers: one method that writes an answer from sources."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ class Answerer(Protocol):
     def generate(
         self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
     ) -> Generated:
-        """The answer; `note` warns of a weak context, `strict` asks to stay close to the words."""
+        """The answer; `note` warns of weak context, `strict` asks to stay close to the sources."""

@@ -1,7 +1,7 @@
 """Whether each sentence of an answer is supported by the sources that it cites.
 
-Words decide first: a number, a name or a negation that the source lacks is no support; a sentence
-whose words nearly all stand in the source is supported. Between the two a judge decides.
+Words decide first: a source that lacks a number, a name or a negation of the sentence does not
+support it; a source that contains nearly all of its words does. In between, a judge decides.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rerank.errors import InputError
 from rerank.rag.answer.context import Source
 from rerank.rag.answer.sentences import Sentence, sentences, split
 
-SURE, NONE = 0.75, 0.4  # share of a claim's idf in the source: from SURE it stands, below NONE not
-LEAST = 30  # undecided labels to fit a threshold on
+SURE, NONE = 0.75, 0.4  # share of a claim's idf in the source: support from SURE, none below NONE
+LEAST = 30  # least number of undecided labels to fit a threshold on
 FEW = 2  # content words below which words alone cannot decide
 REMOVED = "[removed: not supported by the sources]"
 NEGATION = re.compile(r"\b(not|never|no|none|neither|nor|without|cannot)\b|n['’]t\b", re.IGNORECASE)
 NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w-]+|\b[A-Z]{2,}\b|\b\d[\d.,]*\d\b|\b\d\b|\b\w+[._]\w[\w.]*")
 
-Judge = Callable[[str, Source], float]  # claim and source to P(the source supports the claim)
+Judge = Callable[[str, Source], float]  # (claim, source) -> P(the source supports the claim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Lexicon:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A sentence, the sources that support it, and the sentence of each that does."""
+    """A sentence, the sources that support it, and the supporting sentence of each."""
 
     sentence: Sentence
-    quotes: Mapping[str, str]  # source id -> its best sentence; empty where nothing supports it
+    quotes: Mapping[str, str]  # source id -> its best sentence; empty if nothing supports it
 
     @property
     def supported(self) -> bool:
@@ -59,15 +59,15 @@ def check(
 ) -> list[Checked]:
     """Each sentence of the answer, with the cited sources that support it.
 
-    `judge` is asked where words cannot decide; from `threshold` on its probability is support.
-    Without a judge such a sentence is unsupported.
+    If words cannot decide, `judge` does: a probability of `threshold` or more is support. Without a
+    judge, such a sentence is unsupported.
 
-    The threshold of a half stands after a fit (see `fit_support`): on 745 undecided pairs of four
-    labelled sets (pydata, stackfaq, covid_qa, squad2), each query against its right passage and
-    against the nearest other one, the fitted threshold is 0.47, with a 95 % interval of [0.41,
-    0.56]. The mean of the two error rates at a half is .308 [.275, .340]; thresholds fitted on
-    three sets lower it on the fourth by .005 on average. So the judge is a weak one, at any
-    threshold. Of sentences quoted word for word words alone accept all, without the judge.
+    A fit confirmed the threshold of 0.5 (see `fit_support`): on 745 undecided pairs of four
+    labelled sets (pydata, stackfaq, covid_qa, squad2), each query with its right passage and with
+    the nearest other one, the fitted threshold is 0.47, with a 95 % interval of [0.41, 0.56]. The
+    mean of the two error rates at 0.5 is .308 [.275, .340]; thresholds fitted on three sets lower
+    it on the fourth by .005 on average. So the judge is weak at any threshold. Words alone, without
+    the judge, accept all sentences that are quoted verbatim.
     """
     by_id = {source.id: source for source in sources}
     found = []
@@ -95,12 +95,12 @@ def fit_support(
 ) -> float:
     """The threshold of `check` with the lowest mean of its two error rates.
 
-    `labelled`: claims, each with a source and whether it supports the claim. Labels that need no
-    person: a sentence that rephrases a passage, with that passage and with others. Only what words
-    leave undecided counts. Of equal thresholds it is the one nearest to a half.
+    `labelled`: claims, each with a source and whether it supports the claim. Such labels need no
+    annotator: pair a sentence that rephrases a passage with that passage and with others. Only
+    pairs that words leave undecided count. Ties go to the threshold nearest to 0.5.
 
     Raises:
-        InputError: fewer than 30 undecided ones, or none of one kind.
+        InputError: fewer than 30 undecided pairs, or none of one kind.
     """
     asked = [
         (judge(claim, source), right)
@@ -119,12 +119,12 @@ def fit_support(
 
 
 def attribution_coverage(checked: Sequence[Checked]) -> float:
-    """Supported and cited sentences / all; 0 without a sentence."""
+    """The share of sentences that cite a source that supports them; 0 without a sentence."""
     return sum(c.supported for c in checked) / len(checked) if checked else 0.0
 
 
 def without_unsupported(checked: Sequence[Checked]) -> str:
-    """The answer with `REMOVED` in the place of what is unsupported, once for each run of it."""
+    """The answer with each run of unsupported sentences replaced by one `REMOVED`."""
     shown = [c.sentence.text if c.supported else REMOVED for c in checked]
     return " ".join(
         text
@@ -134,11 +134,10 @@ def without_unsupported(checked: Sequence[Checked]) -> str:
 
 
 def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None:
-    """Share of the claim's idf that stands in the evidence, in [0, 1]; None for too few words.
+    """Share of the claim's idf found in the evidence, in [0, 1]; None for too few words.
 
-    0 where the evidence lacks a number or a name of the claim, or where the two neighbouring
-    sentences of the evidence that are nearest to the claim are negated and the claim is not, or
-    the other way round.
+    0 if the evidence lacks a number or a name of the claim, or if the two neighbouring sentences of
+    the evidence that are nearest to the claim are negated and the claim is not, or vice versa.
     """
     lower = evidence.lower()
     if any(not _stands_in(name.lower(), lower) for name in NAME.findall(claim)):
@@ -156,7 +155,7 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
 
 
 def best_sentence(claim: str, evidence: str, lexicon: Lexicon) -> str:
-    """The sentence of the evidence that shares most idf with the claim; "" where there is none."""
+    """The sentence of the evidence that shares most idf with the claim; "" if there is none."""
     wanted = _stems(claim, lexicon)
 
     def shared(sentence: str) -> float:

@@ -1,7 +1,7 @@
-"""Questions to answers bounded by their sources: retrieve, gate, generate, check, tell.
+"""Answers bounded by their sources: retrieve, gate, generate, check, report.
 
-The gate decides before any answerer is called. What the sources do not support is removed where
-all can see it; the answerer's own knowledge is never passed on.
+The gate decides before any answerer is called. What the sources do not support is removed, with a
+visible mark; the answerer's own knowledge is never passed on.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class BoundedAnswer:
     answer: str
     refused: bool
     low_confidence: bool
-    confidence: float | None  # P(a source holds the answer); None where the gate failed
+    confidence: float | None  # P(a source holds the answer); None if the gate failed
     level: str
-    sources: tuple[Source, ...]  # those that the answer rests on
-    quotes: tuple[str, ...]  # the sentence of each that supports it
-    attribution_coverage: float | None  # of the answer as generated; None where there is none
+    sources: tuple[Source, ...]  # those that support the answer
+    quotes: tuple[str, ...]  # the supporting sentence of each
+    attribution_coverage: float | None  # of the answer as generated; None if there is none
     model_calls: int
-    error: str = ""  # why the answerer gave none
-    answer_confidence: float | None = None  # P(the answer is right), where labels were fitted on
-    answer_id: str = ""  # in the journal, by which feedback names it; "" where none is kept
+    error: str = ""  # why the answerer gave no answer
+    answer_confidence: float | None = None  # P(the answer is right), if fitted on labels
+    answer_id: str = ""  # in the journal, for feedback; "" without a journal
 
     def to_dict(self) -> dict[str, Any]:
-        """The output record; `answer_confidence`, `error`, `id` are in it where there is one."""
+        """The output record; `answer_confidence`, `error` and `id` are left out if unset."""
         record = {
             "query_id": self.query_id,
             "answer": self.answer,
@@ -74,7 +74,7 @@ class BoundedAnswer:
     def rated(
         self, retrieval: float, fitted: AnswerConfidence | None, policy: str
     ) -> BoundedAnswer:
-        """The answer with its own confidence and the level of that; a refusal stays as it is.
+        """The answer with its own confidence and that confidence's level; a refusal is unchanged.
 
         `retrieval` is the confidence of the assessment.
         """
@@ -106,9 +106,9 @@ def bounded_answer(
 ) -> BoundedAnswer:
     """The answer to the query of an assessment.
 
-    The answerer is not called where the context is insufficient, or fewer than `min_chunks`
-    passages reach `min_score`. Below the attribution that `config` asks for it is called a second
-    time, more strictly; what is then unsupported is removed, with a mark.
+    The answerer is not called if the context is insufficient, or fewer than `min_chunks` passages
+    reach `min_score`. If the attribution is below `config.coverage`, it is called again, more
+    strictly; what is then unsupported is removed, with a mark.
 
     Raises:
         EndpointError: the answerer cannot be reached.

@@ -21,12 +21,12 @@ class Source:
 
     @property
     def evidence(self) -> str:
-        """What counts as evidence: title and text, without orders."""
+        """The evidence: title and text, without orders to a language model."""
         title = f"{self.passage.title}.\n" if self.passage.title else ""
         return without_orders(f"{title}{self.passage.text}", mark="")
 
     def line(self) -> str:
-        """As it is listed below an answer: `- Document, Section/Page (score: 0.83)`."""
+        """Its line below an answer: `- Document, Section/Page (score: 0.83)`."""
         place = ", ".join(filter(None, (self.place.document, self.place.within)))
         return f"- {place} (score: {self.passage.relevance:.2f})"
 

@@ -1,4 +1,4 @@
-"""The answer in the words of the sources: their best sentences, quoted. It needs no model."""
+"""Extractive answers: the best sentences of the sources, quoted. It needs no model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST = 400  # characters of a quotation
 class ExtractiveAnswerer:
     """Quotes the sentences that share the rarest words with the question.
 
-    `weight` gives a word's idf, `language` is that of the stems: those of the model's index.
+    `weight` returns a word's idf, `language` is that of the stems; both are those of the index.
     """
 
     def __init__(self, weight: Callable[[str], float], language: str) -> None:
@@ -27,22 +27,22 @@ class ExtractiveAnswerer:
     def generate(
         self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
     ) -> Generated:
-        """At most three sentences, the best source's first; each source gives one at most.
+        """At most three sentences, at most one per source, the best source first.
 
-        `note` and `strict` change nothing: a quotation is as close as can be.
+        `note` and `strict` change nothing: quotations are verbatim anyway.
         """
         quoted = []
         for source in sources[:MOST]:
             found = split(CITATION.sub("", source.evidence))
             if source.passage.title and len(found) > 1:
-                found = found[1:]  # a title is no sentence
+                found = found[1:]  # the title is not a sentence
             if found:
                 best = max(found, key=lambda s: self._shared(question, s))
                 quoted.append(f'"{_cut(best)}" [{source.id}].')
         return Generated(" ".join(quoted) or NO_ANSWER, 0)
 
     def _shared(self, question: str, sentence: str) -> float:
-        """The idf of the question's words that stand in the sentence."""
+        """The summed idf of the question's words that occur in the sentence."""
         asked = set(words(question, language=self.language))
         return sum(self.weight(w) for w in asked & set(words(sentence, language=self.language)))
 

@@ -1,7 +1,7 @@
-"""A language model behind any OpenAI-compatible endpoint, local or hosted, all treated alike.
+"""A language model behind any OpenAI-compatible endpoint, local or hosted.
 
-What fails for a moment (no connection, a stall, 429, 5xx, an answer that breaks off or is no JSON)
-is tried again, a few times; what cannot succeed is refused at once.
+Temporary failures (no connection, a stall, 429, 5xx, an answer that breaks off or is not JSON) are
+retried a few times; what cannot succeed fails at once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rerank.rag.answer.context import Source
 from rerank.rag.answer.prompt import Message, messages
 from rerank.rag.settings import LanguageModelConfig
 
-KEY = "OPENAI_API_KEY"  # the environment variable with the key, where the endpoint wants one
-LONGEST_WAIT = 30.0  # seconds between two tries, whatever the endpoint asks for
+KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint needs one
+LONGEST_WAIT = 30.0  # most seconds between two tries, whatever the endpoint asks for
 
 
 class LanguageModel:
-    """An answerer by chat completions, at temperature 0.
+    """An answerer that uses chat completions, at temperature 0.
 
     `sleep` waits between two tries.
 
@@ -41,9 +41,9 @@ class LanguageModel:
         self.sleep = sleep
         self.client = openai.OpenAI(
             base_url=config.llm,
-            api_key=os.environ.get(KEY) or "none",  # local endpoints want some text
+            api_key=os.environ.get(KEY) or "none",  # local endpoints need some text
             timeout=config.llm_timeout,
-            max_retries=0,  # counted and waited for here
+            max_retries=0,  # retries are made here
         )
 
     def generate(
@@ -52,14 +52,14 @@ class LanguageModel:
         """The model's answer.
 
         Raises:
-            EndpointError: it does not answer, or refuses.
+            EndpointError: the endpoint does not answer, or refuses.
         """
         asked = messages(question, sources, note=note, strict=strict)
         tries = self.config.llm_retries + 1
         for sent in range(1, tries + 1):
             try:
                 return Generated(self._ask(asked), sent)
-            except Exception as error:  # an answer that breaks off shows in errors of any library
+            except Exception as error:  # an answer that breaks off may raise errors of any library
                 if sent == tries or not _momentary(error):
                     raise EndpointError(self._sentence(error, sent), calls=sent) from None
                 self.sleep(_wait(error, sent))
@@ -83,7 +83,7 @@ class LanguageModel:
         return text.strip()
 
     def _streamed(self, stream: Any) -> str:
-        """The text of a stream that came to its end in time."""
+        """The text of a stream, which must end in time."""
         end, parts, finished = time.monotonic() + self.config.llm_timeout, [], False
         with stream:
             for chunk in stream:
@@ -104,7 +104,7 @@ class LanguageModel:
 
 
 class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file
-    """What came is no answer; a sentence says why."""
+    """The response is not an answer; the message says why."""
 
 
 def _whole(answer: Any) -> str:
@@ -125,7 +125,7 @@ def _momentary(error: Exception) -> bool:
 
 
 def _wait(error: Exception, sent: int) -> float:
-    """Seconds until the next try: what the endpoint asks for, else twice as long each time."""
+    """Seconds until the next try: what the endpoint asks for, else doubled each time."""
     response = getattr(error, "response", None)
     asked = response.headers.get("retry-after", "") if response is not None else ""
     try:

@@ -1,4 +1,4 @@
-"""Answers by a loaded model: its searches, its words, and its cross-encoder as the judge."""
+"""Answers by a loaded model: its search, its lexicon, and its cross-encoder as the judge."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rerank.rag.answer.quality import AnswerConfidence
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Assessment, Query
 
-Record = Callable[..., str]  # an assessment and what is known of it; its id in the journal, or ""
+Record = Callable[..., str]  # (assessment, its details) -> its id in the journal, or ""
 
 
 def _unrecorded(found: Assessment, **_: Any) -> str:
@@ -42,7 +42,7 @@ def extractive(model: CalibratedReranker) -> ExtractiveAnswerer:
 
 
 def answerer_of(model: CalibratedReranker, config: LanguageModelConfig) -> Answerer:
-    """The language model that is configured, or the extractive answerer where none is.
+    """The configured language model, or the extractive answerer if there is none.
 
     Raises:
         MissingExtraError: the client of the language model is not installed.
@@ -51,7 +51,7 @@ def answerer_of(model: CalibratedReranker, config: LanguageModelConfig) -> Answe
 
 
 def answer_confidence_of(model: CalibratedReranker) -> AnswerConfidence | None:
-    """The confidence of answers in the model folder; None where none was fitted.
+    """The map in the model folder that gives answers a confidence; None if none was fitted.
 
     Raises:
         InputError: it cannot be read.
@@ -64,7 +64,7 @@ def answer_confidence_of(model: CalibratedReranker) -> AnswerConfidence | None:
 def cross_encoder_judge(model: CalibratedReranker) -> Judge:
     """P(a source supports a claim): the relevance of the source to the claim, by the model.
 
-    The relevance map was fitted on labelled passages, and so was its threshold of a half.
+    The relevance map was fitted on labelled passages, and so was its threshold of 0.5.
     """
 
     def judge(claim: str, source: Source) -> float:
@@ -82,10 +82,10 @@ def answer(
     answerer: Answerer | None = None,
     record: Record = _unrecorded,
 ) -> Iterator[BoundedAnswer]:
-    """One answer a query, in order: by the `answerer`, else by the one that `config` names.
+    """One answer per query, in order, by `answerer` or else by the one that `config` names.
 
-    A question that the answerer fails on gets a record whose `error` says why; it is recorded
-    without an answer. `record` is that of a journal: `rerank.journal.journal.Journal.record`.
+    If the answerer fails on a question, the result's `error` says why, and the question is recorded
+    without an answer. `record` is a journal's `rerank.journal.journal.Journal.record`.
 
     Raises:
         InputError: a query is empty.
@@ -129,7 +129,7 @@ def write_answers(
     overwrite: bool = False,
     done: Callable[[], object] = lambda: None,
 ) -> tuple[int, int]:
-    """Write one JSON object a line, each as soon as it is there; how many, and how many failed.
+    """Write one JSON object per line, as soon as it is ready; return counts: all, and failed ones.
 
     `done` is called after each.
 

@@ -1,7 +1,7 @@
-"""Sentences of retrieved text that give orders to a language model: told from facts, by pattern.
+"""Finds prompt injections: sentences of retrieved text that give orders to a language model.
 
 Retrieved text is data. Such a sentence is neither shown to a model nor taken as evidence. Patterns
-find the usual forms only: the attribution check is the second line of defence.
+find only the usual forms: the attribution check is the second line of defence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def gives_order(sentence: str) -> bool:
 
 
 def without_orders(text: str, *, mark: str = LEFT_OUT) -> str:
-    """The text with `mark` in the place of each sentence that gives an order."""
+    """The text with each sentence that gives an order replaced by `mark`."""
     found, start = [], 0
     for end in [*END.finditer(text), None]:
         sentence = text[start : end.start() if end else len(text)]

@@ -1,4 +1,4 @@
-"""The confidence of a generated answer: that of its retrieval and the answer's own quality.
+"""The confidence of a generated answer, from its retrieval's confidence and its own quality.
 
 Fitted on labelled answers; without labels there is only the confidence of the retrieval.
 """
@@ -21,15 +21,15 @@ LEAST = 30  # labelled answers, as for any map here
 
 @dataclass(frozen=True, slots=True)
 class AnswerQuality:
-    """What can be said of an answer without reading it; each number is in [0, 1]."""
+    """The quality of an answer as measured without reading it; each number is in [0, 1]."""
 
-    parses: float = 1.0  # 1 where it has the form that was asked for
-    required_fields: float = 1.0  # share of the required fields that are there
-    optional_fields: float = 1.0  # likewise of the optional ones
+    parses: float = 1.0  # 1 if it has the requested format
+    required_fields: float = 1.0  # share of the required fields that are present
+    optional_fields: float = 1.0  # likewise for the optional ones
     attribution_coverage: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no share."""
+        """Refuse numbers outside [0, 1]."""
         if not all(0 <= value <= 1 for value in astuple(self)):
             raise InputError(f"expected numbers from 0 to 1, got {self}")
 
@@ -41,7 +41,7 @@ class AnswerConfidence:
     map: LogisticMap
 
     def confidence(self, retrieval: float, quality: AnswerQuality) -> float:
-        """P(the answer is right), of the confidence of its retrieval and its quality."""
+        """P(the answer is right), from the confidence of its retrieval and its quality."""
         return float(self.map.predict(_inputs([retrieval], [quality]))[0])
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class AnswerConfidence:
         """Read `to_dict`'s value.
 
         Raises:
-            InputError: it is none.
+            InputError: it is not such a value.
         """
         try:
             found = map_from_dict(kept)
@@ -67,7 +67,7 @@ class AnswerConfidence:
 def fit_answer_confidence(
     retrieval: Sequence[float], qualities: Sequence[AnswerQuality], right: Sequence[int]
 ) -> AnswerConfidence:
-    """Logistic regression of `right` (n,) on the log-odds of the retrieval and the quality.
+    """Logistic regression of `right` (n,) on the retrieval's log-odds and the quality.
 
     Raises:
         InputError: fewer than 30 answers, or only one outcome among them.

@@ -1,4 +1,4 @@
-"""Text cut into sentences, each with the sources that it cites. Nothing here knows of models."""
+"""Text split into sentences, each with the sources that it cites. It knows nothing of models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 CITATION = re.compile(r"\[(S\d+(?:\s*[,;]\s*S\d+)*)\]")
-SHORT = (r"e\.g", r"i\.e", "Dr", "Mr", "Mrs", "vs", "No", "Fig")  # no sentence ends behind them
+SHORT = (r"e\.g", r"i\.e", "Dr", "Mr", "Mrs", "vs", "No", "Fig")  # no sentence ends after them
 ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in SHORT)
 END = re.compile(ABBREVIATION + r"(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|\n+|(?<=[。！？])")
 BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
@@ -27,7 +27,7 @@ def split(text: str) -> list[str]:
 
 
 def sentences(answer: str) -> list[Sentence]:
-    """The sentences of an answer; a citation behind the full stop belongs to the one before."""
+    """The sentences of an answer; a citation after the full stop belongs to the one before."""
     joined = re.sub(r"([.!?][\"'”’)]*)\s*((?:\s*\[S\d+[^\]]*\])+)", _before_the_end, answer)
     found = []
     for text in split(joined):

@@ -12,7 +12,7 @@ TABLE = "rerank_journal"
 
 
 def upgrade() -> None:
-    """Make the table and its indexes."""
+    """Create the table and its indexes."""
     op.create_table(
         TABLE,
         sa.Column("entry_id", sa.String(24), primary_key=True),
@@ -45,5 +45,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove the table."""
+    """Drop the table."""
     op.drop_table(TABLE)
