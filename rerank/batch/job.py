@@ -46,7 +46,7 @@ def rescore(
     """Assess every row of a JSONL or Parquet file into `out`, JSONL or Parquet, in their order.
 
     A row is a query, `_id` and `text`, for the model's index; or one with `passages` of its own
-    (see `rows.parse`). A row that cannot be scored is left out and listed in `OUT.rejected.jsonl`,
+    (see `rerank.data.records`). A row that cannot be scored is left out and listed in `OUT.rejected.jsonl`,
     one line each with `line`, `reason` and, if it has one, `_id`; if all rows can be scored, there
     is no such file. With `strict` the first bad row is an error, raised before any row is scored.
 
@@ -56,7 +56,7 @@ def rescore(
     begun with another model, input or version; without it, such work is an error.
 
     Memory does not grow with the input, nor with the length of its rows: it is at most 512 MiB
-    beside the model's own, for the longest rows accepted (see `rows`).
+    beside the model's own, for the longest rows accepted (`rerank.data.records`).
 
     `engine` is `local`, or `ray` for a pool of `actors` (see `on_ray`).
 

@@ -1,7 +1,7 @@
 """Work in progress that survives a crash: a hidden folder beside the output.
 
     .OUT.rescore/  lock         held by the one run that works here; the kernel frees it at exit
-                   header.json  what the work belongs to: model, input, options
+                   header.json  what the work belongs to: model, input, version, format
                    predictions  lines, appended a chunk at a time
                    rejected     likewise
                    progress     one line per chunk: the file sizes after it, and its checksums

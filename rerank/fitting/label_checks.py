@@ -1,4 +1,4 @@
-"""Refuse labels that are too one-sided to fit on or to certify from. It knows nothing of maps."""
+"""Refuse labels that are too one-sided to fit on or to certify from. It fits nothing."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def leave_one_set_out(
 ) -> dict[str, Any]:
     """Figures by set and number of labels: `pooled` around the maps of the others, and `alone`.
 
-    The labels are whole groups of the queries to fit on; the figures are measured on its other
+    The labels come group by group from the queries to fit on; the figures are measured on its other
     groups, and for all labels (key `all`) on the queries to report on, if these are others. `done`
     is called after each set. A number of labels is skipped for a set with too few other queries.
     """
@@ -67,7 +67,7 @@ def leave_one_set_out(
 
 
 def summary(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Means over the sets, with the standard error over sets, by number of labels and arm.
+    """Means over the sets, by number of labels and arm.
 
     Besides, the mean difference of log loss, pooled minus alone, and its 95 % interval.
     """

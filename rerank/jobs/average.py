@@ -18,11 +18,13 @@ import numpy as np
 from rerank.errors import InputError, optional
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
 from rerank.inference.model_files import ModelFiles, resolve, trained_on, training
-from rerank.storage.folder import write_folder
+from rerank.inference.tokenizer import tokenizer_json
+from rerank.storage.folder import MANIFEST, write_folder
 from rerank.storage.locks import output_folder
 
 KIND = "cross-encoder"
 WEIGHTS = "model.safetensors"
+NOT_COPIED = {WEIGHTS, TRAINED_ON, TRAINING, MANIFEST}
 FEWEST = 2
 
 
@@ -44,7 +46,7 @@ def average(names: Sequence[str], out: Path, *, overwrite: bool = False) -> Path
     for other in others:
         if _shape(other) != _shape(first):
             raise InputError(f"{other.name} has another configuration than {first.name}")
-        if other.tokenizer != first.tokenizer:
+        if _vocabulary(other) != _vocabulary(first):
             raise InputError(f"{other.name} has another tokenizer than {first.name}")
     with optional():
         from safetensors.numpy import save_file
@@ -53,7 +55,7 @@ def average(names: Sequence[str], out: Path, *, overwrite: bool = False) -> Path
 
         def fill(folder: Path) -> dict[str, Any]:
             for path in first.folder.iterdir():
-                if path.is_file() and path.name not in (WEIGHTS, TRAINED_ON, TRAINING):
+                if path.is_file() and path.name not in NOT_COPIED:
                     shutil.copyfile(path, folder / path.name)
             save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
             seen = sorted(frozenset().union(*map(trained_on, models)))
@@ -107,6 +109,12 @@ def _shape(files: ModelFiles) -> dict[str, Any]:
         raise InputError(f"{files.name}: config.json cannot be read ({error})") from None
     keys = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "vocab_size")
     return {key: known.get(key) for key in (*keys, "num_attention_heads", "hidden_act")}
+
+
+def _vocabulary(files: ModelFiles) -> dict[str, Any]:
+    """How the tokenizer cuts a text; who wrote its file, and how, does not matter."""
+    known = json.loads(tokenizer_json(files))
+    return {part: known.get(part) for part in ("model", "normalizer", "pre_tokenizer")}
 
 
 def _about(files: ModelFiles) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""The HTTP server: requests in, assessments out. It imports the rest; nothing imports it."""
+"""The HTTP server: requests in, assessments out. Of `rerank`, only the command line imports it."""

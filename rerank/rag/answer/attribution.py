@@ -136,8 +136,9 @@ def without_unsupported(checked: Sequence[Checked]) -> str:
 def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None:
     """Share of the claim's idf found in the evidence, in [0, 1]; None for too few words.
 
-    0 if the evidence lacks a number or a name of the claim, or if the two neighbouring sentences of
-    the evidence that are nearest to the claim are negated and the claim is not, or vice versa.
+    0 if the evidence lacks a number or a name of the claim, or if the sentence of the evidence that
+    is nearest to the claim is negated and the claim is not, or vice versa. The share is the best of
+    two neighbouring sentences.
     """
     lower = evidence.lower()
     if any(not _stands_in(name.lower(), lower) for name in NAME.findall(claim)):
