@@ -11,7 +11,13 @@ from rerank.config import Config
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
-    p.add_argument("datasets", nargs="+", type=Path, metavar="SET", help="BEIR folders")
+    p.add_argument(
+        "datasets",
+        nargs="+",
+        type=Path,
+        metavar="SET",
+        help="BEIR folders, or folders with pairs.jsonl",
+    )
     p.add_argument("--out", type=Path, required=True, help="JSON file to write")
     p.add_argument(
         "--max-queries", type=positive, default=300, help="bound on queries of a set (default: 300)"

@@ -17,7 +17,7 @@ from typing import Any
 from calibration.arrays import plain
 from rerank.assessment.pooled_maps import PooledMaps, scored_by
 from rerank.config import Config
-from rerank.data.labelled_set import LabelledSet
+from rerank.data.pairs import read_training_set
 from rerank.fitting.leave_one_set_out import leave_one_set_out, summary
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.pool import pool
@@ -79,7 +79,7 @@ def write_pooled(ranked: Sequence[RankedSet], out: str | Path, config: Config) -
 
 
 def _ranked(folder: Path, config: Config, work: Workspace, most: int) -> RankedSet:
-    whole = LabelledSet.read(folder)
+    whole = read_training_set(folder)
     kept = tuple(i for split, ids in whole.splits.items() if split != "test" for i in ids)
     labelled = replace(whole, splits={"train": kept})
     planned = plan(
