@@ -48,7 +48,8 @@ def rescore(
     A row is a query, `_id` and `query`, for the model's index; or one with `passages` of its own
     (see `rerank.data.records`). A row that cannot be scored is left out and listed in
     `OUT.rejected.jsonl`, one line each with `line`, `reason` and, if it has one, `_id`; if all rows
-    can be scored, there is no such file. With `strict` the first bad row is an error, raised before any row is scored.
+    can be scored, there is no such file. With `strict` the first bad row is an error, raised before
+    any row is scored.
 
     Both files appear when they are complete; older ones stay until then. If the run is killed at
     any moment, the same call resumes from what is in `.OUT.rescore`, with either engine; the
