@@ -1,8 +1,9 @@
 """The statistics: arrays in, probabilities and measurements out. It knows nothing of text.
 
-Importing this, and applying a map, takes numpy only. `measure` and `comparison` import scikit-learn
-and SciPy when first called, `certify` and the bounds SciPy; the calibrators are scikit-learn
-estimators, which is imported when the first of them is used. `calibration.plots` takes matplotlib.
+The import, and applying a map, need numpy only. `measure` and `comparison` import scikit-learn and
+SciPy on first call; `certify` and the bounds import SciPy. The calibrators are scikit-learn
+estimators; scikit-learn is imported when the first of them is used. `calibration.plots` needs
+matplotlib.
 """
 
 from __future__ import annotations

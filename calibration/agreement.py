@@ -1,4 +1,4 @@
-"""How far two people agree, chance taken off. Labels in, a number with its interval out."""
+"""Agreement of two annotators, corrected for chance. Labels in, a number with its interval out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from calibration.selection import codes
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Cohen's kappa of n items, at most 1, with its interval; NaN where it is not known."""
+    """Cohen's kappa of n items, at most 1, with its interval; NaN where unknown."""
 
     n: int
     same: float  # share of the items with the same label
@@ -29,16 +29,16 @@ def cohens_kappa(
     *,
     level: float = 0.95,
 ) -> Agreement:
-    """Return Cohen's kappa (1960) of two labels an item, (n,) each, items of a group together.
+    """Return Cohen's kappa (1960) of two sequences of labels, (n,) each, with its interval.
 
-    The interval is kappa and Student's t times the standard error of Fleiss, Cohen and Everitt
-    (1969), its terms summed by group where items of one group (n,) hang together, cut at -1 and 1.
-    kappa is NaN where chance alone would agree always (everything has one label); the interval is,
-    with fewer than two groups, and where the two never differ or always do: nothing is then known
-    of the spread.
+    The interval is kappa plus or minus Student's t times the standard error of Fleiss, Cohen and
+    Everitt (1969), clipped to [-1, 1]. If items of one group (n,) are dependent, the error's terms
+    are summed by group. kappa is NaN if chance alone would always agree (every item has one label).
+    The interval is NaN with fewer than two groups, and if the two never differ or always do: the
+    spread is then unknown.
 
     Raises:
-        ValueError: no item, or not as many labels of the one as of the other.
+        ValueError: no item, or sequences of different lengths.
     """
     n, nan = len(first), float("nan")
     if not n or len(second) != n:

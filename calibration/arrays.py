@@ -1,4 +1,4 @@
-"""What maps and fits share: log odds, and checks of the arrays and numbers that they take."""
+"""Helpers of maps and fits: log odds, and checks of the arrays and numbers that they take."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def logit(p: ArrayLike) -> Floats:
 
 
 def log_odds(p: ArrayLike) -> Floats:
-    """Return the log odds of probabilities that are kept 1e-6 away from 0 and 1: always finite."""
+    """Return the log odds of probabilities, kept 1e-6 away from 0 and 1 so that they are finite."""
     inner = np.minimum(np.maximum(np.asarray(p, dtype=np.float64), 1e-6), 1 - 1e-6)
     return np.asarray(np.log(inner) - np.log1p(-inner), dtype=np.float64)
 
 
 def as_scores(scores: ArrayLike) -> Floats:
-    """Return one score a row as (n,) floats; (n,) and (n, 1) are taken.
+    """Return one score per row as (n,) floats; (n,) and (n, 1) are accepted.
 
     Raises:
         ValueError: another shape, or a value that is not finite.
@@ -49,9 +49,9 @@ def as_scores(scores: ArrayLike) -> Floats:
 
 
 def as_features(X: ArrayLike, width: int | None = None) -> Floats:
-    """Return features as (n, width) floats; (n,) is taken where width is 1.
+    """Return features as (n, width) floats; (n,) is accepted if width is 1.
 
-    width None: as many as there are, of (n,) one.
+    width None: the width of X, which is 1 for shape (n,).
 
     Raises:
         ValueError: another width, or a value that is not finite.
@@ -70,7 +70,7 @@ def as_features(X: ArrayLike, width: int | None = None) -> Floats:
 
 
 def all_finite(x: Floats) -> bool:
-    """Whether every number is finite: told by their sum, and one by one where that overflows."""
+    """Whether every number is finite: checks the sum, and each number only if the sum overflows."""
     with np.errstate(over="ignore"):
         total = np.add.reduce(x, axis=None)
     return math.isfinite(total) or bool(np.isfinite(x).all())
@@ -86,7 +86,11 @@ def _refuse_non_finite(x: Floats) -> None:
 
 
 def finite_number(name: str, value: object) -> float:
-    """Return the value as a finite float, or say that this field is wrong; text is no number."""
+    """Return the value as a finite float; text is not a number.
+
+    Raises:
+        ValueError: naming the field.
+    """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ValueError(f"{name} must be a number, got {str(value)[:80]!r}")
     try:
@@ -99,7 +103,7 @@ def finite_number(name: str, value: object) -> float:
 
 
 def finite_numbers(name: str, values: object) -> tuple[float, ...]:
-    """Return the values as a tuple of finite floats, or say which field is wrong."""
+    """Return the values as a tuple of finite floats, or raise a ValueError that names the field."""
     if not isinstance(values, (list, tuple, np.ndarray)):
         raise ValueError(f"{name} must be a list of numbers, got {str(values)[:80]!r}")
     if not len(values):
@@ -148,7 +152,7 @@ def checked(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def plain(value: Any) -> Any:
-    """Return it as JSON has it: arrays and tuples as lists, NaN, which cannot be told, as None."""
+    """Return the value as plain JSON: arrays and tuples become lists, NaN becomes None."""
     if isinstance(value, Mapping):
         return {key: plain(v) for key, v in value.items()}
     if isinstance(value, np.ndarray):

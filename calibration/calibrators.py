@@ -1,8 +1,8 @@
 """Calibrators as scikit-learn estimators: scores or features and labels in, probabilities out.
 
 Thin classes around `calibration.fitting`. What they learn is in `map_`, a value of
-`calibration.maps`, and production needs nothing of this file. It knows nothing of where features
-come from, and nothing of files.
+`calibration.maps`; production does not need this file. It knows nothing of where features come
+from, and nothing of files.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from calibration.score_maps import VennAbersMap
 
 
 class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]
-    """What the calibrators share: everything after `fit` is read off `map_`.
+    """What the calibrators share: after `fit`, everything is computed from `map_`.
 
-    Labels are two classes, of which the greater is the event; with 0 and 1 one of them may lack.
+    Labels have two classes; the greater one is the event. If they are 0 and 1, one may be missing.
     """
 
     map_: CalibrationMap
@@ -43,7 +43,7 @@ class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-i
 
         Raises:
             sklearn.exceptions.NotFittedError: before `fit`.
-            ValueError: X of another shape than fitted, or not finite.
+            ValueError: X has another shape than in `fit`, or is not finite.
         """
         check_is_fitted(self, "map_")
         p = self.map_.predict(self._inputs(X))
@@ -80,13 +80,14 @@ class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-i
 
 
 class _OfOneScore(_Calibrator):
-    """A calibrator of one score a row, (n,) or (n, 1), by a function of `score_fitting`."""
+    """A calibrator of one score per row, (n,) or (n, 1), with a fit of `score_fitting`."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
         """Fit on scores (n,) or (n, 1) and labels y (n,); return self.
 
         Raises:
-            ValueError: shapes, scores that are not finite, labels of other than two classes.
+            ValueError: wrong shapes, scores that are not finite, labels that are not of two
+                classes.
         """
         self.map_ = type(self)._fit(as_scores(X), self._coded(np.asarray(y)))
         self.n_features_in_ = 1
@@ -124,19 +125,19 @@ class BetaCalibrator(_OfOneScore):
 
 
 class IsotonicCalibrator(_OfOneScore):
-    """Rising fit of one score; see `fit_isotonic`."""
+    """Isotonic fit of one score; see `fit_isotonic`."""
 
     _fit = staticmethod(fit_isotonic)
 
 
 class VennAbersCalibrator(_OfOneScore):
-    """Two rising fits of one score, one of which is calibrated; see `fit_venn_abers`."""
+    """Two isotonic fits of one score, one of which is calibrated; see `fit_venn_abers`."""
 
     map_: VennAbersMap
     _fit = staticmethod(fit_venn_abers)
 
     def doubt(self, X: ArrayLike) -> Floats:
-        """Return (n,): the width of the interval in [0, 1], how little the labels say here."""
+        """Return (n,) interval widths in [0, 1]: the wider, the less the labels say here."""
         check_is_fitted(self, "map_")
         low, high = self.map_.interval(X)
         return high - low

@@ -1,4 +1,4 @@
-"""What a picture of a confidence shows, as numbers: its bins, and what each threshold would accept.
+"""The numbers behind pictures of a confidence: its bins, and what each threshold would accept.
 
 Arrays in, plain rows out.
 """
@@ -25,7 +25,7 @@ class Bin(NamedTuple):
     confidence: float  # the mean
     accuracy: float  # the share that is right
     rows: int
-    low: float  # where the share lies in 95 % of samples, were the confidence exact
+    low: float  # the share's 95 % range if the confidence is exact
     high: float
 
 
@@ -35,25 +35,25 @@ class Accepted(NamedTuple):
     threshold: float
     rows: int
     right: int
-    effective: float  # independent rows that they are worth
-    lower95: float  # of the share that is right; 0.0 where there is none
+    effective: float  # effective sample size, in independent rows
+    lower95: float  # of the share that is right; 0.0 without rows
 
 
 class Curves(NamedTuple):
-    """Both, of the same rows."""
+    """Bins and thresholds of the same rows."""
 
     bins: list[Bin]
     thresholds: list[Accepted]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON: the rows of each by their names."""
+        """Plain JSON: the rows of each as objects with named fields."""
         return {name: [row._asdict() for row in rows] for name, rows in self._asdict().items()}
 
 
 def reliability_bins(y: ArrayLike, p: ArrayLike, *, groups: Groups = None) -> list[Bin]:
     """The dots of a reliability diagram: labels y (n,) of 0 and 1, confidences p (n,) in [0, 1].
 
-    Bins hold about as many rows each; `groups` (n,) widen their bands as `consistency_band` says.
+    Bins have about equally many rows; `groups` (n,) widen their bands as in `consistency_band`.
 
     Raises:
         ValueError: as `calibration.arrays.checked`.
@@ -69,9 +69,9 @@ def reliability_bins(y: ArrayLike, p: ArrayLike, *, groups: Groups = None) -> li
 def at_thresholds(
     y: ArrayLike, p: ArrayLike, thresholds: Iterable[float], *, groups: Groups = None
 ) -> list[Accepted]:
-    """What each threshold accepts of the same rows; the bound is Clopper and Pearson's (1934).
+    """What each threshold accepts of the same rows, with the bound of Clopper and Pearson (1934).
 
-    It is that of as many independent rows as the accepted ones, in their groups (n,), are worth.
+    The bound uses the effective sample size of the accepted rows in their groups (n,).
 
     Raises:
         ValueError: as `calibration.arrays.checked`.

@@ -1,4 +1,4 @@
-"""How many independent rows dependent ones are worth: the design effect of groups.
+"""The effective sample size of dependent rows: the design effect of groups.
 
 Numbers and groups in, one number out; numpy only. It knows nothing of what the groups are.
 """
@@ -17,12 +17,13 @@ Groups = Sequence[Hashable] | NDArray[Any] | None
 
 
 def design_effect(residuals: ArrayLike, groups: Groups) -> float:
-    """Return how many of the rows tell as much as one independent row would: 1 to n.
+    """Return how many of the rows are as informative as one independent row: 1 to n.
 
-    residuals (n,): what is averaged, less its mean or its expectation; rows of one group (n,) may
-    hang together, groups None: every row by itself. The variance of the sum by groups over that by
-    rows (Kish 1965; Rao and Scott 1992), with G / (G - 1) for few groups. Below 1, where the rows
-    of a group repel each other, it is called 1, since chance makes it so as well.
+    residuals (n,): the averaged values minus their mean or expectation. Rows of one group (n,) may
+    be dependent; groups None: all rows are independent. The result is the variance of the sum by
+    groups over that by rows (Kish 1965; Rao and Scott 1992), with G / (G - 1) for few groups. A
+    ratio below 1 (negatively correlated rows in a group) becomes 1, since chance alone produces it
+    as well.
     """
     values = np.asarray(residuals, dtype=np.float64)
     number = codes(groups, len(values))
@@ -36,23 +37,23 @@ def design_effect(residuals: ArrayLike, groups: Groups) -> float:
 
 
 def kish(groups: ArrayLike) -> float:
-    """Return the design effect of groups (n,) whose rows are alike: sum of sizes^2 / n."""
+    """Return the design effect of groups (n,) of identical rows: sum of sizes^2 / n."""
     labels = np.asarray(groups)
     sizes = np.bincount(codes(labels, len(labels)))
     return float((sizes**2).sum() / len(labels))
 
 
 def effective_n(residuals: ArrayLike, groups: Groups) -> float:
-    """Return how many independent rows the rows are worth: n / `design_effect`."""
+    """Return the effective sample size of the rows: n / `design_effect`."""
     return len(np.asarray(residuals)) / design_effect(residuals, groups)
 
 
 def effective_rows(X: ArrayLike, groups: Groups) -> float:
-    """Return how many independent rows X (n, d) is worth, at most n.
+    """Return the effective sample size of the rows of X (n, d), at most n.
 
-    By the column whose rows of a group (n,) hang together most: the mean design effect of being at
-    most its first, second and third quartile, but no more than `kish`, as if the rows of a group
-    were alike. n >= 1.
+    It is that of the column whose rows depend most on each other within groups (n,). A column's
+    design effect is the mean over three indicators: at most its first, second and third quartile.
+    It is capped at `kish`, the case of identical rows in a group. n >= 1.
     """
     x = np.asarray(X, dtype=np.float64)
     number = codes(groups, len(x))

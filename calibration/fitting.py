@@ -1,9 +1,9 @@
 """Features to one logit, and that logit to a probability: the mathematics of the two stages.
 
-Features go in with labels of 0 and 1, a value of `calibration.maps` comes out. It knows nothing of
-where features come from, and nothing of files. `calibrators` wraps it for scikit-learn.
+Features and labels of 0 and 1 in, a value of `calibration.maps` out. It knows nothing of where
+features come from, and nothing of files. `calibrators` wraps it for scikit-learn.
 
-When there is nothing to learn (labels of one class only, fewer than two groups to cross-fit), every
+If there is nothing to learn (labels of one class only, fewer than two groups to cross-fit), every
 function gives a constant: the smoothed base rate.
 """
 
@@ -39,13 +39,13 @@ Labels = NDArray[np.int64]
 def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
     """Return the ridge-penalised logistic regression of y (n,) on X (n, d), features standardised.
 
-    The map clips each feature to the range that X shows.
+    The map clips each feature to its range in X.
 
-    scikit-learn's lbfgs, unweighted, with its penalty |coef|^2 / (2 C). A constant column gets
-    coefficient 0. Labels of one class give `base_rate` everywhere.
+    The fit is scikit-learn's lbfgs, unweighted, with its penalty |coef|^2 / (2 C). A constant
+    column gets coefficient 0. Labels of one class give `base_rate` everywhere.
 
     Raises:
-        ValueError: shapes, numbers that are not finite, labels other than 0 and 1, C <= 0.
+        ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1, C <= 0.
     """
     x = as_features(X)
     labels = as_labels(y, len(x))
@@ -65,7 +65,7 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
 def _fit_first(
     x: Floats, labels: Labels, number: Labels, C: float, around: LogisticMap | None
 ) -> LogisticMap:
-    """One fit of the first stage: around an old map where there is one, else around zero."""
+    """Fit the first stage once: around the old map if there is one, else around zero."""
     if around is None:
         return fit_logistic(x, labels, C=C)
     return fit_around(around, x, labels, number, C=C)
@@ -102,13 +102,13 @@ def fit_first_stage(
 ) -> tuple[LogisticMap, float, Floats]:
     """Return the logistic map of X (n, d), its C, and its out-of-fold logits (n,).
 
-    C, where None, is the strongest penalty of `PENALTIES` within one standard error of the lowest
+    If C is None, it is the strongest penalty of `PENALTIES` within one standard error of the lowest
     grouped cross-validated log loss. The map is refitted on all rows. With fewer than two groups,
     or labels of one class, it is a constant.
 
-    With `around`, an old map, it is `fit_around` that, and C, of `STEPS`, the variance of each step
-    away from it. Larger steps than the smallest are taken only where the cross-validated gain is
-    `STRONG` evidence besides, which few labels do not give.
+    With `around`, an old map, the fit is `fit_around`, and C, from `STEPS`, is the variance of each
+    step away from the old map. A larger step than the smallest is used only if its cross-validated
+    gain is also `STRONG` evidence, which few labels cannot give.
 
     Raises:
         ValueError: as `fit_logistic`; folds < 2.
@@ -150,9 +150,10 @@ def fit_two_stage(
 ) -> tuple[TwoStageMap, float, Floats]:
     """Return the two-stage map, the C of its first stage, and its out-of-fold logits (n,).
 
-    The first stage is `fit_first_stage`; the second, the one of `SCORE_FITS` that `then` names, is
-    fitted on the first one's grouped out-of-fold logits. `around` an old map the second stage named
-    logistic is an update shrunk to none, so that both stages leave it where no label says more.
+    The first stage is `fit_first_stage`. The second, `SCORE_FITS[then]`, is fitted on the grouped
+    out-of-fold logits of the first. With `around`, an old map, the second stage named logistic is
+    an update shrunk towards no change, so both stages keep the old map where labels say nothing
+    else.
 
     Raises:
         ValueError: as `fit_first_stage`; an unknown `then`.
@@ -177,7 +178,8 @@ def cross_fit_two_stage(
 ) -> dict[str, Floats]:
     """Return (n,) out-of-fold probabilities by the name of the second stage.
 
-    Each row's come from two stages that saw none of its group; all second stages share the first.
+    Each row's probability comes from two stages fitted without the row's group; all second stages
+    share the first.
 
     Raises:
         ValueError: as `fit_two_stage`; fewer than two groups.
@@ -207,9 +209,10 @@ def cross_fit_two_stage(
 
 
 def _second_stage(then: str, around: LogisticMap | None) -> Callable[..., Any]:
-    """The fit of the second stage on logits, labels and groups.
+    """Return the fit of the second stage, a function of logits, labels and groups.
 
-    Around an old map the logistic one is `fit_bounded_update`: shrunk to none, as the first is.
+    Around an old map, the logistic one is `fit_bounded_update`: shrunk towards no change, as the
+    first.
     """
     if then not in SCORE_FITS:
         raise ValueError(f"then must be one of {', '.join(SCORE_FITS)}, got {then!r}")

@@ -1,4 +1,4 @@
-"""What frozen maps share: their numbers as arrays, made once and never written to."""
+"""Helpers of frozen maps: their numbers as arrays, made once and read-only."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from calibration.arrays import finite_numbers
 
 
 def kept_arrays() -> Any:
-    """A field for the numbers of a map as arrays: made once, and no part of its value."""
+    """A dataclass field for a map's numbers as arrays: made once, and not part of its value."""
     return field(init=False, repr=False, compare=False)
 
 
 def keep_arrays(value: Any, *numbers: tuple[float, ...]) -> None:
-    """Set that field of a map."""
+    """Set the field `_arrays` of a map."""
     arrays = tuple(np.array(n, dtype=np.float64) for n in numbers)
     for array in arrays:
         array.setflags(write=False)
@@ -24,6 +24,6 @@ def keep_arrays(value: Any, *numbers: tuple[float, ...]) -> None:
 
 
 def set_numbers(value: Any, *names: str) -> None:
-    """Set fields of a map to tuples of finite floats, or say which field is wrong."""
+    """Set fields of a map to tuples of finite floats, or raise a ValueError naming the field."""
     for name in names:
         object.__setattr__(value, name, finite_numbers(name, getattr(value, name)))

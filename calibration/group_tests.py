@@ -1,8 +1,8 @@
-"""The test behind a certificate for new groups: whole groups are exchangeable, their rows are not.
+"""The test behind a certificate for new groups: groups are exchangeable, their rows are not.
 
-Labels in the order of falling confidence and the numbers of their groups in, tails out. Nothing is
-assumed of how the rows of a group hang together, so that few groups of many rows each, of which one
-in ten is bad, do not pass for many rows. It knows nothing of what a group is.
+Labels by falling confidence and the numbers of their groups in, tail probabilities out. The rows of
+a group may depend on each other in any way, so a few large groups, one in ten of them bad, do not
+count as many rows. It knows nothing of what a group is.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ FIRST_GROUPS = 12
 
 
 def row_weights(number: Counts) -> Floats:
-    """Return (n,): what a row counts: 1, but less in a group (n,) of more rows than is usual.
+    """Return the weight of each row (n,): 1, or less in a group (n,) that is larger than usual.
 
-    Usual is the mean size of the group that a row is in, sum of sizes^2 / n. A larger group counts
-    as one of that size, so that a single large one is not what all depends on: of a new document,
-    no more questions count than are usual.
+    The usual size is the mean size of the group that a row is in, sum of sizes^2 / n. A larger
+    group counts as one of that size, so that no single large group decides the result: a new
+    document counts for no more questions than usual.
     """
     sizes = np.bincount(number)
     usual = (sizes**2).sum() / len(number)
@@ -44,23 +44,23 @@ def row_weights(number: Counts) -> Floats:
 def group_tails(
     labels: Floats, number: Counts, target: float, *, random_state: int = 0
 ) -> tuple[Floats, Floats]:
-    """Return, of the first k rows, how surely "no more than `target` are right" is refuted.
+    """Test, for every k, that no more than `target` of the first k rows are right.
 
-    (n,) p-values, and (n,) how many groups of the weight of the heaviest the rows are. A group
-    whose rows up to the k-th weigh m (`row_weights`), h of it right, has won S = h - target m.
-    The test is of E[S] <= 0 for a new group: no more than `target` of the rows of new groups are
-    right.
+    Returns (n,) p-values, and (n,) how many groups of the weight of the heaviest the first k rows
+    amount to. For a group whose rows up to the k-th have the weight m (`row_weights`), of which h
+    is right, let S = h - target m. The null hypothesis is E[S] <= 0 for a new group: no more than
+    `target` of the rows of new groups are right.
 
-    The p-value is P(sum of S_g E_g <= target M E_0): independent exponentials weigh the groups
-    (n,) and one group more, as heavy as the heaviest (M) and all wrong. So it is the share of
+    The p-value is P(sum of S_g E_g <= target M E_0): independent exponentials weigh the groups (n,)
+    and one extra group, which is as heavy as the heaviest (M) and all wrong. So it is the share of
     Bayesian bootstraps that fail with the worst case added (Gaffke 2005, "Three test statistics for
     a nonparametric one-sided hypothesis on the mean of a nonnegative variable"; Learned-Miller and
-    Thomas 2019, "A new confidence interval for the mean of a bounded random variable"). Where every
-    group is one row it is the exact binomial tail. That it is valid in samples of any size, for any
-    bounded S, is proved for two values and else their conjecture, which `make promise` puts to the
-    test; what groups do that weigh more than any seen, no test can see.
+    Thomas 2019, "A new confidence interval for the mean of a bounded random variable"). If every
+    group is one row, it is the exact binomial tail. Validity in samples of any size, for any
+    bounded S, is proved for two values and otherwise their conjecture, which `make promise` tests.
+    No test can detect groups that weigh more than any seen.
 
-    labels (n,) of 0 and 1, the most confident first, number (n,) of their groups. The exponentials
+    labels (n,) of 0 and 1, the most confident first; number (n,): their groups. The exponentials
     are drawn `DRAWS` times.
     """
     n, many = len(labels), int(number.max()) + 1
@@ -87,10 +87,10 @@ def mean_lower_bound(
 ) -> float:
     """Return the one-sided lower bound of the mean of values (n,) in [0, 1], by group (n,).
 
-    The largest target that `group_tails` refutes of all rows at once, for values of any kind: the
-    share 1 - `level` of Bayesian bootstraps, one more group added that is as heavy as the heaviest
-    and all 0, has a mean below it (Gaffke 2005). Rows of groups that are larger than usual count
-    less (`row_weights`). groups None: every row by itself; without rows it is 0.0.
+    It is the largest target that the test of `group_tails` refutes for all rows at once, for values
+    in [0, 1]: a share 1 - `level` of Bayesian bootstraps has a mean below it, with one extra group
+    as heavy as the heaviest and all 0 (Gaffke 2005). Rows of groups that are larger than usual
+    count less (`row_weights`). groups None: every row is a group. Without rows it is 0.0.
 
     Raises:
         ValueError: a value outside [0, 1], or a level outside (0, 1).
@@ -125,7 +125,7 @@ def mean_upper_bound(
     level: float = 0.95,
     random_state: int = 0,
 ) -> float:
-    """Return the one-sided upper bound of a mean: `mean_lower_bound`, seen from above.
+    """Return the one-sided upper bound of a mean: 1 less the `mean_lower_bound` of 1 - values.
 
     Raises:
         ValueError: as `mean_lower_bound`.
@@ -137,10 +137,10 @@ def mean_upper_bound(
 def times_needed(labels: Floats, number: Counts, target: float, chance: float) -> float | None:
     """Return how many times as many groups like these would refute the target, or None for never.
 
-    In four draws of five, for the best of the places that k rows may end at, by a normal
-    approximation of `group_tails`: K times as many groups win K sum(S), which must exceed the root
-    of K sum(S^2) times the squared normal points of `chance` and of one in five, and of the squared
-    loss of the worst group where its weight is as rare as `chance`. At least 1.
+    The power is four in five, at the best k, by a normal approximation of `group_tails`. K times as
+    many groups win K sum(S), which must exceed sqrt(K sum(S^2) z^2 + L^2): z is the upper normal
+    point of `chance` plus that of one in five, and L is the loss of the worst-case group if its
+    weight is as rare as `chance`. At least 1.
     """
     from scipy.special import ndtri
 
@@ -158,7 +158,7 @@ def times_needed(labels: Floats, number: Counts, target: float, chance: float) -
 
 
 def _within(values: Floats, number: Counts) -> Floats:
-    """Return (n,): the sum of the values (n,) of a row's group up to the row, itself included."""
+    """Return (n,) running sums of values (n,) within each row's group, the row itself included."""
     order = np.argsort(number, kind="stable")
     total = np.cumsum(values[order])
     begins = np.flatnonzero(np.diff(number[order], prepend=-1))
@@ -169,7 +169,7 @@ def _within(values: Floats, number: Counts) -> Floats:
 
 
 def group_sizes(worth: float) -> tuple[int, ...]:
-    """Return the numbers of groups at which a sequence of tests may start, up to `worth` of them.
+    """Return the numbers of groups, up to `worth`, at which a sequence of tests may start.
 
     >>> group_sizes(100)
     (12, 24, 48, 96)

@@ -1,4 +1,4 @@
-"""Which rows to label next, and what the labels say of all rows: samples with known probabilities.
+"""Choose rows to label, and estimate a mean over all rows from them: probability sampling.
 
 Confidences in, rows and weights out; labels and weights in, a mean with its interval out. It knows
 nothing of what a row is.
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibration.arrays import Floats, checked
 from calibration.thresholds import lower_bound, upper_bound
 
-Quantity = Literal["accuracy", "map"]  # above the threshold; of every confidence
+Quantity = Literal["accuracy", "map"]  # accuracy above the threshold; calibration map
 
 STRATA = 8
 """Parts of the confidences, as many rows each, that are sampled separately."""
@@ -26,20 +26,20 @@ LEAST = 2
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows to label, and how likely each was to be drawn; (n,) each."""
+    """Rows to label, and the probability with which each was drawn; (n,) each."""
 
     rows: NDArray[np.int64]  # rising
     probability: Floats
 
     @property
     def weights(self) -> Floats:
-        """How many rows each drawn one stands for (Horvitz and Thompson 1952)."""
+        """How many rows each drawn row represents (Horvitz and Thompson 1952)."""
         return 1 / self.probability
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean in [0, 1] with its 95 % interval; the interval is NaN with one label a stratum."""
+    """A mean in [0, 1] with its 95 % interval, which is NaN if every stratum has one label."""
 
     mean: float
     low: float
@@ -54,12 +54,13 @@ def choose_rows(
     threshold: float = 0.7,
     random_state: int = 0,
 ) -> Sample:
-    """Draw `count` of the rows with confidences (n,), stratified, every row with some chance.
+    """Draw a stratified sample of `count` rows by their confidences (n,); any row may be drawn.
 
-    For the accuracy above `threshold` a stratum gets labels as its rows times their standard
-    deviation, sqrt(c (1 - c)) of its mean confidence c (Neyman 1934), and what lies below the
-    threshold `LEAST` in all. For the map each stratum gets labels as its deviation alone, so that
-    rare confidences are known as well as usual ones. Within a stratum rows are drawn evenly.
+    For the accuracy above `threshold`, a stratum gets labels in proportion to its rows times their
+    standard deviation, sqrt(c (1 - c)) of its mean confidence c (Neyman 1934); the rows below the
+    threshold get `LEAST` in all. For the map, labels are in proportion to the standard deviation
+    alone, so that rare confidences are measured as well as common ones. Within a stratum, all rows
+    are equally likely.
 
     Raises:
         ValueError: a confidence outside [0, 1], a threshold outside (0, 1), or a count not in 1..n.
@@ -91,16 +92,16 @@ def choose_rows(
 
 
 def allocate(worth: Floats, sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Share `count` labels among strata (m,) by their worth: whole numbers, none above its size.
+    """Share `count` labels among strata (m,) by their worth: whole numbers, at most the size.
 
-    Each gets `LEAST` first, as far as the count goes, the largest strata before the others.
+    While the count lasts, each stratum first gets `LEAST`, the largest strata before the others.
     """
     given = np.zeros(len(sizes), dtype=np.int64)
     for _ in range(LEAST):
         for h in np.argsort(-sizes, kind="stable"):
             if given.sum() < count and given[h] < sizes[h]:
                 given[h] += 1
-    while given.sum() < count:  # the next one where labels are furthest behind their share
+    while given.sum() < count:  # to the stratum furthest below its share
         behind = np.where(given < sizes, worth / (given + 1), -np.inf)
         given[int(np.argmax(behind))] += 1
     return given
@@ -109,9 +110,9 @@ def allocate(worth: Floats, sizes: NDArray[np.int64], count: int) -> NDArray[np.
 def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> Estimate:
     """Return the mean of all rows from drawn labels y (n,) of 0 and 1 with weights (n,).
 
-    Hajek's estimate: sum of w y / sum of w. Rows of one weight are a stratum. The variance is the
-    sum of the strata's, each with half a hit and half a miss more; the interval is the exact one of
-    as many single rows as have that variance (Korn and Graubard 1998).
+    This is Hajek's estimate: sum of w y / sum of w. Rows of equal weight form a stratum. The
+    variance is the sum over strata, each with half a hit and half a miss added. The interval is
+    exact for the number of single rows with that variance (Korn and Graubard 1998).
 
     Raises:
         ValueError: as `calibration.arrays.checked`; a weight that is not above 0.
@@ -135,6 +136,6 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> E
 
 
 def _parts(p: Floats, rows: NDArray[np.int64], many: int) -> list[NDArray[np.int64]]:
-    """The rows in at most `many` parts of about as many, by rising confidence."""
+    """Split the rows by rising confidence into at most `many` parts of about equal size."""
     ordered = rows[np.argsort(p[rows], kind="stable")]
     return [part for part in np.array_split(ordered, many) if len(part)]

@@ -1,7 +1,7 @@
 """The maps that production evaluates: numbers in, probabilities out, numpy only.
 
-A map is what a calibrator leaves behind: a frozen value that goes to plain JSON and comes back
-bit for bit. This file knows nothing of fitting (`calibrators`), of files or of text.
+A map is the result of a calibrator: a frozen value that survives plain JSON bit for bit. This file
+knows nothing of fitting (`calibrators`), of files or of text.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _finite_logits(found: Floats) -> Floats:
 class LogisticMap:
     """`sigmoid(intercept + sum(coef * (x - mean) / scale))` over d features.
 
-    Where `low` and `high` are given, each feature is first clipped to that range: what was never
-    seen in fitting cannot push the logit further than the most extreme value that was.
+    If `low` and `high` are given, each feature is first clipped to that range: a value outside the
+    fitted range moves the logit no further than the end of the range.
 
     Raises:
         ValueError: lengths that differ, a number that is not finite, a scale that is not positive,
@@ -94,7 +94,7 @@ class LogisticMap:
         return self._moves(as_features(X, len(self.coef)))
 
     def standardised(self, X: ArrayLike) -> Floats:
-        """Return (n, d): each feature clipped to its range, less its mean, over its scale.
+        """Return (n, d): each feature clipped to its range, minus its mean, divided by its scale.
 
         Raises:
             ValueError: X is not (n, d), or not finite.
@@ -111,10 +111,10 @@ class LogisticMap:
         return np.asarray(self._arrays[0] * self._standardised(x), dtype=np.float64)
 
     def logit(self, X: ArrayLike) -> Floats:
-        """Return (n,): the log odds of each row of X (n, d), or of X (n,) where d is 1.
+        """Return (n,): the log odds of each row of X (n, d), or of X (n,) if d is 1.
 
-        A row's logit does not depend on the rows beside it. Raises as `contributions`, and where a
-        logit is not finite.
+        A row's logit does not depend on the other rows. Raises as `contributions`, and if a logit
+        is not finite.
         """
         if len(self.coef) == 1:
             return self._line(as_scores(X))
@@ -133,7 +133,7 @@ class LogisticMap:
         return _finite_logits(moved + self.intercept)
 
     def of(self, s: Floats) -> Floats:
-        """`predict`, of scores that are checked: (n,) and finite."""
+        """`predict` for checked scores: (n,) and finite."""
         return sigmoid(self._line(s))
 
     def predict(self, X: ArrayLike) -> Floats:
@@ -160,8 +160,7 @@ ScoreMap = LogisticMap | BetaMap | IsotonicMap | VennAbersMap
 class TwoStageMap:
     """Several features to one logit (`first`), and that logit to a probability (`then`).
 
-    An `update`, where there is one, moves the log odds of that probability: what few later labels
-    taught.
+    An optional `update`, learned from a few later labels, moves the log odds of that probability.
 
     Raises:
         ValueError: `then` or `update` takes more than one input.
@@ -188,7 +187,7 @@ class TwoStageMap:
     def contributions(self, X: ArrayLike) -> Floats:
         """Return (n, d): what each feature adds to the log odds.
 
-        Exact where the second stage is logistic; otherwise to the first stage's logit.
+        Exact if the second stage is logistic; otherwise what it adds to the first stage's logit.
         """
         moves = self.first.contributions(X)
         if isinstance(self.then, LogisticMap):
@@ -199,7 +198,7 @@ class TwoStageMap:
 
     @property
     def most(self) -> float:
-        """The highest probability that the map can give: 1, but for a bounded logistic stage."""
+        """The highest probability that the map can give: 1, except for a bounded logistic stage."""
         if not isinstance(self.then, LogisticMap) or not self.then.high:
             return 1.0
         return float(self.then.predict(self.then.high)[0])
@@ -207,7 +206,7 @@ class TwoStageMap:
     def as_logistic(self) -> LogisticMap:
         """Return both stages, and the update, as one logistic map of the features.
 
-        Bounds on the logit between the stages are left out.
+        Bounds on the logit between the stages are dropped.
 
         Raises:
             ValueError: the second stage is not logistic.
@@ -269,8 +268,8 @@ def map_from_dict(d: Mapping[str, Any]) -> CalibrationMap:
     """Return the map that `to_dict` wrote; its numbers are the same to the last bit.
 
     Raises:
-        ValueError: an unknown kind, a missing or unknown key, numbers that are not finite or whose
-            lengths differ. The sentence says which.
+        ValueError: an unknown kind, a missing or unknown key, numbers that are not finite or
+            lengths that differ. The message says which.
     """
     if not isinstance(d, Mapping):
         raise ValueError(f"expected a map as an object with a kind, got {d!r}")

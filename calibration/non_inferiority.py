@@ -18,9 +18,9 @@ from calibration.selection import codes, grouped_standard_error
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much more one model loses than another, in the mean: in [-1, 1], positive is worse.
+    """The mean loss of one model minus that of another, in [-1, 1]; positive is worse.
 
-    low, high: bounds, each of which is passed with probability at most 1 - level.
+    low, high: bounds; the true difference is beyond each with probability at most 1 - level.
     """
 
     mean: float
@@ -38,13 +38,13 @@ def paired_difference(
     """Return how much larger losses (n,) are than `others` (n,) on the same rows, all in [0, 1].
 
     `high` below a margin is the test of non-inferiority (Blackwelder 1982) at level 1 - `level`.
-    Student's bounds of the mean difference, by group (n,), with the variance of one row more that
-    differs wholly: for single rows of 0 and 1 that is Agresti and Min (2005), who add a half to
-    each cell, so that few rows which do not differ at all are no proof. The bounds are NaN with
+    These are Student's bounds of the mean difference, by group (n,), with the variance of one more
+    row whose difference is 1. For single rows of 0 and 1 this is Agresti and Min (2005), who add a
+    half to each cell, so a few rows without any difference prove nothing. The bounds are NaN with
     fewer than `LEAST_GROUPS` groups.
 
     Raises:
-        ValueError: no rows, other shapes, a loss outside [0, 1], or a level outside (0.5, 1).
+        ValueError: no rows, shapes that differ, a loss outside [0, 1], or a level outside (0.5, 1).
     """
     ours, theirs = np.asarray(losses, dtype=np.float64), np.asarray(others, dtype=np.float64)
     if ours.shape != theirs.shape or ours.ndim != 1 or not len(ours):
@@ -64,5 +64,5 @@ def paired_difference(
 
 
 def surely_better(differences: Sequence[Difference]) -> bool:
-    """Whether a model is better by one measure beyond chance, and by none of them worse so far."""
+    """Whether a model is significantly better by some measure, and on average worse by none."""
     return all(d.mean <= 0 for d in differences) and any(d.high < 0 for d in differences)

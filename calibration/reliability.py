@@ -1,4 +1,4 @@
-"""Measure all of it at once: one frozen result for a confidence, and a table to compare several.
+"""All measurements of one confidence in a frozen result, and a table to compare several.
 
 Labels and confidences in, numbers and plain text out. It knows nothing of how a confidence was
 made, of files and of pictures.
@@ -30,17 +30,16 @@ DASH = "-"
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """What n labelled queries say of a confidence. Every field is a measurement of the same rows.
+    """Measurements of a confidence on n labelled queries. Every field is of the same rows.
 
-    Intervals are of 95 %, by query group. `*_of_base_rate` is what
-    the constant `base_accuracy` would score. `smece_floor` and `smece_floor95` are the mean and the
-    95 % point of smECE where these confidences are exactly calibrated and the rows of a group go
-    together as far as these labels do. `accuracy_accepted` and its lower bound, exact for as many
-    independent rows as the accepted ones are worth by group (`effective_accepted`), are None where
-    no row reaches the threshold; a number without a value (AUROC of
-    one class) is NaN here and null in JSON. `miscalibration` and `discrimination` are the Brier
-    score's (`metrics.corp`), `naurc` and `nauc` 0 for chance and 1 for the oracle; `band_*` are of
-    the rows within 0.05 of the threshold.
+    Intervals are 95 %, by query group. `*_of_base_rate` is the score of the constant
+    `base_accuracy`. `smece_floor` and `smece_floor95` are the mean and the 95 % point of smECE if
+    these confidences were exactly calibrated, with rows of a group as dependent as these labels.
+    `accuracy_accepted` and its lower bound are None if no row reaches the threshold; the bound is
+    exact for the effective number of accepted rows by group (`effective_accepted`). A number
+    without a value (AUROC of one class) is NaN here and null in JSON. `miscalibration` and
+    `discrimination` are the Brier score's (`metrics.corp`); `naurc` and `nauc` are 0 for chance and
+    1 for the oracle; `band_*` are of the rows within 0.05 of the threshold.
     """
 
     n: int
@@ -111,12 +110,12 @@ def _typed(kind: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Several ways of being confident, measured on the same rows: (name, Reliability) each."""
+    """Several confidences, measured on the same rows: (name, Reliability) each."""
 
     rows: tuple[tuple[str, Reliability], ...]
 
     def __getitem__(self, name: str) -> Reliability:
-        """Return the reliability of that name; KeyError where there is none."""
+        """Return the reliability of that name; KeyError if there is none."""
         return dict(self.rows)[name]
 
     def to_dict(self) -> dict[str, Any]:
@@ -124,11 +123,11 @@ class Comparison:
         return {name: result.to_dict() for name, result in self.rows}
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return the table as text: a head, then a row a way.
+        """Return the table as text: a header, then one row per confidence.
 
-        `at >= t` is the number of queries that reach the threshold, `right` those of them whose
-        top passage is right, `lower bound` the 95 % lower bound of that share, for as many
-        independent ones as they are worth. A dash stands where there is nothing.
+        `at >= t` is the number of queries that reach the threshold; `right`, those of them whose
+        top passage is right; `lower bound`, the 95 % lower bound of that share, at their effective
+        sample size. A dash means no value.
         """
         threshold = self.rows[0][1].threshold if self.rows else 0.7
         at = f"at >= {threshold:g}"
@@ -171,9 +170,10 @@ def measure(
 ) -> Reliability:
     """Return every measurement of confidences p (n,) in [0, 1] against labels y (n,) of 0 and 1.
 
-    `groups` (n,) are independent, their rows need not be; None: every row by itself. `draws` is the
-    number of random draws in the interval of smECE; the floors take 200 draws of labels. `extra`
-    holds metrics of your own by name: functions of labels (n,) and confidences (n,) to a float.
+    `groups` (n,) are independent, the rows within one need not be; None: every row is a group.
+    `draws` is the number of random draws in the interval of smECE; the floors take 200 draws of
+    labels. `extra` holds metrics of your own by name: functions of labels (n,) and confidences (n,)
+    to a float.
 
     Raises:
         ValueError: as `calibration.arrays.checked`.
@@ -233,12 +233,12 @@ def comparison(
     random_state: int = 0,
     extra: Mapping[str, Metric] = NO_METRICS,
 ) -> Comparison:
-    """Return `measure` of each way of being confident (name to p (n,)) on the same labels y (n,).
+    """Return `measure` of each confidence (name to p (n,)) on the same labels y (n,).
 
-    Every way sees the same resamples.
+    All of them use the same resamples.
 
     Raises:
-        ValueError: as `measure`, with the name of the way in front.
+        ValueError: as `measure`, with the name of the confidence in front.
     """
     results = []
     for name, p in rows.items():

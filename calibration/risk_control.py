@@ -1,6 +1,6 @@
 """Learn-then-Test: of several settings, from safe to risky, the last whose mean loss is controlled.
 
-Losses and groups in, a place out. It knows nothing of what a setting does.
+Losses and groups in, an index out. It knows nothing of what a setting does.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ def fixed_sequence(
     """Return the last setting whose mean loss is at most `risk`, with `level` confidence; -1: none.
 
     losses (n, m) in [0, 1]: of each row by each setting, from the safest to the riskiest, such as
-    an answer that is lost where fewer passages are handed on. Learn-then-Test by fixed sequence
-    testing (Angelopoulos et al. 2021): each setting is tested at the whole 1 - `level`, until one
-    fails. So a promise that is false is made with that probability at most. The tests are of new
-    groups (n,) (`mean_upper_bound`). The losses need not rise; where they do, nothing is lost by
-    stopping.
+    an answer lost because fewer passages are passed on. Learn-then-Test by fixed sequence testing
+    (Angelopoulos et al. 2021): each setting is tested at the full 1 - `level`, until one fails. So
+    a false promise is made with at most that probability. The tests are about new groups (n,)
+    (`mean_upper_bound`). The losses need not rise; if they do, stopping loses nothing.
 
     Raises:
-        ValueError: as `mean_lower_bound`; losses that are no table, or `risk` outside (0, 1).
+        ValueError: as `mean_lower_bound`; losses that are not a table, or `risk` outside (0, 1).
     """
     table = np.asarray(losses, dtype=np.float64)
     if table.ndim != 2:

@@ -1,10 +1,10 @@
 """One score to a probability: Platt, temperature, beta, isotonic and Venn-Abers.
 
-A score a row goes in with labels of 0 and 1, a map comes out. The scores of temperature and beta
-are log odds; those of the others any number that rises with the probability. It knows nothing of
-features (`fitting`) and nothing of files.
+One score per row and labels of 0 and 1 in, a map out. The scores of temperature and beta are log
+odds; the others take any number that rises with the probability. It knows nothing of features
+(`fitting`) and nothing of files.
 
-Where there is nothing to learn (labels of one class, a constant score) every function gives a
+If there is nothing to learn (labels of one class, a constant score), every function gives a
 constant: the base rate as that function smooths it.
 """
 
@@ -25,7 +25,7 @@ def as_labels(y: ArrayLike, n: int) -> NDArray[np.int64]:
     """Return y as (n,) integers 0 and 1.
 
     Raises:
-        ValueError: not one label a row, no row at all, or a label that is neither 0 nor 1.
+        ValueError: not one label per row, no row at all, or a label that is neither 0 nor 1.
     """
     labels = np.asarray(y)
     if labels.shape != (n,) or n == 0:
@@ -62,10 +62,10 @@ def maximum_likelihood(
 ) -> Floats:
     """Return the weights w (d,) of sigmoid(design @ w + offset) that fit targets (n,) best.
 
-    `worth` times the log likelihood (each row is worth that share of an independent one) less
-    `precision` (d,) times (w - start)^2 / 2, a Gaussian prior around `start` (d,). Newton's method
-    with backtracking (Lin, Lin and Weng 2007, "A note on Platt's probabilistic outputs for support
-    vector machines", appendix 3).
+    They maximise `worth` times the log likelihood (each row counts as that share of an independent
+    one) minus `precision` (d,) times (w - start)^2 / 2, a Gaussian prior around `start` (d,). The
+    method is Newton's with backtracking (Lin, Lin and Weng 2007, "A note on Platt's probabilistic
+    outputs for support vector machines", appendix 3).
     """
     prior = np.broadcast_to(np.asarray(precision, dtype=np.float64), start.shape)
     weights, base = start.astype(np.float64), np.asarray(offset, dtype=np.float64)
@@ -99,7 +99,7 @@ def log_evidence(
     precision: Floats,
     worth: float = 1.0,
 ) -> float:
-    """Return the log marginal likelihood of labels (n,), by Laplace, less a constant.
+    """Return the log marginal likelihood of labels (n,), by Laplace, up to a constant.
 
     weights (d,) are `maximum_likelihood`'s under a Gaussian prior of that precision (d,) around
     `start` (MacKay 1992), with rows of the same `worth`.
@@ -123,10 +123,10 @@ def _is_flat(s: Floats) -> bool:
 def fit_platt(scores: ArrayLike, y: ArrayLike) -> LogisticMap:
     """Return Platt's sigmoid of one score (n,): unpenalised, on `smoothed_targets`.
 
-    Where its slope would not be positive the score says nothing, and it is a constant.
+    If its slope would not be positive, the score says nothing and the map is a constant.
 
     Raises:
-        ValueError: shapes, numbers that are not finite, labels other than 0 and 1.
+        ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1.
     """
     s = as_scores(scores)
     target = smoothed_targets(as_labels(y, len(s)))
@@ -145,7 +145,7 @@ def fit_platt(scores: ArrayLike, y: ArrayLike) -> LogisticMap:
 def fit_temperature(scores: ArrayLike, y: ArrayLike) -> LogisticMap:
     """Return sigmoid(score / T), one number T for log odds (n,) (Guo et al. 2017).
 
-    The targets are `smoothed_targets`; where 1 / T would not be positive it is a constant.
+    The targets are `smoothed_targets`; if 1 / T would not be positive, the map is a constant.
 
     Raises:
         ValueError: as `fit_platt`.
@@ -161,7 +161,7 @@ def fit_temperature(scores: ArrayLike, y: ArrayLike) -> LogisticMap:
 def fit_beta(scores: ArrayLike, y: ArrayLike) -> BetaMap:
     """Return the beta map of log odds (n,) (Kull, Silva Filho and Flach 2017), on smoothed targets.
 
-    A weight that comes out negative is left out and the rest fitted again, as its authors do.
+    A weight that comes out negative is dropped and the rest fitted again, as its authors do.
 
     Raises:
         ValueError: as `fit_platt`.
@@ -185,15 +185,15 @@ def fit_beta(scores: ArrayLike, y: ArrayLike) -> BetaMap:
 
 
 def fit_isotonic(scores: ArrayLike, y: ArrayLike) -> IsotonicMap:
-    """Return the rising fit of y on one score (n,), as knots, with ends that are never 0 or 1.
+    """Return the isotonic fit of y on one score (n,), as knots, with ends that are never 0 or 1.
 
-    Pool adjacent violators, by scikit-learn. A top block of m hits and no miss would say 1; it
-    says (m + 1) / (m + 2) instead, or the value of the block below where that is more; the bottom
-    block likewise. So a single lucky case at the end does not claim certainty. The slight rise
-    within blocks is centred and scaled by the quartiles, which one score far out does not move.
+    Pool adjacent violators, by scikit-learn. A top block of m hits and no miss would get 1; it gets
+    (m + 1) / (m + 2) instead, or the value of the block below if that is higher; the bottom block
+    likewise. So a single lucky case at the end does not claim certainty. The slight rise within
+    blocks is centred and scaled by the quartiles, which an outlier does not move.
 
     Raises:
-        ValueError: shapes, numbers that are not finite, labels other than 0 and 1.
+        ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1.
     """
     s = as_scores(scores)
     labels = as_labels(y, len(s))
@@ -215,9 +215,9 @@ def fit_isotonic(scores: ArrayLike, y: ArrayLike) -> IsotonicMap:
 def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
     """Return the inductive Venn-Abers map of one score (n,) (Vovk, Petej and Fedorova 2015).
 
-    By its definition: at every knot and in every gap between two, the isotonic fit of the rows and
-    one more of label 0, and of label 1. The time grows with the square of the distinct scores:
-    seconds for five thousand.
+    It follows the definition: at every knot and in every gap, the isotonic fit of the rows plus one
+    row of label 0, and plus one of label 1. The time grows with the square of the number of
+    distinct scores: seconds for five thousand.
 
     Raises:
         ValueError: as `fit_platt`.
@@ -237,7 +237,7 @@ def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
         for label in (0, 1):
             one[at] += label
             ends[label, place] = isotonic_regression(one / more, sample_weight=more)[at]
-    ends = np.maximum.accumulate(np.clip(ends, 0, 1), axis=1)  # last digits
+    ends = np.maximum.accumulate(np.clip(ends, 0, 1), axis=1)  # rounding
     return VennAbersMap(tuple(x), tuple(ends[0]), tuple(np.maximum(ends[0], ends[1])))
 
 

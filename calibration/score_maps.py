@@ -1,6 +1,6 @@
 """Maps of one score to a probability: isotonic, beta and Venn-Abers; numpy only.
 
-Each is a frozen value that goes to plain JSON and comes back bit for bit (`maps.map_from_dict`).
+Each is a frozen value that survives plain JSON bit for bit (`maps.map_from_dict`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAST, MOST = 2.0**-1022, 1 - 2.0**-53
 
 
 def _tilt(z: Floats) -> Floats:
-    """Return a number in [0, 1] that rises with z: a sigmoid, with tails that stay apart."""
+    """Return a number in [0, 1] that rises with z: a sigmoid whose tails keep rising."""
     near = np.minimum(np.maximum(z, -EDGE), EDGE)
     found = sigmoid(near)
     beyond = near != z
@@ -39,15 +39,14 @@ def _tilt(z: Floats) -> Floats:
 class IsotonicMap:
     """Straight lines between knots (x, y), flat beyond the first and the last; strictly rising.
 
-    A flat run would tie what the score tells apart. So `TILT` of the probability is a sigmoid of
-    the score, z = `(score - mean) / scale`, which goes on as a hyperbola beyond `EDGE`: the order
-    of the rows stays that of the scores, as far as doubles of 16 digits can tell: scores a
-    millionth of `scale` apart within the knots, whole scales apart up to a hundred thousand. No
-    probability is exactly 0 or 1.
+    A flat run would tie different scores. So `TILT` of the probability is a sigmoid of z = `(score
+    - mean) / scale`, which continues as a hyperbola beyond `EDGE`. The order of the rows stays that
+    of the scores, as far as the 16 digits of a double allow: scores a millionth of `scale` apart
+    within the knots, whole scales apart up to a hundred thousand. No probability is exactly 0 or 1.
 
     Raises:
-        ValueError: lengths that differ, x not strictly rising, y falling or outside [0, 1], a
-            scale that is not positive.
+        ValueError: lengths that differ, x not strictly rising, y falling or outside [0, 1], a scale
+            that is not positive.
     """
 
     x: tuple[float, ...]
@@ -77,7 +76,7 @@ class IsotonicMap:
         return self.of(as_scores(scores))
 
     def of(self, s: Floats) -> Floats:
-        """`predict`, of scores that are checked: (n,) and finite."""
+        """`predict` for checked scores: (n,) and finite."""
         x, y = self._arrays
         p = (1 - TILT) * np.interp(s, x, y) + TILT * _tilt((s - self.mean) / self.scale)
         return np.minimum(np.maximum(p, LEAST), MOST)
@@ -92,7 +91,7 @@ class IsotonicMap:
 class BetaMap:
     """`sigmoid(a log(s) - b log(1 - s) + c)` of s = sigmoid(score) (Kull et al. 2017); never falls.
 
-    With a = b = 1 and c = 0 it is the sigmoid itself. Unlike the logistic map it can bend one end
+    With a = b = 1 and c = 0 it is the sigmoid itself. Unlike the logistic map, it can bend one end
     more than the other.
 
     Raises:
@@ -114,7 +113,7 @@ class BetaMap:
         return self.of(as_scores(scores))
 
     def of(self, s: Floats) -> Floats:
-        """`predict`, of scores that are checked: (n,) and finite."""
+        """`predict` for checked scores: (n,) and finite."""
         return sigmoid(self.b * np.logaddexp(0, s) - self.a * np.logaddexp(0, -s) + self.c)
 
     def to_dict(self) -> dict[str, Any]:
@@ -124,11 +123,12 @@ class BetaMap:
 
 @dataclass(frozen=True, slots=True)
 class VennAbersMap:
-    """Two rising step functions of a score: were its label 0 (`low`), and were it 1 (`high`).
+    """Two rising step functions of a score: for its label being 0 (`low`), and for 1 (`high`).
 
-    Of m knots x, place 2i is the gap below knot i and place 2i + 1 the knot itself, so there are
-    2m + 1 places. One of the two is calibrated, whatever the distribution (Vovk, Petej and Fedorova
-    2015, inductive Venn-Abers); the probability between them is the one with the least log loss.
+    With m knots x, place 2i is the gap below knot i and place 2i + 1 the knot itself, so there are
+    2m + 1 places. One of the two functions is calibrated, whatever the distribution (Vovk, Petej
+    and Fedorova 2015, inductive Venn-Abers); the probability between them is the one with the least
+    log loss.
 
     Raises:
         ValueError: lengths that do not fit, x not strictly rising, a step function that falls or
@@ -156,7 +156,7 @@ class VennAbersMap:
             raise ValueError("low must not be above high")
 
     def interval(self, scores: ArrayLike) -> tuple[Floats, Floats]:
-        """Return (low, high), (n,) each; the wider, the less the labels say of such a score.
+        """Return (low, high), (n,) each; the wider, the less the labels say about such a score.
 
         Raises:
             ValueError: scores of another shape, or not finite.
@@ -173,7 +173,7 @@ class VennAbersMap:
         return self.of(as_scores(scores))
 
     def of(self, s: Floats) -> Floats:
-        """`predict`, of scores that are checked: (n,) and finite."""
+        """`predict` for checked scores: (n,) and finite."""
         low, high = self._interval(s)
         return np.asarray(high / (1 - low + high), dtype=np.float64)
 

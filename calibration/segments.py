@@ -1,8 +1,8 @@
 """A small correction for each segment of the rows (collection, language, source), after one map.
 
-A segment with many labels gets a calibration of its own, one with few stays with the common one:
+A segment with many labels gets its own calibration, one with few stays with the common one. This is
 group calibration (Hébert-Johnson et al. 2018) of segments that do not overlap. It knows nothing of
-what a segment is; of one that was never seen the probability stays as it is.
+what a segment is; probabilities of an unseen segment stay as they are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SegmentNames = Sequence[Hashable] | NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """For some segments an update of the log odds of a probability; for others none.
+    """Updates of the log odds of a probability, for some segments; the others have none.
 
     Raises:
         ValueError: an update that takes more than one input.
@@ -38,10 +38,10 @@ class Segments:
                 raise ValueError(f"the update of {segment!r} must be a logistic map of one input")
 
     def apply(self, p: ArrayLike, segments: SegmentNames) -> Floats:
-        """Return (n,) probabilities: p (n,) of rows whose segments are (n,), compared as text.
+        """Return (n,) probabilities: p (n,) updated by the segments (n,), compared as text.
 
         Raises:
-            ValueError: not one segment a row.
+            ValueError: not one segment per row.
         """
         moved = np.array(p, dtype=np.float64)
         names = as_segments(segments, len(moved))
@@ -59,7 +59,7 @@ class Segments:
         """Return what `to_dict` wrote; its numbers are the same to the last bit.
 
         Raises:
-            ValueError: no mapping, as `map_from_dict`, or an update of more than one input.
+            ValueError: not a mapping, as `map_from_dict`, or an update of more than one input.
         """
         if not isinstance(d, Mapping):
             raise ValueError(f"expected an update a segment, got {str(d)[:80]}")
@@ -72,12 +72,13 @@ def fit_segments(
 ) -> Segments:
     """Return an update for each segment (n,), from probabilities p (n,) and labels y (n,).
 
-    An update is `fit_update`: slope and intercept, shrunk towards none, so that ten rows of it
-    move it little and a thousand as far as they say; rows of one group (n,) count for what they
-    are worth. The p should be of a map that had not seen the rows, and does not know the segments.
+    An update is `fit_update`: slope and intercept, shrunk towards no change, so ten rows of a
+    segment move it little and a thousand as far as the data say. Rows of one group (n,) count as
+    fewer independent ones. p should come from a map that had not seen the rows and does not know
+    the segments.
 
     Raises:
-        ValueError: as `fit_update`; not one segment a row.
+        ValueError: as `fit_update`; not one segment per row.
     """
     from calibration.shrinkage import fit_update
 
@@ -102,7 +103,7 @@ def cross_fit_segments(
     folds: int = 5,
     random_state: int = 0,
 ) -> Floats:
-    """Return (n,) probabilities after updates which had seen none of the row's group.
+    """Return (n,) probabilities after updates that were fitted without the row's group.
 
     Raises:
         ValueError: as `fit_segments` and `grouped_folds`.
@@ -119,10 +120,10 @@ def cross_fit_segments(
 
 
 def as_segments(segments: SegmentNames, n: int) -> NDArray[np.object_]:
-    """Return (n,) segments as text, each of its own length.
+    """Return (n,) segments as text of any length.
 
     Raises:
-        ValueError: not one segment a row.
+        ValueError: not one segment per row.
     """
     names = np.array([str(segment) for segment in segments], dtype=np.object_)
     if names.shape != (n,):

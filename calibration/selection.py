@@ -1,7 +1,7 @@
 """Folds by query group, out-of-fold predictions, and the choice among calibrators.
 
 Arrays in, a named choice out; numpy only. It knows nothing of how a candidate is fitted: it sees
-out-of-fold probabilities, and their order says which candidate is simpler.
+out-of-fold probabilities, in order from the simplest candidate to the most complex.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Choice:
     """What was chosen, and why.
 
     name: the candidate chosen.
-    losses: grouped cross-validated log loss a candidate, in nats, simple to complex.
+    losses: grouped cross-validated log loss per candidate, in nats, simple to complex.
     standard_errors: of each loss, by group.
-    gap_standard_errors: of each loss less the lowest one, by group; 0 for the lowest. The rule
+    gap_standard_errors: of each loss minus the lowest one, by group; 0 for the lowest. The rule
         uses these, because every candidate is scored on the same rows.
     reason: one sentence.
     """
@@ -58,10 +58,10 @@ class Choice:
 
 
 def codes(groups: Sequence[Hashable] | NDArray[Any] | None, n: int) -> NDArray[np.int64]:
-    """Return (n,) group numbers 0, 1, ... in the sorted order of the labels; None: a row a group.
+    """Return (n,) group numbers 0, 1, ... in sorted order of the labels; None: one row per group.
 
     Raises:
-        ValueError: groups is not one label a row.
+        ValueError: groups is not one label per row.
     """
     if groups is None:
         return np.arange(n, dtype=np.int64)
@@ -76,9 +76,9 @@ def grouped_folds(
 ) -> NDArray[np.int64]:
     """Return (n,) fold numbers from 0; the rows of one group share a fold.
 
-    Groups are shuffled and dealt, largest first, to the fold that has fewest rows, so sizes differ
+    Groups are shuffled and dealt, largest first, to the fold with the fewest rows, so sizes differ
     by no more than the largest group. The same groups and `random_state` give the same folds,
-    whatever the order of the rows. With fewer groups than folds every group is its own fold.
+    whatever the order of the rows. With fewer groups than folds, every group is its own fold.
 
     Raises:
         ValueError: folds < 1.
@@ -106,7 +106,7 @@ def cross_fit(
     folds: int = 5,
     random_state: int = 0,
 ) -> Floats:
-    """Return (n,) out-of-fold predictions: each row's comes from a fit that saw none of its group.
+    """Return (n,) out-of-fold predictions: each row's comes from a fit without the row's group.
 
     `fit(X, y, groups)` returns an object with `.predict(X)`. X is (n, d) or (n,); y is (n,).
 
@@ -137,8 +137,8 @@ def grouped_standard_error(values: ArrayLike, groups: ArrayLike) -> float:
     """Return the standard error of the mean of values (n,), whose groups (n,) are independent.
 
     The cluster-robust formula: the root of the summed squares of the groups' sums of deviations,
-    over n, times sqrt(G / (G - 1)). With one row a group it is the usual s / sqrt(n). One group
-    gives infinity: nothing is known of the spread.
+    over n, times sqrt(G / (G - 1)). With one row per group it is the usual s / sqrt(n). One group
+    gives infinity: the spread is unknown.
     """
     v = np.asarray(values, dtype=np.float64)
     number = codes(np.asarray(groups), len(v))
@@ -174,9 +174,9 @@ def choose(
 ) -> Choice:
     """Return the simplest candidate within one standard error of the lowest grouped log loss.
 
-    `predictions` are the candidates' out-of-fold probabilities (n,), simple to complex; `left_out`
-    names those that were not considered on so few rows, and `worth` says how many independent ones
-    these are, for the reason alone.
+    `predictions` are the candidates' out-of-fold probabilities (n,), simple to complex. `left_out`
+    names those not considered because there are too few rows; `worth` is the effective number of
+    independent rows. Both are used for the reason only.
 
     Raises:
         ValueError: no candidate, or lengths that differ.

@@ -1,7 +1,7 @@
-"""The tests behind a certificate: how surely the first k rows are right often enough, for every k.
+"""The tests behind a certificate: are the first k rows right often enough, for every k?
 
-Labels in the order of falling confidence in, tails and places out. Each row is independent of the
-others; `group_tests` is for groups of rows that are not.
+Labels by falling confidence in, tail probabilities and places out. The rows are independent; for
+groups of dependent rows see `group_tests`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _rows_needed(gap: float, target: float, level: float) -> int:
 def test_sizes(target: float, level: float, n: float) -> tuple[int, ...]:
     """Return the numbers of rows, n at most, that tests need for smaller and smaller gaps.
 
-    The gaps are `GAPS`, and then halves. Where n is too few for the first, it is all of n.
+    The gaps are `GAPS`, and then halves. If n is too small for the first, the only number is n.
 
     >>> test_sizes(0.7, 0.95, 5000)
     (19, 49, 219, 900, 3646)
@@ -66,10 +66,7 @@ def test_sizes(target: float, level: float, n: float) -> tuple[int, ...]:
 
 
 def tails(labels: Floats, target: float) -> Floats:
-    """Return (n,): the chance of as many hits or more in the first k, were `target` of them right.
-
-    The binomial tail.
-    """
+    """Return (n,) binomial tails: P(at least as many hits in the first k) at accuracy `target`."""
     from scipy.special import betainc
 
     hits = np.cumsum(labels)
@@ -78,12 +75,12 @@ def tails(labels: Floats, target: float) -> Floats:
 
 
 def foreseen_place(values: Floats, target: float, chance: float = 0.05) -> int | None:
-    """Return where a test would pass most surely were the confidences true: a place in values (n,).
+    """Return the place in values (n,) where a test most surely passes if the confidences are true.
 
     values fall. The place maximises (mean of the first k - target) sqrt(k), the standardised
-    excess; None where a test there with its share of `chance` would hardly pass (`HOPE`, by the
-    normal approximation). No label is looked at, so that a start may be put there whatever the
-    confidences are worth.
+    excess. None if a test there, with its share of `chance`, would pass with a probability below
+    `HOPE` (by the normal approximation). Labels are not used, so a start there is valid for any
+    confidences.
     """
     from scipy.special import ndtr, ndtri
 
@@ -96,11 +93,11 @@ def foreseen_place(values: Floats, target: float, chance: float = 0.05) -> int |
 def starts_of(
     size: Floats, ends: Counts, sizes: tuple[int, ...], foreseen: int | None, chance: float
 ) -> tuple[Counts, Floats]:
-    """Return the starts of a sequence, as rising places in `ends`, and the chance that each has.
+    """Return the starts of a sequence, as rising places in `ends`, and the chance of each.
 
-    size (n,) never falls: what the first k rows are worth; `sizes` of it have a start each, which
-    share the chance of a false promise by `WEIGHTS`; `foreseen`, a place among the rows, has
-    `FORESEEN` of it, where it is given.
+    size (n,), which never falls, is the effective number of the first k rows. Each of `sizes` has
+    one start; they share the chance of a false promise by `WEIGHTS`. If `foreseen`, a place among
+    the rows, is given, it has `FORESEEN` of that chance.
     """
     weights = np.append(WEIGHTS, np.ones(len(sizes)))[: len(sizes)]
     share = chance if foreseen is None else chance * (1 - FORESEEN)
@@ -116,11 +113,12 @@ def starts_of(
 def last_refuted(tail: Floats, ends: Counts, starts: Counts, chances: Floats) -> int:
     """Return the last of `ends` up to which "no more than the target" is refuted, or -1.
 
-    tail (n,) is that of the first k rows; only at `ends`, rising, may a threshold lie. The fallback
-    procedure (Wiens & Dmitrienko 2005) along a fixed sequence: of the chance of a false promise
-    each of `starts`, places in `ends`, has a share; a test that refutes hands what it had on to the
-    next one, one that does not loses it. So any false promise is made with the sum of the chances
-    at most, and a stretch of bad luck among the most confident does not end it all.
+    tail (n,) are the p-values of the first k rows; a threshold may lie only at `ends`, which rise.
+    This is the fallback procedure (Wiens & Dmitrienko 2005) along a fixed sequence: each of
+    `starts`, places in `ends`, has a share of the chance of a false promise. A test that refutes
+    passes its chance on to the next one; a test that does not loses it. So the chance of any false
+    promise is at most the sum of the chances, and bad luck among the most confident rows does not
+    end the procedure.
     """
     last, budget = -1, 0.0
     for start, stop, chance in zip(starts, [*starts[1:], len(ends)], chances, strict=True):
@@ -135,9 +133,10 @@ def last_refuted(tail: Floats, ends: Counts, starts: Counts, chances: Floats) ->
 
 
 def chance_of_a_start(truth: Floats, target: float, level: float) -> float:
-    """Return how likely the likeliest of the starts refutes "no more than `target`".
+    """Return the probability that the likeliest of the starts refutes "no more than `target`".
 
-    truth (n,): how likely each row is right, the most confident first; confidences that are true.
+    truth (n,): the probability that each row is right, the most confident first; also used as the
+    confidences.
     """
     from scipy.stats import binom
 

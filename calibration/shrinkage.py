@@ -1,7 +1,7 @@
-"""A map fitted around another: its logit times a, plus b, plus a step of each feature.
+"""A map fitted around another: its logit times a, plus b, plus a step for each feature.
 
-All three are shrunk towards none (a = 1, b = 0, no step), so that few labels move the old map
-little, and many as far as they say. An update of log odds is the case without steps. It knows
+All three are shrunk towards no change (a = 1, b = 0, no step), so few labels move the old map
+little, and many as far as the data say. An update of log odds is the case without steps. It knows
 nothing of where the old map comes from.
 """
 
@@ -47,14 +47,13 @@ def fit_around(
     """Return sigmoid(a z + b + delta @ x): z the logit of `old`, x its standardised features.
 
     Maximum a posteriori with Gaussian priors: a around 1 and b around 0 with these standard
-    deviations, each delta around 0 with variance C, as a ridge penalty has it. The features are
-    clipped to the range of `old`. Rows of one group (n,) count for as many as they are worth by
-    the design effect of y - sigmoid(z); None: every row by itself. Labels of one class are as good
-    as any.
+    deviations, each delta around 0 with variance C, as in a ridge penalty. The features are clipped
+    to the range of `old`. Rows of one group (n,) count as fewer independent ones, by the design
+    effect of y - sigmoid(z); None: all rows are independent. Labels may be of one class.
 
     Raises:
-        ValueError: shapes, numbers that are not finite, labels other than 0 and 1, C or a spread
-            that is not positive.
+        ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1, C or a
+            spread that is not positive.
     """
     z, x = old.logit(X), old.standardised(X)
     labels = as_labels(y, len(z))
@@ -64,7 +63,7 @@ def fit_around(
     precision = np.array([slope_spread**-2.0, intercept_spread**-2.0, *steps])
     (slope, intercept, *moves), _ = _shrunk(design, labels, precision, groups)
     coef = slope * np.array(old.coef) + moves
-    middle = x.mean(axis=0)  # the same map, whose mean is that of these rows
+    middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
     return LogisticMap(
         tuple(coef),
         float(slope * old.intercept + intercept + coef @ middle),
@@ -83,14 +82,14 @@ def fit_update(
     slope_spread: float = SLOPE_SPREAD,
     intercept_spread: float = INTERCEPT_SPREAD,
 ) -> LogisticMap:
-    """Return sigmoid(a score + b) of log odds (n,): an old map's answers, moved by few new labels.
+    """Return sigmoid(a score + b) of log odds (n,): an old map's output, moved by few new labels.
 
-    As `fit_around`, without steps. The default spreads cost 0.006 nats in simulated worlds where
-    nothing has moved, and gain more wherever something has. A slope below `LEAST_SLOPE` is raised
-    to that: the order of the scores is not the labels' to turn around.
+    As `fit_around`, without steps. In simulations, the default spreads cost 0.006 nats if nothing
+    has moved, and gain more if something has. A slope below `LEAST_SLOPE` is raised to it: labels
+    must not reverse the order of the scores.
 
     Raises:
-        ValueError: as `fit_platt`; a spread that is not positive; groups that are not one a row.
+        ValueError: as `fit_platt`; a spread that is not positive; groups that are not one per row.
     """
     s = as_scores(scores)
     labels = as_labels(y, len(s))
@@ -98,7 +97,7 @@ def fit_update(
     design = np.column_stack([s, np.ones(len(s))])
     spreads = np.array([slope_spread, intercept_spread])
     (slope, intercept), precision = _shrunk(design, labels, spreads**-2, groups)
-    if slope < LEAST_SLOPE:  # then the intercept is that of the slope that is kept
+    if slope < LEAST_SLOPE:  # then the intercept is refitted for the raised slope
         slope = LEAST_SLOPE
         intercept = maximum_likelihood(
             design[:, 1:],
@@ -114,9 +113,9 @@ def fit_update(
 def fit_bounded_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> LogisticMap:
     """Return `fit_update` of log odds (n,), which claims no more than the labels can support.
 
-    The rule: with n independent labels beside those that the old map is worth (`OLD_WORTH`), no
-    probability leaves [1 / (n + 2), (n + 1) / (n + 2)], Laplace's of n misses and of n hits. Scores
-    are clipped to where they reach these.
+    With n effective labels, including `OLD_WORTH` for the old map, no probability leaves Laplace's
+    rule for n misses and for n hits, [1 / (n + 2), (n + 1) / (n + 2)]. Scores are clipped to where
+    they reach these bounds.
 
     Raises:
         ValueError: as `fit_update`.
@@ -130,18 +129,18 @@ def fit_bounded_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -
 
 
 def _worth(z: Floats, labels: NDArray[np.int64], groups: Groups) -> float:
-    """The share of an independent row that each row is worth, by its group."""
+    """The share of an independent row that each row counts as, by its group."""
     return 1 / design_effect(labels - sigmoid(z), groups)
 
 
 def _shrunk(
     design: Floats, labels: NDArray[np.int64], precision: Floats, groups: Groups
 ) -> tuple[Floats, Floats]:
-    """The likeliest weights (d,) of the design (n, d), and the precision (d,) of their prior.
+    """The MAP weights (d,) of the design (n, d), and the precision (d,) of their prior.
 
-    The first column is the old map's logit, whose weight is 1 before labels, the second is 1; the
-    others' weights are 0. Where the labels are strong evidence that the first two moved more than
-    the prior expects, it is `WIDER` times as wide for them.
+    The first column is the old map's logit, with prior mean 1; the second is 1; the other weights
+    have prior mean 0. If the labels are strong evidence that the first two moved more than the
+    prior expects, their prior is `WIDER` times as wide.
     """
     target = labels.astype(np.float64)
     none = np.zeros(design.shape[1])

@@ -41,9 +41,9 @@ MOST = 40
 def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:
     """Return the one-sided Clopper-Pearson lower bound of a share, from `hits` of `n`.
 
-    The true share is above it in at least `level` of all samples, whatever the share is (Clopper
-    and Pearson 1934). No hit gives 0.0, and so does n = 0. Numbers that are not whole are those of
-    an effective sample (Korn and Graubard 1998).
+    The true share is above it in at least `level` of all samples, for any true share (Clopper and
+    Pearson 1934). No hit gives 0.0, and so does n = 0. Numbers that are not whole are those of an
+    effective sample (Korn and Graubard 1998).
 
     Raises:
         ValueError: hits not within 0..n, or level not within (0, 1).
@@ -57,7 +57,7 @@ def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:
 
 
 def upper_bound(hits: float, n: float, *, level: float = 0.95) -> float:
-    """Return the one-sided Clopper-Pearson upper bound of a share; hits = n gives 1.0, also at 0.
+    """Return the one-sided Clopper-Pearson upper bound of a share; hits = n gives 1.0, even n = 0.
 
     Raises:
         ValueError: hits not within 0..n, or level not within (0, 1).
@@ -67,18 +67,18 @@ def upper_bound(hits: float, n: float, *, level: float = 0.95) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The lowest threshold that is promised, or None and why there is none.
+    """The lowest threshold that is promised, or None and the reason.
 
-    threshold: accept where the confidence is at least this; then at least `target` of what is
-        accepted is right, in `level` of all samples that could have been drawn. None: no promise.
+    threshold: accept if the confidence is at least this; then at least `target` of the accepted
+        rows are right, in `level` of all samples that could have been drawn. None: no promise.
     queries: labelled queries that it rests on.
     accepted, right: how many of them reach the threshold, and how many of those are right.
-    labels_needed: queries that a promise would take, four times in five, were accuracy as it was
-        measured; None where there is a threshold, or where `MOST` times as many would not do.
+    labels_needed: queries needed for a promise, four times in five, if the accuracy stays as
+        measured; None if there is a threshold, or if `MOST` times as many would not do.
     about: the questions that the promise is about, in words.
-    groups: how many groups the queries are, where the promise is of new groups; None: by rows.
-    refused: why nothing is promised whatever the counts say; empty where they decide.
-    event: what is promised to be so: rows are right, or hold an answer among the first passages.
+    groups: number of groups of the queries, if the promise is about new groups; None: by rows.
+    refused: why nothing is promised whatever the counts say; empty if the counts decide.
+    event: what is promised: that rows are right, or hold an answer among the first passages.
     """
 
     threshold: float | None
@@ -97,7 +97,7 @@ class Certificate:
         """Refuse what `certify` cannot have made.
 
         Raises:
-            ValueError: a share that is none, or counts that are none or do not fit.
+            ValueError: a share outside [0, 1], or counts that are not whole or do not fit together.
         """
         shares = (self.target, self.level, 0.0 if self.threshold is None else self.threshold)
         if not all(isinstance(share, (int, float)) and 0 <= share <= 1 for share in shares):
@@ -118,7 +118,7 @@ class Certificate:
 
     @property
     def sentence(self) -> str:
-        """What is promised of which questions, or why nothing is and what it would take."""
+        """The promise in words, or why there is none and what it would take."""
         if self.refused:
             return f"Warning: nothing is certified. {self.refused}"
         promise = f"at least {self.target:.0%} {self.event}, at {self.level:.0%} confidence"
@@ -149,9 +149,9 @@ class Certificate:
 
     @property
     def labels_missing(self) -> int | None:
-        """`labels_needed` less the queries there are, to the next ten; None where that is None.
+        """`labels_needed` minus the queries there are, rounded up to tens; None if that is None.
 
-        It is an estimate: single labels would be more exact than it is.
+        It is an estimate, so an exact number would be false precision.
         """
         if self.labels_needed is None:
             return None
@@ -170,8 +170,8 @@ class Certificate:
     def promises(self, confidence: float) -> bool:
         """Whether an answer of this confidence is certified: at the threshold, and at the target.
 
-        A threshold below the target says that queries *together* are right often enough; it is no
-        property of an answer that is itself expected to be wrong.
+        A threshold below the target says that queries *together* are right often enough; it does
+        not certify one answer that is itself expected to be wrong.
         """
         return self.threshold is not None and confidence >= max(self.threshold, self.target)
 
@@ -194,22 +194,23 @@ def certify(
 
     Learn-then-Test (Angelopoulos et al. 2021) by a sequence with several starts: "of the k most
     confident no more than `target` are right" is tested for rising k, until it cannot be refuted
-    (see `last_refuted`). So a promise that is false is made with probability at most 1 - `level`,
-    whatever p and however many tests. Equal p are accepted together. Half of that probability goes
-    to one start where the tests would pass most surely were p true, the rest to starts at sizes
-    that are fixed beforehand.
+    (see `last_refuted`). So the probability of a false promise is at most 1 - `level`, for any p
+    and any number of tests. Equal p are accepted together. Half of that probability goes to one
+    start where the tests would most surely pass if p were true, the rest to starts at sizes fixed
+    in advance.
 
-    Where every row is by itself the test is the exact binomial tail, and the promise is of new
-    rows. Where groups (n,) have several rows the promise is of the rows of new groups: whole groups
-    need to be exchangeable, their rows may hang together in any way (`group_tails`). No method sees
-    a kind of group that is large, wrong, and too rare to be among these.
+    If every row is a group of its own, the test is the exact binomial tail, and the promise is
+    about new rows. If groups (n,) have several rows, the promise is about the rows of new groups:
+    whole groups must be exchangeable, their rows may depend on each other in any way
+    (`group_tails`). No method sees a kind of group that is large, wrong, and too rare to be among
+    these.
 
     `about` names the questions that the promise is about, and `event` what y says of them; they are
-    told and not used.
+    reported, not used.
 
-    p must come from maps that were not fitted on these rows. Out-of-fold p will do in practice,
-    though no proof is known: a fold that is luckier than the rest is judged by maps fitted on the
-    unluckier rest, which errs to the safe side (measured by `make promise`).
+    p must come from maps that were not fitted on these rows. Out-of-fold p work in practice, though
+    no proof is known: a lucky fold is judged by maps fitted on the unluckier rest, which errs on
+    the safe side (measured by `make promise`).
 
     Raises:
         ValueError: as `calibration.arrays.checked`; `target` or `level` not within (0, 1).
@@ -238,7 +239,7 @@ def certify(
 
 
 def _last(labels: Floats, values: Floats, number: Counts, target: float, level: float) -> int:
-    """Return the last row, in the order of falling values (n,), up to which the target is met.
+    """Return the last row, by falling values (n,), up to which the target is certified.
 
     -1 for none.
     """
@@ -257,7 +258,7 @@ def _last(labels: Floats, values: Floats, number: Counts, target: float, level: 
 
 
 def _needed_in_groups(labels: Floats, number: Counts, target: float, level: float) -> int | None:
-    """Return how many queries, of more groups like these, a promise would take, or None."""
+    """Return how many queries, in more groups like these, a promise would need, or None."""
     times = times_needed(labels, number, target, (1 - level) * FORESEEN)
     if times is None or times > MOST:
         return None
@@ -265,10 +266,10 @@ def _needed_in_groups(labels: Floats, number: Counts, target: float, level: floa
 
 
 def _needed(labels: Floats, values: Floats, target: float, level: float) -> int | None:
-    """Return how many queries a promise would take with probability `POWER`, or None.
+    """Return how many queries a promise would need to be made with probability `POWER`, or None.
 
-    Certificates of drawn labels, were accuracy what a sigmoid of the confidence makes of these
-    ones; None where `MOST` times as many rows would not do.
+    It assumes that accuracy is a sigmoid of the confidence, fitted on these labels. None if `MOST`
+    times as many rows would not do.
     """
     from calibration.score_fitting import fit_platt
 

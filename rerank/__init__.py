@@ -1,6 +1,6 @@
 """calibrated-rerank: retrieval that knows when it is right.
 
-What is named here is the public surface; everything is imported when it is first used.
+The names below are the public API; each is imported on first use.
 
 >>> model = rerank.load("work/model")                 # doctest: +SKIP
 >>> answer = model.search("median ignoring NaNs")     # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""The command `rerank`: from arguments to a command, from errors to messages and exit codes."""
+"""The command `rerank`: arguments to a command, errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from rerank.commands.command import Command
 from rerank.commands.parser import parser
 from rerank.errors import RerankError, optional
 
-ENOUGH = 141  # exit code where nobody reads the output any more: 128 and the number of SIGPIPE
+ENOUGH = 141  # exit code if the output is no longer read: 128 plus the number of SIGPIPE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    The exit code is 0, 1 where the answer is no (an alarm, a gate that is not passed), 2 after a
-    message about bad input, or 3 where all is done but for rows that were rejected, or but for
-    MLflow's record of it.
+    The exit code is 0; 1 if the answer is no (an alarm, a gate that is not passed); 2 after a
+    message about bad input; or 3 if everything is done except for rejected rows or MLflow's record.
     """
     _prepare()
     options = parser().parse_args(arguments)
@@ -30,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except RerankError as error:
         return _refuse(str(error), error.exit_code)
-    except BrokenPipeError:  # whoever reads has enough, as `head` does
+    except BrokenPipeError:  # the reader has stopped, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ENOUGH
     except OSError as error:
@@ -51,7 +50,7 @@ def _refuse(message: str, code: int = 2) -> int:
 
 
 def _prepare() -> None:
-    """Print what a narrow terminal cannot show as "?"; hold back other libraries' chatter."""
+    """Print characters that a terminal cannot show as "?"; silence other libraries' messages."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

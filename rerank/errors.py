@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import ClassVar
 
-EXTRAS = {  # of pyproject.toml: the packages that are imported where one of them is needed
+EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "adapters": {"haystack", "langchain_core", "llama_index"},
     "approximate": {"usearch"},
     "completion": {"shtab"},
@@ -43,9 +43,9 @@ EXTRAS = {  # of pyproject.toml: the packages that are imported where one of the
 
 
 class RerankError(Exception):
-    """Everything that this package raises on purpose.
+    """Base class of all errors that this package raises on purpose.
 
-    The message says what came, what was expected, and what to do.
+    The message says what was given, what was expected, and what to do.
     """
 
     exit_code: ClassVar[int] = 2
@@ -56,11 +56,11 @@ class InputError(RerankError, ValueError):
 
 
 class FolderError(InputError):
-    """A folder that is not what its manifest says, or that must not be replaced."""
+    """A folder that does not match its manifest, or that must not be replaced."""
 
 
 class MissingExtraError(RerankError, ImportError):
-    """An optional library is not installed; the message holds the command that installs it."""
+    """An optional library is not installed; the message has the command that installs it."""
 
 
 class JournalError(RerankError):
@@ -70,7 +70,7 @@ class JournalError(RerankError):
 class TrackingError(RerankError):
     """MLflow does not answer, or refuses.
 
-    What a job wrote before it is whole and stays; the message names the command that sends the
+    What a job wrote before is complete and stays; the message names the command that sends the
     record later.
     """
 
@@ -78,9 +78,9 @@ class TrackingError(RerankError):
 
 
 class EndpointError(RerankError):
-    """The endpoint of a language model does not answer, refuses, or answers what is no answer.
+    """The endpoint of a language model does not answer, refuses, or gives an invalid answer.
 
-    `calls` is how many requests were sent.
+    `calls` is the number of requests sent.
     """
 
     exit_code = 3
@@ -97,9 +97,9 @@ class RetrieverError(RerankError):
 
 
 def missing_extra(extra: str, error: ImportError) -> MissingExtraError:
-    """The error to raise where an import failed because an extra is not installed.
+    """The error for an import that failed because an extra is not installed.
 
-    The command in its sentence works as printed, from a checkout too.
+    The command in its message works as printed, from a checkout too.
     """
     checkout = Path(__file__).parent.parent
     ours = f"-e '{checkout}" if (checkout / "pyproject.toml").is_file() else "'calibrated-rerank"
@@ -109,14 +109,14 @@ def missing_extra(extra: str, error: ImportError) -> MissingExtraError:
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown word: the known one that is most like it, if any."""
+    """The end of a message about an unknown word: the most similar known one, if any."""
     found = get_close_matches(str(word), list(known), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
 @contextmanager
 def optional() -> Iterator[None]:
-    """Where the library of an extra is imported: a missing one is told in a sentence.
+    """Wrap the import of an extra's library, so that a missing one gives a clear message.
 
     Raises:
         MissingExtraError: with the command that installs it.

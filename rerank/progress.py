@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 
 class Bar(Protocol):
-    """What a step needs of a bar."""
+    """The methods of a bar that steps use."""
 
     def update(self, n: int = 1, /) -> object:
-        """Move on by `n`."""
+        """Advance by `n`."""
 
     def set_postfix_str(self, text: str, /) -> object:
-        """Show `text` behind the bar."""
+        """Show `text` after the bar."""
 
 
 class _Silent:
@@ -30,9 +30,9 @@ class _Silent:
 
 @contextmanager
 def progress(total: int, label: str | None, *, unit: str = "", done: int = 0) -> Iterator[Bar]:
-    """A bar on stderr that shows rate and time left; nothing where `label` is None.
+    """A bar on stderr that shows rate and time left; nothing if `label` is None.
 
-    Of the `total`, `done` were done before: they do not count in the rate.
+    Of the `total`, `done` were done before and do not count in the rate.
     """
     if label is None:
         yield _Silent()
@@ -52,10 +52,10 @@ def progress(total: int, label: str | None, *, unit: str = "", done: int = 0) ->
 
 @cache
 def _bars() -> Any:
-    """Bars of tqdm with a lock of this process alone, and without its watching thread.
+    """Bars of tqdm, with a lock for this process only and without tqdm's monitor thread.
 
-    Its own lock is shared with forked processes: one that is killed while it holds it, or that
-    forks while the watching thread does, would leave every later bar waiting for ever.
+    tqdm's own lock is shared with forked processes. If one is killed while it holds the lock, or
+    forks while the monitor thread does, every later bar would wait forever.
     """
     from tqdm import tqdm
 

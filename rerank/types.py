@@ -1,8 +1,8 @@
-"""What passes from stage to stage: a query, its candidates, what was scored, the ranking.
+"""The values passed from stage to stage: a query, its candidates, their scores, the ranking.
 
     Query -> Candidates -> Scored -> Ranking -> Assessment
 
-Each stage is a type of its own and holds only what is known by then. These values know nothing of
+Each stage has its own type, which holds only what is known by then. These values know nothing of
 files, models or statistics.
 """
 
@@ -20,17 +20,17 @@ from rerank.errors import InputError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Precision = Literal["fp32", "bf16", "int8"]  # in which a model computes
+Precision = Literal["fp32", "bf16", "int8"]  # of a model's computation
 Mode = Literal["search", "rerank", "lists"]
 """Our index makes the candidates; the caller brings them; or brings them with their scores."""
 MODES: tuple[Mode, ...] = ("search", "rerank")  # of a model that scores passages itself
-LARGEST_SCORE = 1e100  # of another system's stage: differences and sums of it stay finite
-LISTS: Mode = "lists"  # the one mode of a model that takes the scores of any other system
+LARGEST_SCORE = 1e100  # limit for another system's scores: their differences and sums stay finite
+LISTS: Mode = "lists"  # the only mode of a model that takes the scores of another system
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One retrievable text. `title` may be empty; `text` only where scores come with it."""
+    """One retrievable text. `title` may be empty; `text` only if the passage has scores."""
 
     doc_id: str
     title: str
@@ -39,16 +39,16 @@ class Passage:
 
     @property
     def full_text(self) -> str:
-        """Title and text as the models read them: `"title. text"`, or the text alone."""
+        """Title and text as the models read them: `"title. text"`, or only the text."""
         return f"{self.title}. {self.text}" if self.title else self.text
 
 
 @dataclass(frozen=True, slots=True)
 class ListKind:
-    """What lists that come with their scores have in common.
+    """What lists with scores have in common.
 
-    `stages` are the names of those that scored them. The last one is that by which the caller
-    orders: the reranker, where there is one. `texts`: whether every passage has a text.
+    `stages` are the names of the stages that scored them. The last one is the caller's ranking: the
+    reranker, if there is one. `texts`: whether every passage has a text.
     """
 
     stages: tuple[str, ...]
@@ -57,16 +57,16 @@ class ListKind:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked: of the index, or of the passages that come with it, in any order.
+    """A query to the index, or to the passages that come with it, in any order.
 
-    `passages` is None where the index is to be searched. `logits` (n,), where there are some, are
-    what the model's own cross-encoder gave the passages: then it does not score them again.
-    `scores`, where there are some, are what the stages of any other system gave them: for each
-    stage a number (n,) a passage, NaN where the stage did not bring the passage.
+    `passages` is None to search the index. `logits` (n,), if given, are the scores of the passages
+    by the model's own cross-encoder, which then does not score them again. `scores`, if given, are
+    the scores by another system's stages: for each stage one number per passage (n,), NaN if the
+    stage did not return the passage.
 
     Raises:
-        InputError: logits or scores without passages, both of them, not one finite logit a passage,
-            or not one score a passage that is finite or NaN.
+        InputError: logits or scores without passages, both of them, not one finite logit per
+            passage, or not one score per passage that is finite or NaN.
     """
 
     text: str
@@ -77,7 +77,7 @@ class Query:
     scores: Mapping[str, Floats] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse logits and scores that are not those of the passages."""
+        """Refuse logits and scores that do not fit the passages."""
         n = len(self.passages or ())
         if self.scores is not None:
             object.__setattr__(self, "scores", self._arrays(self.scores, n))
@@ -90,7 +90,7 @@ class Query:
             )
 
     def _arrays(self, scores: Mapping[str, Any], n: int) -> dict[str, Floats]:
-        """The scores as arrays, where they came as plain lists too: None is then NaN."""
+        """The scores as arrays; they may be plain lists, where None becomes NaN."""
         if self.passages is None or self.logits is not None or not scores:
             raise InputError(
                 "expected scores of passages that come with them, and no logits besides"
@@ -111,28 +111,28 @@ class Query:
 
     @property
     def mode(self) -> Mode:
-        """`search` where the index makes the candidates, `rerank` where the caller brings them.
+        """`search` if the index makes the candidates, `rerank` if the caller provides them.
 
-        `lists` where the caller brings them with the scores of other stages.
+        `lists` if the caller provides them with the scores of other stages.
         """
         if self.passages is None:
             return "search"
         return "rerank" if self.scores is None else "lists"
 
     def scores_of(self, row: int) -> dict[str, float | None]:
-        """The scores of the passage at `row` by stage; None where one did not bring it."""
+        """The scores of the passage at `row` by stage; None if a stage did not return it."""
         found = {stage: float(values[row]) for stage, values in (self.scores or {}).items()}
         return {stage: None if np.isnan(value) else value for stage, value in found.items()}
 
     def named(self, key: str) -> str:
-        """What the metadata says under `key`, as a name: see `metadata_name`."""
+        """The metadata under `key`, as a name: see `metadata_name`."""
         return metadata_name(self.metadata, key)
 
 
 def metadata_name(metadata: Mapping[str, Any], key: str) -> str:
-    """What metadata says under `key`, as a name: 1 and 1.0 are one.
+    """The metadata under `key`, as a name: 1 and 1.0 are the same.
 
-    What is blank, or missing as tables have it (None, NaN), is no name: "".
+    Blank values, and the missing values of tables (None, NaN), give "".
     """
     value = metadata.get(key)
     if isinstance(value, float) and value.is_integer():
@@ -143,17 +143,17 @@ def metadata_name(metadata: Mapping[str, Any], key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FirstStage:
-    """What BM25 and the bi-encoder say of one query's candidates; arrays of shape (n,).
+    """The scores of one query's candidates by BM25 and the bi-encoder; arrays of shape (n,).
 
-    Both score every passage exactly, so a passage that only one of them found keeps its true score
-    in the other; its *rank* there is one worse than the last found. Where neither has read the
-    passages, because their scores came with them, both scores are NaN and both ranks 0.
+    Both score every passage exactly, so a passage found by only one of them has its true score in
+    the other too; its *rank* there is one worse than the last found. If neither has read the
+    passages, because they came with scores, both scores are NaN and both ranks 0.
     """
 
     rows: Ints  # positions in the index, or among the passages that came with the query
     bm25: Floats  # BM25Okapi score, >= 0 in practice
     dense: Floats  # cosine similarity, in [-1, 1]
-    bm25_rank: Ints  # 1 is best; one more than there are in the list where BM25 did not find it
+    bm25_rank: Ints  # 1 is best; one more than the list's length if BM25 did not find it
     dense_rank: Ints  # likewise for the bi-encoder
     fused: Floats  # reciprocal rank fusion, > 0
 
@@ -168,12 +168,12 @@ class FirstStage:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The passages that the first stage brought back for one query, best fused first."""
+    """The passages that the first stage found for one query, best fused first."""
 
     query: Query
     passages: tuple[Passage, ...]
     first_stage: FirstStage
-    features: Floats  # (n, d): of `rerank.assessment.features`, less those of the cross-encoder
+    features: Floats  # (n, d): of `rerank.assessment.features`, without the cross-encoder's
 
     def __len__(self) -> int:
         """Count of candidates."""
@@ -187,10 +187,10 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Candidates, likeliest first, of which the cross-encoder has scored the first m of n."""
+    """Candidates, most likely first, of which the cross-encoder has scored the first m of n."""
 
     candidates: Candidates
-    prior: Floats  # (n,) score by the first stage alone, which chose what to read; falling
+    prior: Floats  # (n,) score by the first stage only, which chose what to score; falling
     logits: Floats  # (m,)
     truncated: Bools  # (m,) the cross-encoder did not see the end of this passage
 
@@ -200,7 +200,7 @@ class Scored:
 
     @property
     def query(self) -> Query:
-        """The query that was asked."""
+        """The query of these candidates."""
         return self.candidates.query
 
 
@@ -208,7 +208,7 @@ class Scored:
 class Ranking:
     """The candidates of one query, best first, each with its score. Arrays have shape (n,).
 
-    A passage that the cross-encoder has not scored carries the lowest logit of those that it has.
+    A passage that the cross-encoder has not scored gets the lowest logit of the scored ones.
     """
 
     candidates: Candidates
@@ -224,7 +224,7 @@ class Ranking:
 
     @property
     def query(self) -> Query:
-        """The query that was asked."""
+        """The query of this ranking."""
         return self.candidates.query
 
     @property
@@ -263,14 +263,14 @@ class RankedPassage:
     text: str
     metadata: Mapping[str, Any]
     relevance: float  # P(this passage is right)
-    logit: float | None  # of the cross-encoder; None where it did not score the passage
+    logit: float | None  # of the cross-encoder; None if it did not score the passage
     bm25: float
     dense: float
     row: int  # position in the index, or among the passages that came with the query
     scores: Mapping[str, float | None] = field(default_factory=dict)  # that came with it, by stage
 
     def to_dict(self) -> dict[str, Any]:
-        """The passage as a prediction holds it: id and numbers, no text."""
+        """The passage as in a prediction: id and numbers, no text."""
         if self.scores:
             scores = dict(self.scores)
             return {"doc_id": self.doc_id, "relevance": self.relevance, "scores": scores}
@@ -287,7 +287,7 @@ class RankedPassage:
 class Assessment:
     """A ranking and how far to trust it. Probabilities are calibrated and lie in [0, 1].
 
-    They agree with each other: see `rerank.assessment.relevance`.
+    They are consistent with each other: see `rerank.assessment.relevance`.
     """
 
     ranking: Ranking
@@ -298,12 +298,10 @@ class Assessment:
     level: str  # HIGH, MEDIUM, LOW, VERY_LOW
     verdict: str  # SUFFICIENT, PARTIAL, INSUFFICIENT
     accepted: bool  # confidence >= the advisory threshold
-    certified: bool  # accepted, and at the certified threshold where there is one
+    certified: bool  # accepted, and at the certified threshold if there is one
     reasons: tuple[str, ...]  # what moved the confidence, in words
     context_certified: bool = False  # SUFFICIENT, and at its certified threshold
-    calibrated: bool = (
-        True  # False: no label of this corpus; the numbers order, and promise nothing
-    )
+    calibrated: bool = True  # False: no label of this corpus; the numbers rank, and promise nothing
 
     @property
     def passages(self) -> Sequence[RankedPassage]:
@@ -312,11 +310,11 @@ class Assessment:
 
     @property
     def top(self) -> RankedPassage | None:
-        """The best passage; None where no passage was found."""
+        """The best passage; None if no passage was found."""
         return next(iter(self.first(1)), None)
 
     def first(self, count: int) -> list[RankedPassage]:
-        """The `count` best passages, or all where there are fewer."""
+        """The `count` best passages, or all if there are fewer."""
         ranking, stage = self.ranking, self.ranking.first_stage
         return [
             RankedPassage(

@@ -1,6 +1,6 @@
-"""A working folder on disk: what runs keep between them, and where each part of it lies.
+"""A working folder on disk: what runs share, and where each part of it is.
 
-It knows nothing of what is in the indexes and the scores, and nothing of MLflow.
+It knows nothing of the contents of indexes and scores, and nothing of MLflow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rerank.storage.folder import MANIFEST, sha256_file, write_file
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The parts of a working folder, whether they are there yet or not."""
+    """The parts of a working folder, whether they exist yet or not."""
 
     path: Path
 
@@ -27,12 +27,12 @@ class Workspace:
 
     @property
     def scores(self) -> Path:
-        """The cross-encoder's scores, which all runs share."""
+        """The cross-encoder's scores, shared by all runs."""
         return self.path / "scores.sqlite"
 
     @property
     def checkpoints(self) -> Path:
-        """A folder for each training run that is not finished."""
+        """A folder for each unfinished training run."""
         return self.path / "checkpoints"
 
     @property
@@ -51,7 +51,7 @@ class Workspace:
         return self.path / "mlartifacts"
 
     def tracked(self, folder: Path) -> dict[str, Any] | None:
-        """What `note_tracked` kept of this very folder; None where there is nothing.
+        """What `note_tracked` stored for exactly this folder; None if there is nothing.
 
         A job that is interrupted between writing its folder and MLflow's answer leaves nothing.
 
@@ -66,7 +66,7 @@ class Workspace:
         return found if isinstance(found, dict) else None
 
     def note_tracked(self, folder: Path, run: Mapping[str, Any]) -> None:
-        """Keep in mind by which run MLflow has this very folder.
+        """Store the MLflow run that has exactly this folder.
 
         Raises:
             OSError: the folder has no manifest, or the note cannot be written.

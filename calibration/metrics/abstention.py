@@ -1,4 +1,4 @@
-"""What leaving out the least confident rows gains: risk and coverage, in one number each.
+"""Metrics of abstention: what leaving out the least confident rows gains, in one number each.
 
 y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.checked`. numpy only.
 """
@@ -18,10 +18,10 @@ def tie_blocks(ordered: Floats, labels: Floats) -> tuple[NDArray[np.int64], Floa
 
 
 def expected_errors(y: ArrayLike, p: ArrayLike) -> Floats:
-    """Return (n,): errors among the 1, 2, ..., n most confident rows, averaged over breaks of ties.
+    """Return (n,): expected errors among the 1, 2, ..., n most confident rows, averaged over ties.
 
-    Within a run of equal p every order is as likely, so the expected count grows in a straight
-    line; no random numbers are needed.
+    Within a run of equal p every order is equally likely, so the expected count grows linearly; no
+    random numbers are needed.
     """
     labels, values = checked(y, p)
     order = np.argsort(-values, kind="stable")
@@ -35,7 +35,7 @@ def expected_errors(y: ArrayLike, p: ArrayLike) -> Floats:
 def aurc(y: ArrayLike, p: ArrayLike) -> float:
     """Return the area under the risk-coverage curve: mean error rate of the k most confident.
 
-    In [0, 1], lower is better (Geifman and El-Yaniv 2017); ties are averaged over.
+    In [0, 1], lower is better (Geifman and El-Yaniv 2017); averaged over ties.
     """
     errors = expected_errors(y, p)
     return float(np.mean(errors / np.arange(1, len(errors) + 1)))
@@ -52,7 +52,7 @@ def augrc(y: ArrayLike, p: ArrayLike) -> float:
 
 
 def naurc(y: ArrayLike, p: ArrayLike) -> float:
-    """Return how far `aurc` has come from chance (0) to the oracle (1); NaN where y has one class.
+    """Return `aurc` rescaled so that chance is 0 and the oracle 1; NaN if y has one class.
 
     Below 0 the confidence is worse than none.
     """
@@ -64,13 +64,14 @@ def naurc(y: ArrayLike, p: ArrayLike) -> float:
 
 
 def nauc(y: ArrayLike, p: ArrayLike) -> float:
-    """Return MTEB's nAUC of abstention: 1 for the oracle, 0 for chance; NaN where y has one class.
+    """Return MTEB's nAUC of abstention: 1 for the oracle, 0 for chance; NaN if y has one class.
 
-    Accuracy where the least confident 0, 10, ..., 90 % are left out, by the trapezoidal rule, from
-    the flat curve's area to the oracle's (Gisserot-Boukhlef et al. 2024); ties are averaged over.
+    The area, by the trapezoidal rule, under the accuracy with the least confident 0, 10, ..., 90 %
+    left out, rescaled from the flat curve's area to the oracle's (Gisserot-Boukhlef et al. 2024);
+    averaged over ties.
     """
     errors, n = expected_errors(y, p), len(np.asarray(y))
-    rates = np.linspace(0, 1, 11)[:-1]  # to the last digit: MTEB rounds a half up or down by it
+    rates = np.linspace(0, 1, 11)[:-1]  # to the last digit, which decides how MTEB rounds a half
     kept = np.array([n - min(round(rate * n), n - 1) for rate in rates.tolist()])
     hits = n - errors[-1]
     if not 0 < hits < n:

@@ -13,10 +13,10 @@ from calibration.metrics.null_labels import Groups, sample_null_labels
 
 
 def bins(values: Floats, wanted: int | None = None) -> NDArray[np.int64]:
-    """Return (n,) bin numbers from 0, rising with the value: bins of about as many rows each.
+    """Return (n,) bin numbers from 0, rising with the value; bins have about equally many rows.
 
-    `wanted` are made, fewer where equal values, which are kept together, fill several; None: a bin
-    for 40 rows, but 4 to 15. The order of the rows does not matter.
+    There are `wanted` bins, or fewer where equal values, which are kept together, would fill
+    several. None: one bin per 40 rows, but 4 to 15. The order of the rows does not matter.
     """
     if wanted is None:
         wanted = int(np.clip(len(values) // 40, 4, 15))
@@ -33,10 +33,10 @@ def consistency_band(
     draws: int = 500,
     random_state: int = 0,
 ) -> tuple[Floats, Floats]:
-    """Return (low, high), (bins,) each: where 95 % of a bin's shares lie when p is exact.
+    """Return (low, high), (bins,) each: where 95 % of a bin's shares lie if p is exact.
 
-    labels and values (n,) as `arrays.checked` returns them; bins as `bins`; labels are drawn as
-    `sample_null_labels`, those of a group (n,) together as far as the given ones are.
+    labels and values (n,) are as from `arrays.checked`, the bins as from `bins`. Labels are drawn
+    by `sample_null_labels`, as dependent within a group (n,) as the given ones.
     """
     number, rng = bins(values), np.random.default_rng(random_state)
     drawn = sample_null_labels(values, draws, rng, groups=groups, y=labels)
@@ -46,15 +46,15 @@ def consistency_band(
 
 
 def ece_debiased(y: ArrayLike, p: ArrayLike, *, bins: int | None = None) -> float:
-    """Return the equal-mass ECE that explains the one measured, in [0, 1]: chance is taken off.
+    """Return the equal-mass ECE in [0, 1], corrected for chance.
 
-    The plug-in, the mean |accuracy - confidence| over the bins of `bins`, is 0.06 for a true model
-    of 200 rows: chance can only add to an absolute value. How much it adds depends on the gap it is
-    added to, so it is taken off at the gap and not at 0: the result is the gap e at which bins that
-    are all off by e would show the plug-in on average, each with the binomial error of its own rate
-    (hits + 1) / (rows + 2). The idea of debiasing at the fitted rates is of Kumar, Liang and Ma
-    (2019). It is 0 where chance alone shows more. As it is never below 0, a true model has a little
-    more on average: 0.03 with 200 rows, 0.013 with 1,000.
+    The plug-in estimate, the mean |accuracy - confidence| over the bins of `bins`, is 0.06 for an
+    exactly calibrated model on 200 rows: chance can only add to an absolute value. How much it adds
+    depends on the gap, so the correction is made at that gap and not at 0. The result is the gap e
+    for which bins that are all off by e would show the plug-in on average, each with the binomial
+    error of its own rate (hits + 1) / (rows + 2). Debiasing at the fitted rates is the idea of
+    Kumar, Liang and Ma (2019). The result is 0 if chance alone shows more. As it is never below 0,
+    an exact model has a little more on average: 0.03 with 200 rows, 0.013 with 1,000.
     """
     labels, values = checked(y, p)
     number = _bins(values, bins)

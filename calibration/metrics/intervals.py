@@ -1,4 +1,4 @@
-"""Intervals for a mean, an AUROC and any metric, where whole groups of rows are independent.
+"""Intervals for a mean, an AUROC and any metric, if whole groups of rows are independent.
 
 Labels, confidences and groups in, two numbers out. It knows nothing of what the groups are.
 """
@@ -32,10 +32,10 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Return (low, high), in [0, 1], of the mean of values (n,) in [0, 1], by group (n,).
 
-    Student's interval of the log odds of the mean, which leaves more room on the side of the tail.
-    Where no group differs from another, nothing is known of the spread but that a differing one was
-    not drawn: their share is below 1 - ((1 - level) / 2)^(1 / groups), and may be 0 or 1 all over.
-    NaN twice with fewer than `LEAST_GROUPS` groups.
+    This is Student's interval of the log odds of the mean, which is wider on the side of the tail.
+    If no group differs from another, the spread is unknown, except that no differing group was
+    drawn: the share of such groups is below 1 - ((1 - level) / 2)^(1 / groups), and their values
+    may all be 0, or all 1. (NaN, NaN) with fewer than `LEAST_GROUPS` groups.
     """
     v = np.asarray(values, dtype=np.float64)
     number = codes(groups, len(v))
@@ -56,12 +56,12 @@ def auroc_interval(
 ) -> tuple[float, float]:
     """Return (low, high), in [0, 1], of the AUROC, by group (n,).
 
-    Every A that lies within z standard errors *at A* of the one measured (Newcombe 2006, method 5,
-    with the variance of Hanley and McNeil 1982), so it neither leaves [0, 1] nor is it a point
-    where the classes are separated. The variance is widened by its ratio to the one from the rows'
-    own placements, summed by group (Obuchowski 1997), where that is larger; where there is no such
-    ratio, because the classes are separated, by the mean size of a group.
-    NaN twice for one class, and with fewer than `LEAST_GROUPS` groups.
+    It contains every A within z standard errors *at A* of the measured one (Newcombe 2006, method
+    5, with the variance of Hanley and McNeil 1982). So it stays within [0, 1], and is not a point
+    if the classes are separated. If the variance of the rows' own placements, summed by group
+    (Obuchowski 1997), is larger than this variance, it is scaled up by their ratio; if the classes
+    are separated there is no ratio, and it is scaled by the mean size of a group. (NaN, NaN) for
+    one class, and with fewer than `LEAST_GROUPS` groups.
     """
     labels, values = checked(y, p)
     number = codes(groups, len(labels))
@@ -114,11 +114,11 @@ def resampled_interval(
     draws: int = 500,
     random_state: int = 0,
 ) -> tuple[float, float]:
-    """Return (low, high) of metric(y, p), by resampling whole groups (n,); None: a row a group.
+    """Return (low, high) of metric(y, p), by resampling groups (n,); None: every row is a group.
 
-    The percentiles of the draws, moved so that their mean is the estimate: right for a metric that
-    is about normal, and for nothing at the edge of its range. Draws where the metric is NaN are
-    left out; NaN twice where all are, and with fewer than `LEAST_GROUPS` groups.
+    These are percentiles of the draws, shifted so that their mean is the estimate. They hold for a
+    roughly normal metric, not for one at the edge of its range. Draws where the metric is NaN are
+    left out. (NaN, NaN) if all are, and with fewer than `LEAST_GROUPS` groups.
     """
     labels, values = checked(y, p)
     number, rng = codes(groups, len(labels)), np.random.default_rng(random_state)

@@ -1,4 +1,4 @@
-"""Labels as an exactly calibrated confidence would have them: what chance alone looks like.
+"""Labels drawn as if a confidence were exactly calibrated: what chance alone looks like.
 
 Confidences in, drawn labels out; numpy only. It knows nothing of what is measured on them.
 """
@@ -19,19 +19,20 @@ Groups = Sequence[Hashable] | NDArray[Any] | None
 
 
 def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:
-    """Return how far the labels of a group go together, in [0, 1]: 0 not at all, 1 as far as can.
+    """Return the dependence of labels within groups, in [0, 1]: 0 none, 1 the most possible.
 
-    The products of residuals y - p of the pairs within groups (n,), over what they would be if one
-    uniform number decided a whole group (min(p, q) - p q of a pair), and one standard error (by
-    group) more: too little would take dependence for miscalibration. 1 too where one number
-    decides nothing, because all p are 0 or 1; 0 without groups of two rows.
+    The sum of the products of residuals y - p over pairs within groups (n,), divided by what it
+    would be if one uniform number decided a whole group (min(p, q) - p q per pair), plus one
+    standard error (by group): an estimate that is too low would take dependence for miscalibration.
+    It is 1 too if one number decides nothing, because all p are 0 or 1; 0 without groups of two
+    rows.
     """
     labels, values = checked(y, p)
     return _dependence(labels, values, codes(groups, len(labels)))
 
 
 def _dependence(labels: Floats, values: Floats, number: NDArray[np.int64]) -> float:
-    """`dependence`, of groups that have numbers (n,)."""
+    """`dependence` for group numbers (n,)."""
     sizes, rest = np.bincount(number), labels - values
     if sizes.max() < 2:
         return 0.0
@@ -51,11 +52,11 @@ def _dependence(labels: Floats, values: Floats, number: NDArray[np.int64]) -> fl
 def sample_null_labels(
     p: ArrayLike, draws: int, rng: Generator, *, groups: Groups = None, y: ArrayLike | None = None
 ) -> Iterator[Floats]:
-    """Yield `draws` times labels (n,) of 0 and 1 that are 1 with probability p, exactly.
+    """Yield labels (n,) of 0 and 1, `draws` times, each 1 with exactly the probability p.
 
-    Rows of one group (n,) are right together as far as `dependence` finds in the labels y, and
-    without y as far as can be, the worst case: one uniform number a group decides a row with the
-    chance sqrt(dependence), one of its own otherwise. groups None: every row by itself.
+    Rows of one group (n,) are as dependent as `dependence` finds in the labels y; without y, as
+    dependent as possible, the worst case. With the chance sqrt(dependence) a row is decided by the
+    one uniform number of its group, otherwise by its own. groups None: all rows are independent.
     """
     values = probabilities(p)
     number = codes(groups, len(values))

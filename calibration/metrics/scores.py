@@ -1,4 +1,4 @@
-"""How true and how useful probabilities are: pure functions of labels y and probabilities p.
+"""How reliable and how useful probabilities are: pure functions of labels y and probabilities p.
 
 y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1; every function checks this through `checked` and
 returns one float unless it says otherwise. It knows nothing of who made p.
@@ -28,8 +28,8 @@ def corp(y: ArrayLike, p: ArrayLike) -> tuple[float, float, float]:
     """Return (miscalibration, discrimination, uncertainty) of the Brier score, each >= 0.
 
     CORP (Dimitriadis, Gneiting and Jordan 2021): with q the isotonic fit of y on p, and the base
-    rate as the forecast that knows nothing, they are brier(p) - brier(q), brier(base) - brier(q)
-    and brier(base); the score is the first less the second plus the third. No bins are chosen.
+    rate as the uninformed forecast, they are brier(p) - brier(q), brier(base) - brier(q) and
+    brier(base). The score is the first minus the second plus the third. It needs no bins.
     """
     from sklearn.isotonic import isotonic_regression
 
@@ -38,7 +38,7 @@ def corp(y: ArrayLike, p: ArrayLike) -> tuple[float, float, float]:
     ends, hits = tie_blocks(values[order], labels[order])
     rows = np.diff(ends, prepend=0)
     fitted = isotonic_regression(hits / rows, sample_weight=rows.astype(np.float64))
-    best = float((rows * fitted * (1 - fitted)).sum() / len(labels))  # hits of a pool are its rate
+    best = float((rows * fitted * (1 - fitted)).sum() / len(labels))  # fitted: a pool's hit rate
     base = float(labels.mean() * (1 - labels.mean()))
     return max(0.0, brier(labels, values) - best), max(0.0, base - best), base
 
@@ -50,7 +50,7 @@ def log_loss(y: ArrayLike, p: ArrayLike) -> float:
 
 
 def auroc(y: ArrayLike, p: ArrayLike) -> float:
-    """Return P(p of a hit > p of a miss), ties half; NaN where y has one class (Mann-Whitney)."""
+    """Return P(p of a hit > p of a miss), ties half; NaN if y has one class (Mann-Whitney)."""
     labels, values = checked(y, p)
     hits = labels.sum()
     misses = len(labels) - hits
@@ -69,7 +69,7 @@ def coverage(p: ArrayLike, threshold: float) -> float:
 
 
 def selective_accuracy(y: ArrayLike, p: ArrayLike, threshold: float) -> float:
-    """Return the mean of y over the rows with p >= threshold; NaN where there is none."""
+    """Return the mean of y over the rows with p >= threshold; NaN if there is none."""
     labels, values = checked(y, p)
     kept = labels[values >= threshold]
     return float(kept.mean()) if len(kept) else float("nan")
@@ -80,7 +80,7 @@ def band(
 ) -> tuple[int, float, float]:
     """Return (rows, mean of p, mean of y) of the rows within width / 2 of `middle`; NaN for none.
 
-    What a confidence of 0.7 is worth: of exactly calibrated ones the two means agree.
+    It shows what a confidence of 0.7 is worth: if exactly calibrated, the two means agree.
     """
     labels, values = checked(y, p)
     near = np.abs(values - middle) <= width / 2

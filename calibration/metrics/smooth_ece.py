@@ -1,4 +1,4 @@
-"""The smooth calibration error, what chance alone makes of it, and an interval that is honest at 0.
+"""The smooth calibration error, its value by chance alone, and an interval that is valid at 0.
 
 y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.checked`. numpy only.
 """
@@ -30,7 +30,7 @@ Waves = NDArray[np.complex128]
 class _Mesh:
     """Rows at confidences p (n,), put on the mesh and smoothed there.
 
-    The mesh and its mirror image are a circle, so that one bandwidth costs one FFT.
+    The mesh and its mirror image form a circle, so one bandwidth costs one FFT.
     """
 
     def __init__(self, p: Floats) -> None:
@@ -56,7 +56,7 @@ class _Mesh:
         return np.asarray(np.abs(smoothed).sum(axis=-1) / rows.sum())
 
     def errors(self, waves: Waves, sigmas: Floats) -> Floats:
-        """Return `error` (m,) of residuals (m, waves), each smoothed by its own of sigmas (m,)."""
+        """Return `error` (m,) of residuals (m, waves), each at its own bandwidth of sigmas (m,)."""
         found = np.empty(len(sigmas))
         for sigma in np.unique(sigmas):
             of_it = sigmas == sigma
@@ -72,7 +72,7 @@ class _Mesh:
 def _fixed_points(falling: Callable[[Floats], Floats], many: int) -> Floats:
     """Return the sigmas (many,) in [0, 1] that equal falling(sigma), to about 1e-3 from above.
 
-    Bisection from the same ends, so that most of them ask for the same bandwidths.
+    All bisections start from the same ends, so most of them ask for the same bandwidths.
     """
     low, high = np.zeros(many), np.ones(many)
     for _ in range(10):
@@ -86,10 +86,10 @@ def smece(y: ArrayLike, p: ArrayLike) -> float:
     """Return the smooth expected calibration error, in [0, 1] (Błasiok and Nakkiran 2023).
 
     The residuals p - y are smoothed along p by a Gaussian reflected at 0 and 1, and their absolute
-    values averaged; the bandwidth is the one that equals the result, so there are no bins to
+    values are averaged. The bandwidth is the one that equals the result, so there are no bins to
     choose. The number is that of the package `relplot` to about 1e-3, with its conventions: the
-    Gaussian is cut at 0.5, and a row at exactly 0 or 1 weighs half. A true model shows more than 0
-    on a finite sample: compare with `smece_floor`.
+    Gaussian is cut at 0.5, and a row at exactly 0 or 1 has half the weight. An exactly calibrated
+    model shows more than 0 on a finite sample: compare with `smece_floor`.
     """
     labels, values = checked(y, p)
     mesh = _Mesh(values)
@@ -104,11 +104,11 @@ def smece_floor(
     draws: int = 200,
     random_state: int = 0,
 ) -> tuple[float, float]:
-    """Return the mean and the 95 % point of `smece` where p (n,) is exactly calibrated.
+    """Return the mean and the 95 % point of `smece` if p (n,) is exactly calibrated.
 
-    Labels are drawn from p itself, those of a group (n,) together as `sample_null_labels` says: as
-    far as the labels y do, in the worst case where there are none. A measured smECE below the
-    second number cannot be told from exact calibration at this sample size.
+    Labels are drawn from p itself by `sample_null_labels`, as dependent within a group (n,) as the
+    labels y are, or as dependent as possible without y. A measured smECE below the second number
+    cannot be told from exact calibration at this sample size.
     """
     values, rng = probabilities(p), np.random.default_rng(random_state)
     drawn, mesh = sample_null_labels(values, draws, rng, groups=groups, y=y), _Mesh(values)
@@ -125,24 +125,25 @@ def smece_interval(
     draws: int = 500,
     random_state: int = 0,
 ) -> tuple[float, float]:
-    """Return (low, high), in [0, 1], that hold the true smECE with a probability of `level`.
+    """Return (low, high), in [0, 1], that contain the true smECE with a probability of `level`.
 
-    Two tests, inverted; near 0 a bootstrap fails, because chance can only add to an absolute value.
-    Let g(s) be the true error smoothed by s and g'(s) the measured one; both fall with s, and the
-    smECE is where g(s) = s.
+    The interval inverts two tests, because a bootstrap fails near 0, where chance can only add to
+    an absolute value. Let g(s) be the true error smoothed by s and g'(s) the measured one; both
+    fall with s, and the smECE is where g(s) = s.
 
-    low: g' is at most g and the smoothed noise together. So the estimate less the noise at its own
-    bandwidth, that is the upper (1 - level) / 2 point of the residuals with the sign of each group
-    drawn at random (`draws` times), and 0 where that is less: no smECE that chance alone explains
-    has a low above 0.
+    low: g' is at most g plus the smoothed noise. So low is the estimate minus the noise at its own
+    bandwidth, or 0 if that is negative. The noise is the upper (1 - level) / 2 point of the error
+    of the residuals with a random sign per group (`draws` times). So an smECE that chance alone
+    explains has a low of 0.
 
     high: |smoothed error| is a sum of residuals, each times a number in [-1, 1]; with the right
-    numbers it is g, with any others less. So g'(s) falls below g(s) by more than z standard errors
-    of such a sum with (1 - level) / 2 at most, and every s is refused that would need it. The error
-    is that of the sums by group of y - p, its sign changing once along p at the worst of `CUTS`.
+    numbers it is g, with any others less. So g'(s) is below g(s) by more than z standard errors of
+    such a sum with a probability of at most (1 - level) / 2, and every s that would need this is
+    rejected. The standard error is that of the sums by group of y - p, with one change of sign
+    along p, at the worst of `CUTS`.
 
-    Both are bounds, so that the interval covers more than `level` where chance is most of what is
-    seen, and about `level` elsewhere. NaN twice with fewer than `LEAST_GROUPS` groups.
+    Both are bounds, so the interval covers more than `level` where chance dominates, and about
+    `level` elsewhere. (NaN, NaN) with fewer than `LEAST_GROUPS` groups.
     """
     labels, values = checked(y, p)
     number, rng = codes(groups, len(labels)), np.random.default_rng(random_state)

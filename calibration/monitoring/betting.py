@@ -1,11 +1,11 @@
-"""Betting on labels at the prices that confidences set: wealth is evidence, whenever looked at.
+"""Bets on labels at the prices that confidences set: wealth is evidence, whenever it is looked at.
 
 Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting"; for
 forecasts Henzi and Ziegel 2022, "Valid sequential inference on probability forecast performance".
-Wealth won at fair prices reaches 1 / level times the first stake, at any time ever, with a chance
-of at most `level` (Ville 1939). The confidence p is the price. A bet that the odds of a hit are e^b
-times those of p multiplies its stake by e^(b y) / (1 - p + p e^b), the likelihood ratio; its mean
-is 1 where y is 1 with probability p, at p = 0 and p = 1 too.
+At fair prices, the chance that wealth ever reaches 1 / level times the first stake is at most
+`level` (Ville 1939). The confidence p is the price. A bet that the odds of a hit are e^b times
+those of p multiplies its stake by the likelihood ratio e^(b y) / (1 - p + p e^b); its expectation
+is 1 if y is 1 with probability p, at p = 0 and p = 1 too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from calibration.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class Wealth:
-    """What one unit, spread evenly over several bets, has become after n labels.
+    """The value of one unit, spread evenly over several bets, after n labels.
 
-    Of each bet's share, 1 / ((k + 1) (k + 2)) is laid after k labels, k = 0, 1, ...: a half at
-    once, and 1 / (n + 2) is still in hand. So what a long good time loses, later bets have not
-    lost, and a change is seen soon after it.
+    Each bet stakes 1 / ((k + 1) (k + 2)) of its share after k labels, k = 0, 1, ...: a half at
+    once; 1 / (n + 2) is still in hand. So a long good period does not lose the later stakes, and a
+    change is detected soon after it.
 
-    stakes: one a bet, the logarithm of what is laid on it by now, the next label's part included.
+    stakes: one per bet, the logarithm of its stake by now, the part for the next label included.
     peak: logarithm of the highest wealth so far, at least 0.
 
     Raises:
@@ -51,18 +51,18 @@ class Wealth:
 
     @classmethod
     def start(cls, bets: int) -> Wealth:
-        """Return the wealth before the first label, evenly over this number of bets."""
+        """Return the wealth before the first label, spread evenly over this number of bets."""
         return cls((math.log(0.5),) * bets)
 
     @property
     def e_value(self) -> float:
-        """The wealth now, at most e^700; its mean is 1 where the prices are fair."""
+        """The wealth now, at most e^700; its expectation is 1 at fair prices."""
         now = np.logaddexp(log_mean(np.array(self.stakes)), -math.log(self.n + 2))
         return math.exp(min(float(now), 700.0))
 
     @property
     def p_value(self) -> float:
-        """1 / the highest wealth so far: a p-value however often it has been looked at."""
+        """1 / the highest wealth so far: a valid p-value however often it is looked at."""
         return math.exp(-self.peak)
 
     def after(self, factors: Floats) -> Wealth:
@@ -81,12 +81,12 @@ class Wealth:
 
 
 def log_mean(logs: Floats) -> Floats:
-    """Return the logarithm of the mean over the first axis of what these are logarithms of."""
+    """Return log(mean(exp(logs))) over the first axis."""
     return np.asarray(np.logaddexp.reduce(logs, axis=0) - np.log(len(logs)), dtype=np.float64)
 
 
 def log_factors(y: ArrayLike, p: ArrayLike, b: ArrayLike) -> Floats:
-    """Return b y - log(1 - p + p e^b): what bet b on label y at price p multiplies its stake by.
+    """Return b y - log(1 - p + p e^b): the log factor of bet b on label y at price p.
 
     Arrays are broadcast; y is 0 or 1, p in [0, 1], b any finite number.
     """

@@ -1,7 +1,7 @@
 """Have the inputs changed? A sketch of the features a model was fitted on, and new rows against it.
 
 Features in, a decision and a table out, without labels; numpy only. It knows nothing of what a
-feature means or of what the model makes of it: a move is a reason to look, not proof of harm.
+feature means or how the model uses it: a move is a reason to look, not proof of harm.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ def ks_bound(distance: float, n: int, m: int) -> float:
 
     min(1, 2.17 exp(-2 distance^2 n m / (n + m))) for samples of n and m, n >= 4: the inequality of
     Dvoretzky, Kiefer and Wolfowitz for two samples (Wei and Dudley 2012), 8 % above its limit for
-    large ones. It is proved for n = m, found by computer for unequal sizes up to 200, and their
-    conjecture beyond. Ties, and looking at some values only, can but make a distance smaller.
+    large ones. It is proved for n = m, verified by computer for unequal sizes up to 200, and their
+    conjecture beyond. Ties, and looking at some values only, can only make a distance smaller.
     """
     return min(1.0, 2.17 * math.exp(-2 * distance**2 * n * m / (n + m)))
 
 
 def outside_p_value(count: int, n: int, m: int) -> float:
-    """Return P(at least `count` of m new rows outside the range of n fitted ones), all alike.
+    """Return P(at least `count` of m new rows outside the range of n fitted ones) without a change.
 
-    Exact where values are continuous, too high with ties (Rosenbaum 1953, "Tables for a
-    nonparametric test of dispersion"). 0 <= count <= m.
+    Exact for continuous values, too high with ties (Rosenbaum 1953, "Tables for a nonparametric
+    test of dispersion"). 0 <= count <= m.
     """
     run = math.prod((m - i) / (n + m - i) for i in range(count))
     return run * (1 + count * n / (n + m - count))
@@ -51,15 +51,15 @@ def outside_p_value(count: int, n: int, m: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSketch:
-    """How one feature was spread over the fitted rows.
+    """The distribution of one feature over the fitted rows.
 
     edges: K rising values, the lowest and the highest one seen and the quantiles between them.
-    shares: 2 K - 1 shares that sum to 1: of the rows at the first edge, between the first and the
-        second, at the second, and so on. So a point mass has a bin of its own, and a constant
-        feature has one edge and one share.
+    shares: 2 K - 1 shares of the rows, which sum to 1: at the first edge, between the first and the
+        second, at the second, and so on. So a point mass has its own bin, and a constant feature
+        has one edge and one share.
 
     Raises:
-        ValueError: edges that do not rise, shares of another number, below 0, or of another sum.
+        ValueError: edges that do not rise, or shares of another number, below 0, or of another sum.
     """
 
     edges: tuple[float, ...]
@@ -90,7 +90,7 @@ class FeatureSketch:
             )
 
     def cumulative(self) -> Floats:
-        """Return (2 K,): the share of fitted rows below each edge and up to it, in turn."""
+        """Return (2 K,): for each edge, the share of fitted rows below it, then up to it."""
         return np.append(0.0, np.cumsum(self.shares))
 
     def median(self) -> float:
@@ -102,10 +102,10 @@ class FeatureSketch:
 class Sketch:
     """The features of n fitted rows, for `alarm` to compare new rows with.
 
-    names: one a feature, in the order of the columns.
-    n: independent rows that the fitted ones are worth: fewer where groups were given.
-    features: one `FeatureSketch` a name.
-    rows: how many fitted rows there were; 0 where an earlier version did not count them.
+    names: one per feature, in the order of the columns.
+    n: effective number of independent fitted rows, which groups reduce.
+    features: one `FeatureSketch` per name.
+    rows: number of fitted rows; 0 if an earlier version did not count them.
 
     Raises:
         ValueError: no name, a name twice, another number of features, or n below `LEAST_ROWS`.
@@ -140,8 +140,8 @@ class Sketch:
         """Return what `to_dict` wrote; its numbers are the same to the last bit.
 
         Raises:
-            ValueError: another kind, a missing or unknown key, or numbers that are no sketch; the
-                sentence names the feature.
+            ValueError: another kind, a missing or unknown key, or numbers that are not a valid
+                sketch; the message names the feature.
         """
         d = {"rows": 0, **d} if isinstance(d, Mapping) else d
         _check_keys("a drift sketch", d, ("kind", "n", "rows", "features"))
@@ -162,11 +162,11 @@ class Sketch:
 class Move:
     """How far one feature has moved.
 
-    distance: Kolmogorov-Smirnov's, in [0, 1]: the most by which the share of rows below some
-        value differs. 0.2: at some value, the new share is 20 points off the fitted one.
+    distance: Kolmogorov-Smirnov's, in [0, 1]: the largest difference in the share of rows below a
+        value. 0.2: at some value, the new share is 20 points off the fitted one.
     fitted_median, median: of the fitted and of the new rows, in the feature's own unit.
     outside: share of new rows below the lowest or above the highest fitted value.
-    p_value: Holm's, over all features; at most the level: this feature has moved.
+    p_value: adjusted by Holm over all features; the feature has moved if it is at most the level.
     """
 
     name: str
@@ -179,10 +179,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What a window of m independent rows says against n fitted ones.
+    """The comparison of a window of m independent rows with n fitted ones.
 
-    moves: one a feature, the surest first (by p-value, then by distance, then by name).
-    fitted_rows, new_rows: how many rows are worth these n and m; 0 where that is not known.
+    moves: one per feature, by rising p-value, then by falling distance, then by name.
+    fitted_rows, new_rows: the actual numbers of rows behind n and m; 0 if unknown.
     """
 
     level: float
@@ -194,7 +194,7 @@ class Drift:
 
     @property
     def p_value(self) -> float:
-        """The chance of so sure a move in any feature where nothing has changed, or less."""
+        """Upper bound of the chance that some feature moves this clearly if nothing has changed."""
         return self.moves[0].p_value
 
     @property
@@ -231,13 +231,13 @@ class Drift:
 def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     """Return the sketch of the fitted rows X (n, d), whose columns have these d names.
 
-    Every row counts alike. Groups (n,) tell how many independent rows these are worth
-    (`effective.effective_rows`); None: all are. Values are kept and compared in single precision,
-    so that the last digits of another machine do not tear a point mass apart.
+    Every row has the same weight. Groups (n,) determine how many independent rows they count as
+    (`effective.effective_rows`); None: all. Values are kept and compared in single precision, so
+    that the last digits of another machine do not split a point mass.
 
     Raises:
-        ValueError: shapes, numbers that are not finite, a name twice, or fewer than `LEAST_ROWS`
-            groups, or rows without groups.
+        ValueError: wrong shapes, numbers that are not finite, a name twice, or fewer than
+            `LEAST_ROWS` groups, or rows without groups.
     """
     _check_names(tuple(names))
     x = _single(as_features(X, len(names)))
@@ -253,19 +253,20 @@ def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
 
 
 def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups = None) -> Drift:
-    """Return whether new rows X (m, d) are spread as the fitted ones were, feature by feature.
+    """Return whether new rows X (m, d) are distributed as the fitted ones, feature by feature.
 
-    Two tests a feature on the counts of its bins: Kolmogorov-Smirnov's two-sample distance over
-    the edges (`ks_bound`), and how many new rows lie outside the fitted range (`outside_p_value`),
-    which catches what the distance cannot: a few values never seen, a constant that is none any
-    more. Both hold in finite samples, with ties, and with edges taken from the fitted sample. The
-    2 d p-values are combined by Bonferroni and Holm (1979), which hold however the features hang
-    together: where nothing has changed, one window fires with a chance of at most `level`. k
-    windows against one sketch: give each level / k. Univariate Kolmogorov-Smirnov tests with
-    Bonferroni did as well as any multivariate one in Rabanser et al. 2019, "Failing loudly".
+    Each feature has two tests on the counts of its bins: Kolmogorov-Smirnov's two-sample distance
+    over the edges (`ks_bound`), and how many new rows lie outside the fitted range
+    (`outside_p_value`). The second catches what the distance cannot: a few values never seen, or a
+    constant that no longer is one. Both hold in finite samples, with ties, and with edges taken
+    from the fitted sample. The 2 d p-values are combined by Bonferroni and Holm (1979), valid under
+    any dependence of the features: if nothing has changed, one window fires with a chance of at
+    most `level`. For k windows against one sketch, give each level / k. Univariate
+    Kolmogorov-Smirnov tests with Bonferroni did as well as any multivariate one in Rabanser et al.
+    2019, "Failing loudly".
 
-    Every row counts alike, as in the sketch. Groups (m,), as the rephrasings of one question, tell
-    how many independent rows the window is worth (`effective.effective_rows`).
+    Every row has the same weight, as in the sketch. Groups (m,), such as the rephrasings of one
+    question, determine how many independent rows the window counts as (`effective.effective_rows`).
 
     Raises:
         ValueError: X of another width than fitted, without a row, or not finite; groups of another
@@ -307,18 +308,18 @@ def _single(x: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Values (n,) of a feature, rising, and the share of the rows (n + 1,) before each."""
+    """Sorted values (n,) of a feature, and the share of the rows (n + 1,) before each."""
 
     values: Floats
     before: Floats
 
     def quantiles(self, levels: Floats) -> Floats:
-        """Return for each level the lowest value up to which at least that share lies."""
+        """Return for each level the lowest value with at least that share of the rows up to it."""
         place = np.searchsorted(self.before[1:], levels - 1e-9)
         return np.asarray(self.values[np.minimum(place, len(self.values) - 1)], dtype=np.float64)
 
     def cumulative(self, edges: Floats) -> Floats:
-        """Return (2 K,): the share below each edge and up to it, in turn."""
+        """Return (2 K,): for each edge, the share below it, then up to it."""
         share = np.empty(2 * len(edges))
         share[0::2] = self.before[np.searchsorted(self.values, edges, side="left")]
         share[1::2] = self.before[np.searchsorted(self.values, edges, side="right")]
@@ -335,7 +336,7 @@ def _p(p: float, equals: str = "") -> str:
 
 
 def _worth(rows: int, independent: int) -> tuple[int, str]:
-    """A count of rows, and what they are worth where that is another number."""
+    """The number of rows, and how many independent ones they count as, if that differs."""
     same = not rows or rows == independent
     return rows or independent, "" if same else f" (worth {independent} independent ones)"
 

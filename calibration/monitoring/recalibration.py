@@ -1,7 +1,7 @@
-"""Few new labels to a map that has moved: slope and intercept of its log odds, shrunk to none.
+"""Recalibrate a map with few new labels: slope and intercept of its log odds, shrunk to no change.
 
-Confidences and labels in; an update, what it is worth, and a new certificate out. It knows nothing
-of how the confidences were made.
+Confidences and labels in; an update, its gain, and a new certificate out. It knows nothing of how
+the confidences were made.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Recalibration:
-    """The update, the certificate that the labels give, and how they fare with and without it."""
+    """The update, the certificate of these labels, and the results with and without the update."""
 
     update: LogisticMap
     certificate: Certificate
-    table: Comparison  # "before", and "after" by updates that had not seen the row's group
-    monitor: CalibrationMonitor  # the old confidences against the labels, one a group
-    gain: float  # nats of log loss, before less after
-    effective: float  # independent labels that they are worth
-    # of each label, (n,): its group, what was right, and the two confidences of the table
+    table: Comparison  # "before", and "after" by updates fitted without the row's group
+    monitor: CalibrationMonitor  # the old confidences against the labels, one per group
+    gain: float  # nats of log loss, before minus after
+    effective: float  # effective number of independent labels
+    # per label, (n,): its group, whether it was right, and the two confidences of the table
     groups: Sequence[Hashable] | NDArray[Any] = field(compare=False, repr=False)
     right: Floats = field(compare=False, repr=False)
     before: Floats = field(compare=False, repr=False)
     after: Floats = field(compare=False, repr=False)
 
     def sentences(self) -> list[str]:
-        """What was learned, what it is worth, and what is promised now."""
+        """What was learned, its gain, and what is promised now."""
         slope, intercept = self.update.coef[0], self.update.intercept
         before = self.table["before"]
         return [
@@ -65,12 +65,12 @@ def fit_recalibration(
     about: str = ABOUT,
     random_state: int = 0,
 ) -> Recalibration:
-    """Learn from labels y (n,) of confidences p (n,) that a map gave which had not seen them.
+    """Learn from labels y (n,) of confidences p (n,); the map behind p must not have seen them.
 
-    The certificate rests on the old confidences, which no label here has moved, and its threshold
-    is carried through the update, which keeps their order. Labels of one group (n,), such as
-    rephrasings of a question, count for what they are worth (`effective.design_effect`). `about`
-    names the questions that the certificate is about.
+    The certificate rests on the old confidences, which these labels did not influence. Its
+    threshold is carried through the update, which keeps their order. Labels of one group (n,), such
+    as rephrasings of a question, count as fewer independent ones (`effective.design_effect`).
+    `about` names the questions that the certificate is about.
 
     Raises:
         ValueError: as `calibration.arrays.checked`; fewer than two groups.
@@ -107,7 +107,7 @@ def fit_recalibration(
 
 
 def compose_updates(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:
-    """One update of log odds that does what two in a row do."""
+    """One update of log odds that equals `first` followed by `second`."""
     if first is None:
         return second
     a, b = first.coef[0], first.intercept
@@ -116,9 +116,9 @@ def compose_updates(first: LogisticMap | None, second: LogisticMap) -> LogisticM
 
 
 def rebase_update(kind: LogisticMap, update: LogisticMap) -> LogisticMap:
-    """The update of a kind for log odds that `update` has moved before it.
+    """The update of a kind, adapted to log odds that `update` has already moved.
 
-    Both in a row do what `kind` and then `update` do.
+    `update` followed by the result equals `kind` followed by `update`.
     """
     a, b = kind.coef[0], kind.intercept
     c, d = update.coef[0], update.intercept

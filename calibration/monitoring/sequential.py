@@ -1,9 +1,9 @@
-"""Is it still true? Tests on labels that arrive one by one, valid however often they are looked at.
+"""Are confidences still right? Tests on labels as they arrive, valid however often one looks.
 
 Labels and confidences in, evidence out; numpy only. It knows nothing of where a label comes from,
-and cannot check two things. Whether a label arrives must not hang on what it says: people who
+and cannot check two assumptions. Whether a label arrives must not depend on its value: people who
 only report failures set off any alarm. And of several rephrasings of one question only one may
-count, because the second label is known from the first.
+count, because its label predicts the others.
 
 The method is betting: see `betting`.
 """
@@ -45,7 +45,7 @@ FALLS = (-0.0625, -0.125, -0.25, -0.5, -1.0, -2.0)
 
 
 class _Bets:
-    """What every monitor says of its wealth."""
+    """The wealth and evidence that all monitors report."""
 
     __slots__ = ()
     level: float
@@ -58,12 +58,12 @@ class _Bets:
 
     @property
     def e_value(self) -> float:
-        """The evidence now: 1 at the start, and in the mean at most 1 where nothing is wrong."""
+        """The evidence now: 1 at the start; its expectation is at most 1 if nothing is wrong."""
         return self.wealth.e_value
 
     @property
     def alarmed(self) -> bool:
-        """Whether the evidence has ever reached 1 / level; it stays so."""
+        """Whether the evidence has ever reached 1 / level; an alarm is permanent."""
         return self.wealth.p_value <= self.level
 
 
@@ -71,16 +71,16 @@ class _Bets:
 class CalibrationMonitor(_Bets):
     """Are the confidences calibrated? A test of |E[y | all before, p] - p| <= tolerance.
 
-    Bets in four directions at once: the confidences promise too much, too little, are too sure
-    (too near 0 and 1) or too timid. A bet on more hits pays the price p + tolerance, one on fewer
-    p - tolerance, so that its stake does not grow in the mean wherever the truth lies between: a
-    false alarm, ever, has a chance of at most `level`, whatever the confidences are. Promised 0.7
-    and right 0.43 alarms after about 40 labels (median).
+    It bets in four directions at once: the confidences promise too much, too little, are too sure
+    (too near 0 and 1) or too timid. A bet on more hits pays the price p + tolerance, a bet on fewer
+    p - tolerance, so its expected stake does not grow while the truth lies between them. The chance
+    of ever giving a false alarm is at most `level`, for any confidences. Promised 0.7 and right
+    0.43 alarms after about 40 labels (median).
 
     level: of the test, within (0, 1).
     tolerance: how far off a confidence may be, in [0, 1); 0 tests for exact calibration.
     hits, promised: sums of the labels and of the confidences.
-    wealth: one stake a direction and size.
+    wealth: one stake per direction and size.
 
     Raises:
         ValueError: a level outside (0, 1), hits or promised outside 0..n, another number of stakes.
@@ -107,8 +107,7 @@ class CalibrationMonitor(_Bets):
     def update(self, y: ArrayLike, p: ArrayLike) -> CalibrationMonitor:
         """Return the monitor after labels y (n,) of 0 and 1, in order, on confidences p (n,).
 
-        One number each is taken too. In several parts or at once makes no difference but for the
-        last digits.
+        Single numbers are accepted too. Updates in parts or at once differ only in the last digits.
 
         Raises:
             ValueError: as `calibration.arrays.checked`.
@@ -130,7 +129,7 @@ class CalibrationMonitor(_Bets):
 
     @property
     def direction(self) -> str:
-        """The words of `DIRECTIONS` whose bets have won most."""
+        """The direction in `DIRECTIONS` whose bets have won most, in words."""
         stakes = np.array(self.wealth.stakes).reshape(len(DIRECTIONS), len(SIZES))
         return DIRECTIONS[int(np.argmax(log_mean(stakes.T)))][0]
 
@@ -152,10 +151,11 @@ class CalibrationMonitor(_Bets):
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> CalibrationMonitor:
-        """Return what `to_dict` wrote, to be continued; the same to the last bit.
+        """Return what `to_dict` wrote, ready to continue; the same to the last bit.
 
         Raises:
-            ValueError: another kind, a missing or unknown key, or numbers that are no state.
+            ValueError: another kind, a missing or unknown key, or numbers that are not a valid
+                state.
         """
         return cls(**_fields(d, "calibration-monitor", ("level", "hits", "promised", "tolerance")))
 
@@ -164,10 +164,11 @@ class CalibrationMonitor(_Bets):
 class AccuracyMonitor(_Bets):
     """Are the accepted answers right as often as promised? Labels of accepted queries only.
 
-    A test of E[y | all before] >= target at every label. A false alarm, ever, has a chance of at
-    most `level`. Target 0.7 and right 0.5 alarms after about 40 labels (median).
+    A test of E[y | all before] >= target at every label. The chance of ever giving a false alarm is
+    at most `level`. Target 0.7 and right 0.5 alarms after about 40 labels (median).
 
-    level, target: within (0, 1). hits: right answers so far. wealth: one stake a number of `FALLS`.
+    level, target: within (0, 1). hits: right answers so far. wealth: one stake per number of
+    `FALLS`.
 
     Raises:
         ValueError: a level or target outside (0, 1), hits outside 0..n, another number of stakes.
@@ -189,7 +190,7 @@ class AccuracyMonitor(_Bets):
         return cls(level, target, 0, Wealth.start(len(FALLS)))
 
     def update(self, y: ArrayLike) -> AccuracyMonitor:
-        """Return the monitor after labels y (n,) of 0 and 1, in order; one number is taken too.
+        """Return the monitor after labels y (n,) of 0 and 1, in order, or after a single one.
 
         Raises:
             ValueError: as `calibration.arrays.checked`.
@@ -201,10 +202,10 @@ class AccuracyMonitor(_Bets):
 
     @property
     def upper(self) -> float:
-        """Upper bound of the mean accuracy since the start; 1 where nothing is known.
+        """Upper bound of the mean accuracy since the start; 1 if nothing is known.
 
-        A confidence sequence: above the running mean of E[y | all before] at all times at once,
-        with probability at least 1 - level, also where the accuracy changes on the way.
+        A confidence sequence: with probability at least 1 - level it is above the running mean of
+        E[y | all before] at all times at once, even if the accuracy changes on the way.
         """
         return _upper(self.hits, self.n, self.level)
 
@@ -231,16 +232,17 @@ class AccuracyMonitor(_Bets):
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> AccuracyMonitor:
-        """Return what `to_dict` wrote, to be continued; the same to the last bit.
+        """Return what `to_dict` wrote, ready to continue; the same to the last bit.
 
         Raises:
-            ValueError: another kind, a missing or unknown key, or numbers that are no state.
+            ValueError: another kind, a missing or unknown key, or numbers that are not a valid
+                state.
         """
         return cls(**_fields(d, "accuracy-monitor", ("level", "target", "hits")))
 
 
 def _upper(hits: int, n: int, level: float) -> float:
-    """Return the lowest mean whose bets on less have won 1 / level, or 1; by bisection.
+    """Return the lowest mean for which the bets on less have won 1 / level, or 1; by bisection.
 
     The bets b are the same for every mean. The logarithm is concave, so a factor priced at the
     running mean is at most the product of those priced label by label, which is fair: Ville's
@@ -276,7 +278,7 @@ def _check(level: float, hits: int, wealth: Wealth, bets: int) -> None:
 
 
 def _fields(d: Mapping[str, Any], kind: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields of a monitor out of its JSON, its wealth included."""
+    """Return the fields of a monitor from its JSON, its wealth included."""
     for what, value, keys in (
         (f"the state of a monitor ({kind})", d, {"kind", "wealth", *names}),
         ("its wealth", d.get("wealth") if isinstance(d, Mapping) else None, _WEALTH),

@@ -1,8 +1,8 @@
 """Three pictures of a confidence and its labels: reliability, risk and coverage, and histogram.
 
-Each comes with how to read it. Arrays in, a matplotlib `Figure` out; `figure.savefig(path)` writes
-it. No pyplot and no global state, so they are drawn anywhere, on any thread. It knows nothing of
-what the numbers are about.
+Each has a caption that says how to read it. Arrays in, a matplotlib `Figure` out;
+`figure.savefig(path)` writes it. There is no pyplot and no global state, so it works on any thread.
+It knows nothing of what the numbers are about.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def reliability_diagram(
 ) -> Figure:
     """Return the reliability diagram of confidences p (n,) against labels y (n,) of 0 and 1.
 
-    Dots are the `reliability_bins` of y, p and groups (n,), or `bins` where the caller has them,
-    with 95 % binomial bars, exact for independent rows. The band is where 95 % of the dots fall
-    when p is exactly calibrated.
+    Dots are `bins`, if given, or the `reliability_bins` of y, p and groups (n,), with 95 % binomial
+    bars, exact for independent rows. The band is where 95 % of the dots fall if p is exactly
+    calibrated.
 
     Raises:
         ValueError: as `calibration.arrays.checked`.
@@ -102,7 +102,7 @@ def reliability_diagram(
 
 
 def _dots(axes: Axes, bins: Sequence[Bin]) -> None:
-    """Draw the share that is right in each bin, with its exact bounds, over the band."""
+    """Draw the share that is right in each bin, with its exact bounds, on top of the band."""
     centre, share, count, low, high = map(list, zip(*bins, strict=True))
     if len(centre) > 1:
         axes.fill_between(centre, low, high, color=BAND, lw=0, zorder=1)
@@ -124,11 +124,11 @@ def risk_coverage_curve(
     threshold: float = 0.7,
     certified: Mapping[str, float] | None = None,
 ) -> Figure:
-    """Return selective accuracy against coverage for each way (name to p (n,)) on labels y (n,).
+    """Return accuracy against coverage for each confidence (name to p (n,)) on labels y (n,).
 
-    The first way is drawn thick. A dot marks where p >= threshold puts a way, a diamond where the
-    threshold that `certified` names for it does. Curves start at 10 accepted rows (1 where n < 20);
-    ties are averaged over, so a run of equal p is a bend and not a jump.
+    The first curve is thick. A dot marks the rows with p >= threshold, a diamond those that reach
+    the threshold of this name in `certified`. Curves start at 10 accepted rows (1 if n < 20). Ties
+    are averaged over, so a run of equal p is a bend, not a jump.
 
     Raises:
         ValueError: as `calibration.arrays.checked`; no curve at all.
@@ -196,11 +196,11 @@ def risk_coverage_curve(
 def _curve(
     axes: Axes, labels: Floats, values: Floats, drawn: list[Floats], colour: str, style: str
 ) -> Floats:
-    """Draw one way's accuracy against coverage, add it to those drawn before it, and return it."""
+    """Draw one curve of accuracy against coverage, append it to `drawn`, and return it."""
     n = len(labels)
     taken = np.arange(10 if n >= 20 else 1, n + 1)
     accuracy = 1 - metrics.expected_errors(labels, values)[taken - 1] / taken
-    hidden = any(np.allclose(accuracy, other) for other in drawn)  # so it is a pale, wide line
+    hidden = any(np.allclose(accuracy, other) for other in drawn)  # then it is a pale, wide line
     width, alpha = (4.5, 0.45) if hidden else (1.2 if drawn else 2.6, 1.0)
     above = 3 if hidden or drawn else 5
     axes.plot(taken / n, accuracy, color=colour, ls=style, lw=width, alpha=alpha, zorder=above)
@@ -211,7 +211,7 @@ def _curve(
 def _point(
     axes: Axes, labels: Floats, values: Floats, least: float, marker: str, colour: str
 ) -> list[float]:
-    """Mark what accepting p >= least gives, and return the share that is right; none: no mark."""
+    """Mark the rows with p >= least, and return the share that is right; without rows, no mark."""
     taken = values >= least
     if not taken.any():
         return []
@@ -227,9 +227,10 @@ def _entry(label: str, colour: str, style: str, marker: str) -> Line2D:
 
 
 def confidence_histogram(y: ArrayLike, p: ArrayLike, *, threshold: float = 0.7) -> Figure:
-    """Return how often each confidence p (n,) is given, of the right (y = 1) and of the wrong rows.
+    """Return histograms of the confidences p (n,) of the right rows (y = 1) and of the wrong ones.
 
-    Bars are shares of the right rows above, of the wrong ones below: 20 bins of equal width.
+    Bars are shares of the right rows (above) and of the wrong ones (below), in 20 bins of equal
+    width.
 
     Raises:
         ValueError: as `calibration.arrays.checked`.

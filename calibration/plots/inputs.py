@@ -1,7 +1,7 @@
-"""Three pictures of what a confidence is made of: one query's features, all features, labels.
+"""Three pictures of what goes into a confidence: one query's features, all features, labels.
 
-Each comes with how to read it. Arrays in, a matplotlib `Figure` out, without pyplot and without
-global state. It knows nothing of what the features mean and of how anything was fitted.
+Each has a caption that says how to read it. Arrays in, a matplotlib `Figure` out, without pyplot
+and without global state. It knows nothing of what the features mean or how anything was fitted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from calibration.plots.style import (
 )
 
 NAMES = 0.43  # share of a picture's width that the names of its rows take
-LONGEST = 47  # characters of a line of them
+LONGEST = 47  # characters per line of these names
 ROOM = 0.085  # share of a picture's width that a number below it takes
 CHANCES = (0.5, 0.25, 0.75, 0.1, 0.9, 0.05, 0.95, 0.01, 0.99, 0.001, 0.999)
 
@@ -48,13 +48,13 @@ def feature_effects(
     below: str = "",
     most: int = 10,
 ) -> Figure:
-    """Return how moves (d,), one a feature, lead from `base` log odds to those of one query.
+    """Return how moves (d,), one per feature, lead from `base` log odds to those of one query.
 
-    The `most` strongest have a row each, the others one row together. Where the sum of all is not
-    the log odds of `confidence`, because a second stage bends the score, the picture says so.
+    The `most` strongest have a row each, the others share one. If the sum is not the log odds of
+    `confidence`, because a second stage transforms the score, the picture says so.
 
     Raises:
-        ValueError: names and moves differ in length, or there is none.
+        ValueError: names and moves differ in length, or are empty.
     """
     steps = np.asarray(moves, dtype=np.float64)
     if steps.shape != (len(names),) or not len(names):
@@ -103,12 +103,12 @@ def feature_effects(
 
 
 def _wrapped(label: str) -> str:
-    """A label whose lines are short enough to stand beside the rows."""
+    """A label broken into lines short enough to stand beside the rows."""
     return "\n".join(part for line in label.split("\n") for part in textwrap.wrap(line, LONGEST))
 
 
 def _chances(axes: Axes, low: float, high: float) -> None:
-    """Label the upper edge with probabilities, as many as have room."""
+    """Label the upper edge with as many probabilities as there is room for."""
     kept: list[tuple[float, float]] = []
     for chance in CHANCES:
         place = float(logit(chance))
@@ -130,12 +130,12 @@ def feature_groups(
     notes: Sequence[str] = (),
     below: str = "",
 ) -> Figure:
-    """Return a bar a row: nats of log loss saved (s,) against the base rate, with its interval.
+    """Return one bar per row: nats of log loss saved (s,) against the base rate, with its interval.
 
-    `notes` stand beside the names, one a row. NaN for an interval leaves it out.
+    `notes` stand below the names, one per row. An interval of NaN is not drawn.
 
     Raises:
-        ValueError: names, saved and intervals differ in length, or there is none.
+        ValueError: names, saved and intervals differ in length, or are empty.
     """
     nats = np.asarray(saved, dtype=np.float64)
     if not len(names) or not len(names) == len(nats) == len(intervals):
@@ -178,10 +178,10 @@ def label_budget(
     threshold: float = 0.7,
     below: str = "",
 ) -> Figure:
-    """Return what fits on so many labels (s,) gave, each number (s, r) over r drawn subsets.
+    """Return the results of fits on these label counts (s,), each (s, r) over r random subsets.
 
-    `measured` has a panel each, `selected` are shares and have one panel together. Dots are
-    medians, lines reach from the lowest to the highest subset; NaN is left out.
+    Each of `measured` has its own panel; those of `selected` are shares and have one panel
+    together. Dots are medians, lines reach from the lowest to the highest subset; NaN is left out.
 
     Raises:
         ValueError: a number whose shape is not (s, r).
@@ -192,7 +192,7 @@ def label_budget(
         if values.ndim != 2 or len(values) != len(labels):
             raise ValueError(f"{name}: expected ({len(labels)}, r) numbers, got {values.shape}")
     named = [labels[-1]]
-    for n in reversed(labels):  # those whose number has room
+    for n in reversed(labels):  # those with room for their number
         if np.log(named[-1] / n) > ROOM * np.log(labels[-1] / labels[0]):
             named.append(n)
     top, foot, each, gap = 0.9, 1.55, 1.5, 0.25

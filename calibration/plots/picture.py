@@ -1,4 +1,4 @@
-"""A picture as bytes, with what is to be read beside it. It knows nothing of matplotlib."""
+"""A picture as bytes, with its title and caption. It knows nothing of matplotlib."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A PNG with its caption written into it, one without, its title, and how to read it."""
+    """A PNG with its caption (`whole`) and one without (`plain`), its title, and how to read it."""
 
     whole: bytes
     plain: bytes

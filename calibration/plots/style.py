@@ -59,7 +59,7 @@ def heading(figure: Figure, title: str, below: str) -> None:
 
 
 def caption(figure: Figure, text: str) -> None:
-    """Write how to read the picture at its foot."""
+    """Write how to read the picture at the bottom."""
     width, height = figure.get_size_inches()
     lines = "\n".join(textwrap.wrap(text, int(width * 14.2)))
     figure.text(
@@ -77,7 +77,7 @@ def caption(figure: Figure, text: str) -> None:
 def draw(figure: Figure) -> Picture:
     """Return a figure that has a heading and a caption as a picture.
 
-    It is rendered once: the picture without the caption is what lies above it.
+    It is rendered once: the picture without the caption is the part above the caption.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -1,8 +1,8 @@
 """Labelled sets on disk, in the BEIR layout: read and check, write.
 
 A folder holds `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` and, optionally,
-`splits/<split>.txt`: every query id of a split, so that a query without qrels (unanswerable)
-still counts. Without these files such queries are an error unless the caller says what they are.
+`splits/<split>.txt`: every query id of a split, so that a query without qrels (unanswerable) still
+counts. Without these files such queries are an error, unless the caller says what they are.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rerank.data.text import to_json
 from rerank.errors import InputError
 from rerank.types import Passage, Query
 
-UNJUDGED = ("refuse", "leave-out", "unanswerable")  # what a query that no qrels name may be
+UNJUDGED = ("refuse", "leave-out", "unanswerable")  # how to treat a query without qrels
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 
 
 def _by_id(
     path: Path, make: Callable[[Mapping[str, Any]], Passage | Query], problems: Problems
 ) -> dict[str, Any]:
-    """Passages or queries by id from a JSONL file; what is wrong with a line goes to `problems`."""
+    """Passages or queries by id from a JSONL file; errors in a line go to `problems`."""
     rows: dict[str, Any] = {}
     for where, row in records(path, make, problems):
         key = row.doc_id if isinstance(row, Passage) else row.query_id
@@ -41,10 +41,10 @@ def _query(row: Mapping[str, Any]) -> Query:
 
 
 def read_queries(path: Path, *, passages: bool = False) -> list[Query]:
-    """Queries in file order, from a JSONL file of `_id`, `query` (or `text`) and maybe `metadata`.
+    """Queries in file order, from a JSONL file of `_id`, `query` (or `text`), optional `metadata`.
 
-    With `passages` they bring theirs, where they have some. An id may stand twice, as in a file of
-    what was asked in a night.
+    With `passages`, their passages are read too, if they have any. An id may occur twice, as in a
+    log of one night's queries.
 
     Raises:
         InputError: listing every bad line with file and line number.
@@ -114,7 +114,7 @@ def read_corpus(path: Path) -> dict[str, Passage]:
 
 
 class LabelledFiles(NamedTuple):
-    """What the files of a labelled set hold, checked; see `rerank.data.labelled_set`."""
+    """The checked contents of a labelled set's files; see `rerank.data.labelled_set`."""
 
     corpus: Mapping[str, Passage]
     queries: Mapping[str, Query]
@@ -127,15 +127,15 @@ def read_files(
 ) -> LabelledFiles:
     """Read and check the files of a labelled set.
 
-    Without `splits/`, a query that no qrels name may be one that nothing answers, or one that
-    nobody has judged. `unjudged` says which: "unanswerable" counts it in the only split there is,
-    "leave-out" leaves it in no split, and "refuse" is an error. With `corpus_elsewhere` there need
-    be no `corpus.jsonl`, and none is read: the corpus holds what the qrels name, by the ids alone.
+    Without `splits/`, a query without qrels may be unanswerable or unjudged. `unjudged` says which:
+    "unanswerable" adds it to the only split, "leave-out" adds it to no split, and "refuse" is an
+    error. With `corpus_elsewhere`, `corpus.jsonl` is neither needed nor read: the corpus then holds
+    only the ids that the qrels name.
 
     Raises:
         InputError: queries without a label that `unjudged` refuses, or for which there are several
             splits; a missing file, broken JSON, an id that exists nowhere, duplicate ids, empty
-            text, a grade that is no number, a query in two splits: all bad lines in one error,
+            text, a grade that is not a number, a query in two splits: all bad lines in one error,
             with file and line number.
     """
     if not folder.is_dir():
@@ -182,7 +182,7 @@ def read_files(
 def _unjudged(
     folder: Path, ids: Sequence[str], splits: Mapping[str, tuple[str, ...]], what: str
 ) -> dict[str, tuple[str, ...]]:
-    """The split with the queries that no qrels name, if they count; nothing if they are left out.
+    """The split with the queries that have no qrels, if they count; nothing if they are left out.
 
     Raises:
         InputError: they are refused, or there are several splits to choose from.
@@ -207,14 +207,14 @@ def _unjudged(
 
 
 def write_files(labelled: LabelledFiles, folder: Path) -> None:
-    """Write the BEIR layout; reading it back gives equal values. Splits that lie there go."""
+    """Write the BEIR layout; reading it back gives equal values. Existing splits are removed."""
     folder.mkdir(parents=True, exist_ok=True)
     write_corpus(labelled.corpus.values(), folder)
     write_labels(labelled, folder)
 
 
 def write_labels(labelled: LabelledFiles, folder: Path) -> None:
-    """Write all of the layout but the corpus."""
+    """Write all of the layout except the corpus."""
     for part in (folder / "qrels", folder / "splits"):
         part.mkdir(parents=True, exist_ok=True)
         for old in (*part.glob("*.tsv"), *part.glob("*.txt")):

@@ -1,9 +1,9 @@
-"""Labels that came after calibration: what people said of answers, read from a file.
+"""Labels that arrive after calibration: feedback on answers, read from a file.
 
-One JSON object a line: `query`, and either `right` (was the top passage right?) or `relevant` (the
-ids of the right passages, none for a query that nothing answers). With `passages` it is about the
-list that the caller brought, else about a search. A folder of a labelled set holds the same and
-more, and has a corpus of its own.
+One JSON object per line: `query`, and either `right` (was the top passage right?) or `relevant`
+(the ids of the right passages; empty if nothing answers the query). With `passages`, the label is
+about the caller's list, otherwise about a search. A folder of a labelled set holds the same and
+more, and has its own corpus.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from rerank.types import Mode, Passage, Query, Ranking
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A query, and what was said of it: `right`, or else the ids that would be.
+    """A query and its feedback: `right`, or else the ids of the right passages.
 
-    A query with passages was asked of those: `right` is then about the top passage of that list.
+    If the query has passages, `right` is about the top passage of that list.
     """
 
     query: Query
@@ -45,18 +45,18 @@ class Feedback:
 
 
 def labels_of(feedback: Sequence[Feedback], mode: Mode) -> list[Feedback]:
-    """The labels that were given to answers of this mode: they are about its own top passages."""
+    """The labels given to answers of this mode: they are about the mode's own top passages."""
     return [f for f in feedback if f.query.mode == mode]
 
 
 def group_labels(
     feedback: Sequence[Feedback], passages: Iterable[Passage]
 ) -> tuple[list[str], str]:
-    """What keeps labels together, (n,), and the questions that a certificate by it is about.
+    """The group of each label, (n,), and the questions that a certificate by these groups is about.
 
-    The largest of `rerank.data.grouping.groupings`, as `calibrate` takes it, by the `passages` that
-    the labels name; else their own groups. The ids of a list that a caller brought name nothing
-    outside it.
+    The largest of `rerank.data.grouping.groupings`, as in `calibrate`, by the `passages` that the
+    labels name; otherwise the labels' own groups. The ids in a caller's list have no meaning
+    outside that list.
     """
     named = {i for f in feedback if f.query.passages is None for i in _about(f)}
     corpus = {p.doc_id: p for p in passages if p.doc_id in named}
@@ -80,7 +80,7 @@ def _about(f: Feedback) -> set[str]:
 
 
 def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
-    """What the qrels say of a split's queries, in its order.
+    """The labels that the qrels give to a split's queries, in its order.
 
     Raises:
         InputError: no such split.
@@ -109,7 +109,7 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
     """The label of one record; its query's text is its group.
 
     Raises:
-        InputError: naming the field, what came and what was expected.
+        InputError: naming the field, the value and what was expected.
     """
     query = replace(read_query({**row, "_id": "label"}), query_id="")
     right, relevant = read_right(row), row.get("relevant")
@@ -129,7 +129,7 @@ def refuse_unknown(feedback: Sequence[Feedback], passages: Iterable[Passage]) ->
     """Refuse labels that name passages which are not among these.
 
     Raises:
-        InputError: the first such ids, and how many there are.
+        InputError: the first such id, and how many there are.
     """
     named = {i for f in labels_of(feedback, "search") for i in f.relevant}
     if not named:

@@ -1,7 +1,8 @@
-"""Groups of queries: the largest thing that repeats in the labels and still leaves ten of it.
+"""Groups of queries: the largest unit that labels share and that still leaves ten groups.
 
-Questions about one document share more than those about one passage do. A confidence that is fitted
-and measured on the same documents, other questions, says too much of itself on new documents.
+Questions about one document are related, even if they are about different passages. If a confidence
+is fitted and measured on different questions about the same documents, the measurement is too
+optimistic for new documents.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ LARGEST_SHARE = 0.5
 
 
 def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
-    """Yield what may keep these queries together, the largest first; the last one always may.
+    """Yield the usable groupings of these queries, the largest first; the last is always usable.
 
-    A named key where the queries have it (`metadata.group`); else the documents of the passages
-    that are right or asked about, and those passages; else `LabelledSet.question_group`. A document
-    is what `metadata.document` of a passage names, else its title, else the passage itself. What
-    one query is about, and what nearly the same passages stand in, is joined. Queries about no
-    passage are told apart by their words.
+    They are `metadata.group`, if any query has it; else the documents of the passages that are
+    right or asked about, then those passages, then `LabelledSet.question_group`. A document is the
+    `metadata.document` of a passage, else its title, else the passage itself. Everything that one
+    query is about is joined, and so are units that hold nearly the same passages. Queries about no
+    passage are grouped by their words.
     """
     if any(labelled.queries[i].named("group") for i in ids):
         yield Grouping("metadata.group", NEW_GROUPS, {})
@@ -50,13 +51,13 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
 
 
 def usable_groups(groups: Iterable[str], many: int) -> bool:
-    """Whether the groups, one a query, are ten at least, and none has half of `many` queries."""
+    """Whether the groups, one per query, are ten or more, none with over half of `many` queries."""
     counts = Counter(groups)
     return len(counts) >= LEAST_GROUPS and max(counts.values()) <= LARGEST_SHARE * many
 
 
 def grouped(labelled: LabelledSet, ids: Sequence[str]) -> LabelledSet:
-    """The set with the first of `groupings` of these queries, whatever it was grouped by before."""
+    """The set with the first of `groupings` of these queries, replacing any earlier grouping."""
     plain = replace(labelled, grouping=None)
     return replace(plain, grouping=next(groupings(plain, ids)))
 
@@ -84,15 +85,15 @@ def _components(
     alike: Sequence[tuple[str, str]],
     key: Callable[[Passage], str],
 ) -> dict[str, str]:
-    """Query id -> the least key of all that hangs together with what it is about."""
+    """Query id -> the first key, in order, of all that are connected to what the query is about."""
     keys = {i: [key(labelled.corpus[d]) for d in found] for i, found in about.items() if found}
     return joined(keys, [(key(labelled.corpus[a]), key(labelled.corpus[b])) for a, b in alike])
 
 
 def joined(keys: Mapping[str, Sequence[str]], alike: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Id -> the least key of all that hangs together with its own, one key at least.
+    """Id -> the first key, in order, of all that are connected to its own; each id has a key.
 
-    Keys hang together where one id has them, or where they are a pair of `alike`.
+    Keys are connected if one id has both, or if they are a pair in `alike`.
     """
     parent: dict[str, str] = {}
 

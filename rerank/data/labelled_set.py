@@ -22,15 +22,15 @@ from rerank.errors import InputError, nearest
 from rerank.types import LISTS, ListKind, Mode, Passage, Query
 
 ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
-JUDGED_WRONG = "judged_wrong"  # metadata of a query: ids of passages that a person calls wrong
+JUDGED_WRONG = "judged_wrong"  # metadata of a query: ids of passages that a person judged wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What keeps queries together: a group a query id, in `of`; missing ids stay by themselves.
+    """The groups that keep queries together, by query id in `of`; missing ids stay by themselves.
 
-    name: what a group is, in a word. about: the questions that a certificate by such groups
-    promises something of.
+    name: what a group is, in a word. about: the questions that a certificate by such groups is
+    about.
     """
 
     name: str
@@ -54,15 +54,15 @@ class LabelledSet:
     grouping: Grouping | None = (
         None  # larger groups than `question_group`; see `rerank.data.grouping`
     )
-    lists: ListKind | None = None  # where the queries bring their passages, with their scores
+    lists: ListKind | None = None  # if the queries come with scored passages
 
     @classmethod
     def read(
         cls, folder: str | Path, *, unjudged: str = "refuse", corpus_elsewhere: bool = False
     ) -> LabelledSet:
-        """The labelled set in a BEIR folder: see `rerank.data.beir`, for the options too.
+        """The labelled set in a BEIR folder: see `rerank.data.beir`, also for the options.
 
-        Or that of a file of lists with their scores and labels: see `rerank.data.lists`.
+        A file is read as lists with their scores and labels: see `rerank.data.lists`.
 
         Raises:
             InputError: a file that is missing, or bad lines, which are listed.
@@ -76,7 +76,7 @@ class LabelledSet:
 
     @property
     def mode(self) -> Mode:
-        """How its queries are asked: of an index of its corpus, or of the lists that they bring."""
+        """Whether its queries search an index of its corpus, or come with their own lists."""
         return LISTS if self.lists else "search"
 
     def write(self, folder: str | Path) -> None:
@@ -91,18 +91,18 @@ class LabelledSet:
     def group(self, query_id: str) -> str:
         """The label that keeps queries together in folds, in resampling and in drawn splits.
 
-        That of the `grouping`, else `question_group`.
+        It is that of `grouping`, else `question_group`.
         """
         given = None if self.grouping is None else self.grouping.of.get(query_id)
         return given or self.question_group(query_id)
 
     def question_group(self, query_id: str) -> str:
-        """The label that keeps what is asked of the same passages together.
+        """The label that keeps queries about the same passages together.
 
-        `metadata.group` where present; else the set of right passages, so that two queries with
-        the same answers stay together; else the passage that an unanswerable query was asked
-        about, as if it answered; else the words of the query. Splits that are given are kept as
-        they are, but for what `duplicate_keys` marks.
+        It is `metadata.group` if present; else the set of right passages, so that two queries with
+        the same answers stay together; else the passage that an unanswerable query was asked about,
+        as if it answered; else the words of the query. Given splits are kept as they are, except
+        for what `duplicate_keys` marks.
         """
         given = self._given_group(query_id)
         if given is not None:
@@ -121,7 +121,7 @@ class LabelledSet:
         return replace(self, queries={**self.queries, **grouped})
 
     def duplicate_keys(self, query_id: str) -> frozenset[str]:
-        """What marks a query as asked twice, whatever its labels: its words and its given group."""
+        """Keys of a repeated query, whatever its labels: its words and its given group."""
         given = self._given_group(query_id)
         return frozenset({self._words(query_id), *([] if given is None else [given])})
 
@@ -156,7 +156,7 @@ class LabelledSet:
         return self.splits[name]
 
     def described(self) -> dict[str, Any]:
-        """Name, digest and counts: what a model folder says of the set it was made from."""
+        """Name, digest and counts: what a model folder records of the set it was made from."""
         return {"name": self.name, "digest": self.digest(), **self.counts()}
 
     def digest(self) -> str:
@@ -185,7 +185,7 @@ def _sha256(lines: Iterable[str]) -> str:
 
 
 def corpus_digest(passages: Iterable[Passage]) -> str:
-    """sha256 over passages, in whatever order they come: the same corpus, the same index."""
+    """sha256 over passages in any order: the same corpus, the same index."""
     return _sha256(_corpus_lines(passages))
 
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from rerank.types import Candidates, Query, Ranking, Scored
 
 Labels = NDArray[np.int64]
-Grades = Mapping[str, float]  # passage id -> grade above 0; empty where nothing answers the query
+Grades = Mapping[str, float]  # passage id -> grade above 0; empty if nothing answers the query
 
 Item = TypeVar("Item", Query, Candidates, Scored, Ranking)
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled(Generic[Item]):
-    """Labelled queries, or what a stage made of them: one item, group and grades a query."""
+    """Labelled queries, or a stage's output for them: one item, group and grades per query."""
 
     items: Sequence[Item]
     groups: NDArray[np.str_]  # (n,) queries of one group stay together in folds and resamples
@@ -41,7 +41,7 @@ class Labelled(Generic[Item]):
 
 
 def hits(labelled: Labelled[Ranking], *, depth: int = 1) -> NDArray[np.int64]:
-    """1 where one of the first k passages is right, for k = 1 to `depth`, shape (n, depth)."""
+    """1 if one of the first k passages is right, for k = 1 to `depth`, shape (n, depth)."""
     table = np.zeros((len(labelled), depth), dtype=np.int64)
     for row, (ranking, grades) in enumerate(zip(labelled.items, labelled.grades, strict=True)):
         for k, doc_id in enumerate(ranking.doc_ids[:depth]):
@@ -52,7 +52,7 @@ def hits(labelled: Labelled[Ranking], *, depth: int = 1) -> NDArray[np.int64]:
 
 
 def passage_labels(labelled: Labelled[Any]) -> list[Labels]:
-    """1 where a passage is right, one array a query, in the order of its passages."""
+    """1 if a passage is right; one array per query, in the order of its passages."""
     return [
         np.array([p.doc_id in grades for p in _passages(item)], dtype=np.int64)
         for item, grades in zip(labelled.items, labelled.grades, strict=True)

@@ -1,4 +1,4 @@
-"""Files of text, line by line: what is wrong with them is told in one error that lists bad lines.
+"""Text files, line by line: all bad lines are reported in one error.
 
 It knows nothing of what a line means.
 """
@@ -23,7 +23,7 @@ Made = TypeVar("Made")
 
 @dataclass(slots=True)
 class Problems:
-    """Counts every bad line, and keeps the first ones, to be told in one error."""
+    """Counts every bad line, and keeps the first ones to list them in one error."""
 
     found: list[str] = field(default_factory=list)
     count: int = 0
@@ -65,9 +65,9 @@ def lines(path: Path) -> Iterator[tuple[str, str]]:
 def records(
     path: Path, make: Callable[[Mapping[str, Any]], Made], problems: Problems
 ) -> Iterator[tuple[str, Made]]:
-    """(file and number, what `make` makes of it) of each JSON object of a file, one a line.
+    """(file and number, the result of `make`) for each JSON object of a file, one per line.
 
-    A line that is no object, or that `make` refuses with an InputError, goes to `problems`.
+    A line that is not an object, or that `make` refuses with an InputError, goes to `problems`.
     """
     for where, line in lines(path):
         try:
@@ -87,7 +87,7 @@ def records(
 
 
 def read_records(path: Path, make: Callable[[Mapping[str, Any]], Made], what: str) -> list[Made]:
-    """What `make` makes of each line of a file.
+    """The result of `make` for each line of a file.
 
     Raises:
         InputError: listing every bad line with file and line number; or no line at all.

@@ -1,10 +1,10 @@
-"""Labelled lists on disk: what any retriever or reranker brought for a query, and what is right.
+"""Labelled lists on disk: what any retriever or reranker returned for a query, and what is right.
 
-One JSON object a line: `_id`, `query`, and `passages`, each with its `_id`, its `scores` by stage
-and, if at hand, `title`, `text` and `metadata` (see `rerank.data.records.read_query`). `relevant`
-says what is right: ids, or an object of grades by id, of passages in the list or not; or else the
-passages say it, each for itself, by `right` (true or false) or `grade`. A line may have `metadata`,
-of which `group` keeps queries together, and `split`: those of `test` are reported on alone.
+One JSON object per line: `_id`, `query`, and `passages`, each with its `_id`, its `scores` by stage
+and, if available, `title`, `text` and `metadata` (see `rerank.data.records.read_query`). `relevant`
+says what is right: ids, or an object of grades by id, for passages in the list or not. Otherwise
+the passages have their own labels, `right` (true or false) or `grade`. A line may have `metadata`,
+whose `group` keeps queries together, and `split`: only those of `test` are reported on.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from rerank.data.text import kind
 from rerank.errors import InputError, nearest
 from rerank.types import ListKind, Passage, Query
 
-SPLITS = ("train", "dev", "test")  # the first one is that of a query whose line names none
+SPLITS = ("train", "dev", "test")  # the first is the default
 
 
 def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
-    """The lists of a file as a labelled set whose queries bring them, and of what kind they are.
+    """The lists of a file, and their kind, as a labelled set whose queries come with them.
 
-    Its corpus holds the passages of all lists, by which queries are grouped; a passage that several
-    lists have is there as the first of them has it. The stages are named in the order of the first
-    list. A list of no passage counts as one of any stages.
+    Its corpus holds the passages of all lists, by which queries are grouped; a passage in several
+    lists is taken from the first of them. The stages are in the order of the first list. A list
+    without passages fits any stages.
 
     Raises:
         InputError: no line, or bad lines, which are listed: with an id or a passage twice, without
@@ -97,7 +97,7 @@ def _labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str
 def _grades(
     row: Mapping[str, Any], query: Query, brought: list[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """Grades above 0 by passage id: of `relevant`, or of the passages' own labels.
+    """Grades above 0 by passage id: from `relevant`, or from the passages' own labels.
 
     Raises:
         InputError: there is no label at all, or there are both kinds.
@@ -128,7 +128,7 @@ def _grades(
 
 
 def _own(given: Mapping[str, Any], doc_id: str) -> float | None:
-    """The grade that a passage says of itself; None where it says none.
+    """The grade in a passage's own label; None if it has none.
 
     Raises:
         InputError: `right` and `grade` contradict each other.

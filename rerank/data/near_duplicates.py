@@ -1,4 +1,4 @@
-"""Which texts are nearly the same: shared runs of words, found by min-wise hashing.
+"""Which texts are nearly the same: shared word n-grams, found by min-wise hashing.
 
 Texts in, pairs out. It knows nothing of labelled sets.
 """
@@ -23,10 +23,10 @@ BANDS, ROWS = 16, 4
 
 
 def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of places in `texts` that join all near duplicates, directly or in a chain.
+    """Yield pairs of positions in `texts` that connect all near duplicates, directly or in a chain.
 
-    The resemblance of Broder (1997, "On the resemblance and containment of documents") is
-    `ALIKE` at least. Texts without a word are like no other.
+    Their resemblance (Broder 1997, "On the resemblance and containment of documents") is at least
+    `ALIKE`. Texts without a word have no duplicates.
     """
     runs = [_runs(text) for text in texts]
     hashes = _min_hashes(runs)
@@ -40,13 +40,13 @@ def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
                 if (other, place) not in seen and _resemblance(runs[other], runs[place]) >= ALIKE:
                     seen.add((other, place))
                     yield other, place
-                    break  # the rest of its kind are joined to that one
+                    break  # the other duplicates are already connected to that one
             else:
                 buckets[row.tobytes()].append(place)
 
 
 def _runs(text: str) -> NDArray[np.uint64]:
-    """The distinct runs of words of a text, as rising hashes; all of it where it is shorter."""
+    """The distinct runs of words of a text, as sorted hashes; a shorter text is one run."""
     words = re.findall(r"\w+", text.lower())
     many = max(1, len(words) - RUN + 1) if words else 0
     runs = {" ".join(words[i : i + RUN]) for i in range(many)}
@@ -54,7 +54,7 @@ def _runs(text: str) -> NDArray[np.uint64]:
 
 
 def _min_hashes(runs: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    """(texts, BANDS * ROWS): the least of each hash over the runs (multiply and shift)."""
+    """(texts, BANDS * ROWS): the minimum of each hash over the runs (multiply and shift)."""
     rng = np.random.default_rng(0)
     odd = rng.integers(0, 2**62, BANDS * ROWS, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     found = np.zeros((len(runs), BANDS * ROWS), dtype=np.uint64)

@@ -1,8 +1,8 @@
-"""Training pairs on disk, as a labelled set: questions that bring their own passages along.
+"""Training pairs on disk, as a labelled set: questions with their own passages.
 
-A folder holds `pairs.jsonl` or `pairs.jsonl.gz`, a question a line: `query`; `positives` and
-`hard_negatives`, lists of `{"title", "text"}`, of which one at least holds a passage; and
-optionally `group`. There is no corpus besides: the passages of all lines are it.
+A folder holds `pairs.jsonl` or `pairs.jsonl.gz`, one question per line: `query`; `positives` and
+`hard_negatives`, lists of `{"title", "text"}`, with at least one passage in total; and optionally
+`group`. There is no separate corpus: it consists of the passages of all lines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rerank.errors import InputError
 from rerank.types import Passage, Query
 
 FILES = ("pairs.jsonl", "pairs.jsonl.gz")
-SPLIT = "train"  # the only one: pairs are there to be trained on
+SPLIT = "train"  # the only one: pairs are for training
 
 
 def read_training_set(folder: Path, *, unjudged: str = "refuse") -> LabelledSet:
@@ -37,13 +37,13 @@ def read_training_set(folder: Path, *, unjudged: str = "refuse") -> LabelledSet:
 def read_pairs(folder: Path) -> LabelledSet:
     """The pairs as a labelled set with the one split `train`, named as its folder.
 
-    Equal passages are one. Lines that ask the same in the same group are one query, and what is
-    right for one of them is wrong for none. The labelled wrong passages are listed in a query's
-    metadata as `JUDGED_WRONG`; a query without a right one was asked about the first of them.
+    Equal passages are merged. Lines with the same query and group are one query; what is right in
+    one of them is wrong in none. The labelled wrong passages are listed in a query's metadata as
+    `JUDGED_WRONG`; a query without a right one counts as asked about the first of them.
 
     Raises:
-        InputError: no such file, a line that is no pair (the first one, with file and number), or
-            no line.
+        InputError: no such file, a line that is not a pair (the first one, with file and number),
+            or no line.
     """
     passages: dict[tuple[str, str], str] = {}
     queries: dict[tuple[str, str], Query] = {}
@@ -85,7 +85,7 @@ def _judged(query: Query, right: dict[str, float], wrong: list[str]) -> Query:
 
 
 def _ids(row: dict[str, Any], key: str, passages: dict[tuple[str, str], str]) -> list[str]:
-    """Ids of a line's passages; those that are new join `passages`, (title, text) to id."""
+    """Ids of a line's passages; new ones are added to `passages`, (title, text) to id."""
     given = row.get(key, [])
     if not isinstance(given, list) or not all(isinstance(p, dict) for p in given):
         raise InputError(f"{key!r} should be a list of passages, each with 'text'")

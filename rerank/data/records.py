@@ -1,7 +1,7 @@
-"""Records as they come in: a query, a passage, an id; from JSON lines, Parquet, HTTP or a table.
+"""Input records: a query, a passage, an id; from JSON lines, Parquet, HTTP or a table.
 
 One schema and one set of limits for all of them. A record is a mapping of plain values; binary
-values, as Parquet may hold, are read as UTF-8. It knows nothing of files.
+values, as in Parquet, are read as UTF-8. It knows nothing of files.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from rerank.data.text import as_text, can_be_written, kind, to_json
 from rerank.errors import InputError
 from rerank.types import Floats, Passage, Query, metadata_name
 
-LONGEST_ID = 512  # characters, of a segment's name too
-LONGEST_QUERY = 10_000  # characters; a cross-encoder reads some hundreds
+LONGEST_ID = 512  # characters, also for a segment's name
+LONGEST_QUERY = 10_000  # characters; a cross-encoder reads a few hundred
 LONGEST_PASSAGE = 2**19  # characters, title and text
 LONGEST_PASSAGES = 2**22  # characters of all passages of a query
 LONGEST_RECORD = 2**23  # bytes of a line
 MOST_PASSAGES = 1_000  # of one query
-MOST_STAGES = 8  # whose scores a passage comes with
-SHOWN = 200  # characters of what came, in a message
+MOST_STAGES = 8  # whose scores come with a passage
+SHOWN = 200  # characters of a value, in a message
 
-QUERY = ("query", "text", "question")  # the field of a query's text: the first, or an older one
+QUERY = ("query", "text", "question")  # names of a query's text field, older ones last
 PASSAGES = ("passages", "documents")
 DOC_ID = ("_id", "doc_id")
 LOGIT = ("logit", "score")
-FIELDS = ("_id", *QUERY, *PASSAGES, "metadata")  # of a query: what is looked at
+FIELDS = ("_id", *QUERY, *PASSAGES, "metadata")  # of a query: those that are read
 
 
 def read_query(
     row: Mapping[str, Any], *, segment_by: str | None = None, passages: bool = True
 ) -> Query:
-    """The query of a record: `_id`, `query` (or `text`, as BEIR has it), and what may be there.
+    """The query of a record: `_id`, `query` (or `text`, as in BEIR), and optional fields.
 
-    `passages`, or `documents`, is a list of texts or of `{"_id" or "doc_id", "title", "text",
-    "logit" or "score"}`, of which `text` must be there: the query's own candidates. A passage
-    without an id gets its position, from 0; all of them have a logit, or none. `scores` of a
-    passage is an object: what each stage of another system gave it, null where one did not bring
-    it; all passages have those of the same stages, or none has. A passage that has them needs no
-    text. `metadata` is an object; with `segment_by`, only that key of it is kept, and with "" none.
-    Without `passages` those of the record are not looked at.
+    `passages`, or `documents`, is the query's own candidates: a list of texts or of `{"_id" or
+    "doc_id", "title", "text", "logit" or "score"}`, where `text` is required. A passage without an
+    id gets its position, from 0; all of them have a logit, or none. `scores` of a passage is an
+    object: its score by each stage of another system, null if a stage did not return it; all
+    passages have scores of the same stages, or none has. A passage with scores needs no text.
+    `metadata` is an object; with `segment_by`, only that key of it is kept, and with "" none. If
+    the argument `passages` is False, those of the record are ignored.
 
     Raises:
-        InputError: naming the field, what came and what was expected.
+        InputError: naming the field, the value and what was expected.
     """
     query_id = read_id(row, "_id")
     field = _only(row, QUERY) or next((name for name in QUERY if name in row), QUERY[0])
@@ -78,12 +78,12 @@ def read_query(
 def read_passage(
     row: Mapping[str, Any], *, default_id: str | None = None, empty: bool = False
 ) -> Passage:
-    """The passage of a record: `_id`, `title` (may be missing), `text`, `metadata` (likewise).
+    """The passage of a record: `_id`, `title` (optional), `text`, `metadata` (optional).
 
-    With `empty`, the text may be so.
+    With `empty`, the text may be empty.
 
     Raises:
-        InputError: as `read_query`; no id, where there is no `default_id`.
+        InputError: as `read_query`; no id, if there is no `default_id`.
     """
     key = _only(row, DOC_ID)
     if key is None and default_id is not None:
@@ -96,7 +96,7 @@ def read_passage(
 
 
 def read_id(row: Mapping[str, Any], key: str) -> str:
-    """An id: a text, or a whole number, which is taken as its digits."""
+    """An id: text, or a whole number, which becomes its digits."""
     value = row.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return str(value)
@@ -109,7 +109,7 @@ def read_id(row: Mapping[str, Any], key: str) -> str:
 def read_text(
     row: Mapping[str, Any], key: str, *, most: int = LONGEST_PASSAGE, empty: bool = False
 ) -> str:
-    """A field that holds text of at most `most` characters; `empty` allows none."""
+    """A field with text of at most `most` characters; with `empty`, it may be empty."""
     if key not in row:
         raise InputError(f"{key!r} is missing")
     value = row[key]
@@ -122,13 +122,13 @@ def read_text(
 
 
 def passage_row(passage: Passage) -> dict[str, Any]:
-    """The passage as a line of `corpus.jsonl` holds it."""
+    """The passage as a line of `corpus.jsonl`."""
     row = {"_id": passage.doc_id, "title": passage.title, "text": passage.text}
     return row | ({"metadata": dict(passage.metadata)} if passage.metadata else {})
 
 
 def query_row(query: Query) -> dict[str, Any]:
-    """The query as a line of `queries.jsonl` holds it."""
+    """The query as a line of `queries.jsonl`."""
     row: dict[str, Any] = {"_id": query.query_id, "text": query.text}
     if query.scores is not None:
         row["passages"] = [
@@ -139,19 +139,19 @@ def query_row(query: Query) -> dict[str, Any]:
 
 
 def shown(value: str) -> str:
-    """The beginning of a text, as a message quotes it."""
+    """The beginning of a text, quoted for a message."""
     return repr(value if len(value) <= SHOWN else value[:SHOWN] + "…")
 
 
 def _only(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """The one of these fields that the record has; None where it has none of them."""
+    """The one of these fields that the record has; None if it has none of them."""
     present = [name for name in names if row.get(name) is not None]
     if len(present) > 1:
         raise InputError(f"has both {present[0]!r} and {present[1]!r}; expected one of them")
     return present[0] if present else None
 
 
-Scores = Mapping[str, float]  # of a passage, by stage; NaN where one did not bring it
+Scores = Mapping[str, float]  # of a passage, by stage; NaN if a stage did not return it
 
 
 def _brought(
@@ -191,7 +191,7 @@ def read_number(row: Mapping[str, Any], key: str) -> float:
 
 
 def read_right(row: Mapping[str, Any]) -> bool | None:
-    """The field `right`; None where there is none."""
+    """The field `right`; None if there is none."""
     right = row.get("right")
     if right is not None and not isinstance(right, bool):
         raise InputError(f"'right' should be true or false, got {right!r:.80}")
@@ -199,10 +199,10 @@ def read_right(row: Mapping[str, Any]) -> bool | None:
 
 
 def _scores(value: Mapping[str, Any]) -> Scores | None:
-    """The scores of a passage by stage; None where it has none."""
+    """The scores of a passage by stage; None if it has none."""
     given = value.get("scores")
     if isinstance(given, list) and all(isinstance(p, tuple) and len(p) == 2 for p in given):
-        given = dict(given)  # as Arrow's maps come
+        given = dict(given)  # the form of Arrow's maps
     if given is None:
         return None
     if not isinstance(given, Mapping) or not given:
@@ -219,7 +219,7 @@ def _scores(value: Mapping[str, Any]) -> Scores | None:
 
 
 def _by_stage(read: Sequence[Scores | None], where: str) -> dict[str, Floats] | None:
-    """The scores of all passages, (n,) a stage; None where no passage has any."""
+    """The scores of all passages, (n,) per stage; None if no passage has any."""
     if all(one is None for one in read):
         return None
     stages = list(read[0] or ())
@@ -241,7 +241,7 @@ def _refuse_twice(passages: Sequence[Passage], where: str) -> None:
 
 
 def _metadata(row: Mapping[str, Any], only: str | None) -> Mapping[str, Any]:
-    """The metadata, or the one key of it that is kept. Arrow's maps come as lists of pairs."""
+    """The metadata, or the one key of it that is kept. Arrow's maps are lists of pairs."""
     found = row.get("metadata") if only != "" else None
     if isinstance(found, list) and all(isinstance(p, tuple) and len(p) == 2 for p in found):
         found = dict(found)

@@ -1,8 +1,7 @@
-"""Words so frequent in a language that they say little of what a text is about.
+"""Words so frequent in a language that they say little about the topic of a text.
 
-Of English alone; a language without a list has none, and every word counts there. A question's own
-words (what, how, please) are among them: in a manual they are rare, so that idf takes them for
-important.
+English only; a language without a list has no stop words. Question words (what, how, please) are
+included: they are rare in a manual, so idf would call them important.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Texts: checked as they come in, and their words as BM25 and the coverage features see them."""
+"""Checks of input texts, and the words that BM25 and the coverage features use."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from rerank.data.stop_words import STOP_WORDS
 from rerank.errors import InputError
 
 WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
-LEAST = 512  # characters that texts count in a memory, however short they are
+LEAST = 512  # characters that texts count for in a cache, at least
 Made = TypeVar("Made")
-ASCII_WORD = re.compile(r"[a-z0-9]+")  # the same of lower-case ASCII, in half the time
+ASCII_WORD = re.compile(r"[a-z0-9]+")  # the same for lower-case ASCII, in half the time
 SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\uff01\uff1f\n]")  # with CJK's full-width stops
 ASCII_SENTENCE_END = re.compile(r"[.!?:;][ \t\n\r\f\v]|\n")
 
 
 def remembered(most: int) -> Callable[[Callable[..., Made]], Callable[..., Made]]:
-    """Remember what a function of texts gives, of the latest texts of together `most` characters.
+    """Cache a function of texts: results of the latest texts, up to `most` characters in total.
 
-    As `lru_cache`, which counts calls and so is not bounded where texts are long. Safe to call
-    from many threads.
+    Unlike `lru_cache`, which counts calls, this bounds memory for long texts. Safe to call from
+    many threads.
     """
 
     def decorate(function: Callable[..., Made]) -> Callable[..., Made]:
@@ -62,20 +62,21 @@ def remembered(most: int) -> Callable[[Callable[..., Made]], Callable[..., Made]
 def words(text: str, *, language: str = "english") -> list[str]:
     """Stemmed lower-case words in order; underscores and punctuation separate.
 
-    Stems are Snowball's (Porter 2001). `language` is a Snowball name, or "none" for no stemming.
-    Scripts without spaces between words give a word a run: there the dense stage must find.
+    Stems are Snowball's (Porter 2001). `language` is a Snowball name, or "none" for no stemming. In
+    scripts without spaces between words, a run of characters is one word: there, rely on the dense
+    stage.
     """
     return _stems(_found(_normal(text)), language)
 
 
 def content_words(text: str, *, language: str = "english") -> list[str]:
-    """The same words without the language's stop words, where it has a list of them."""
+    """The same words without the language's stop words, if it has a list of them."""
     stop = STOP_WORDS.get(language, frozenset())
     return _stems([w for w in WORD.findall(_normal(text)) if w not in stop], language)
 
 
 def sentence_words(text: str, *, language: str = "english") -> list[list[str]]:
-    """The same words, a list a sentence.
+    """The same words, one list per sentence.
 
     A sentence ends with `. ! ? : ;` and a space, with a full-width stop, or with the line.
     """
@@ -104,16 +105,16 @@ def to_json(value: Any) -> str:
 
 
 def query_hash(text: str) -> str:
-    """16 hex digits of the sha256, case and spaces aside: names a query without showing it."""
+    """16 hex digits of the sha256, ignoring case and spaces: names a query without showing it."""
     return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]
 
 
 def as_text(name: str, value: object, *, most: int | None = None, empty: bool = False) -> str:
-    """The value of a field, if it is a text that can be stored: one with words, where not `empty`.
+    """The value of a field, if it is text that can be stored; it must have words unless `empty`.
 
     Raises:
-        InputError: no text, one without words, with a lone surrogate, of more than `most`
-            characters. The sentence names the field.
+        InputError: not text, text without words, with a lone surrogate, or of more than `most`
+            characters. The message names the field.
     """
     if not isinstance(value, str):
         raise InputError(f"{name!r} should be text, got {kind(value)}")
@@ -127,7 +128,7 @@ def as_text(name: str, value: object, *, most: int | None = None, empty: bool = 
 
 
 def can_be_written(text: str) -> bool:
-    """Whether it is text as UTF-8 has it: without half of a surrogate pair."""
+    """Whether the text can be encoded as UTF-8: no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -136,6 +137,6 @@ def can_be_written(text: str) -> bool:
 
 
 def kind(value: object) -> str:
-    """What a value is, in the words of JSON where it has some."""
+    """The type of a value, in JSON's terms if it has one."""
     names = {type(None): "null", dict: "an object", list: "a list", str: "text", bool: "a boolean"}
     return names.get(type(value), type(value).__name__)

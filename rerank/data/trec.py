@@ -1,7 +1,7 @@
-"""TREC runs and qrels to labelled lists: a run is what one stage brought, with its scores.
+"""TREC runs and qrels to labelled lists: a run is the output of one stage, with its scores.
 
-A run has six columns, `query Q0 passage rank score tag`, of which rank and tag are not looked at;
-qrels have four, `query 0 passage grade`, or the three of BEIR. Grades of 0 and below are wrong.
+A run has six columns, `query Q0 passage rank score tag`; rank and tag are ignored. Qrels have four,
+`query 0 passage grade`, or the three of BEIR. Grades of 0 and below are wrong.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def import_trec(
     depth: int,
     unjudged: str = "refuse",
 ) -> Iterator[dict[str, Any]]:
-    """Yield the line of each query for `rerank.data.lists`: its id, passages, scores and labels.
+    """Yield each query's line for `rerank.data.lists`: its id, passages, scores and labels.
 
-    `runs` are the stages by name, in their order, the reranker last; of each the `depth` passages
-    of the highest score are taken. What a run does not bring has no score of it. A query that the
-    qrels judge and no run has gets an empty list; one that they do not judge is an error, left out,
-    or counted as one that nothing answers, as `unjudged` says. `queries` and `corpus`, JSONL files
-    as BEIR has them or, for queries, lines of id, tab and text, bring the words in; without
-    `queries` the id stands for the text.
+    `runs` are the stages by name, in their order, the reranker last; of each, the `depth` passages
+    with the highest scores are taken. A passage that a run does not return has no score from it. A
+    query with qrels but in no run gets an empty list. A query without qrels is an error, left out,
+    or counted as unanswerable, as `unjudged` says. `queries` and `corpus` provide the texts: JSONL
+    files as in BEIR or, for queries, lines of id, tab and text. Without `queries` the id is used as
+    the text.
 
     Raises:
         InputError: bad lines, which are listed; an unjudged query; a query or a passage without its
-            words; or lists that are too long.
+            text; or lists that are too long.
     """
     problems = Problems()
     read = {name: _run(path, problems) for name, path in runs.items()}

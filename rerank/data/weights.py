@@ -1,4 +1,4 @@
-"""Weights of queries: of a sample drawn to be labelled, how many queries each stands for."""
+"""Weights of queries in a sample drawn for labelling: how many queries each one represents."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ WEIGHT = "weight"  # metadata of a query
 
 
 def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:
-    """The weights of queries by id, where they have any.
+    """The weights of queries by id, if they have any.
 
     Raises:
-        InputError: some have none, or one is no number above 0.
+        InputError: some have none, or one is not a number above 0.
     """
     given: list[tuple[str, Any]] = [(q.query_id, q.metadata.get(WEIGHT)) for q in queries]
     if all(weight is None for _, weight in given):

@@ -1,4 +1,4 @@
-"""The cross-encoder: pairs of query and passage to raw logits, truncation counted.
+"""The cross-encoder: pairs of query and passage to raw logits, and whether a pair was truncated.
 
 Any one-output model that sentence-transformers' CrossEncoder loads. No sigmoid is applied.
 """
@@ -24,9 +24,9 @@ Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]  # an engine
 
 
 class CrossEncoder:
-    """A cross-encoder; the model is loaded when the first pair must be read.
+    """A cross-encoder; the model is loaded when the first pair must be scored.
 
-    Safe to call from many threads, of which one loads the model.
+    Safe to call from many threads; only one of them loads the model.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class CrossEncoder:
         self._loading = Lock()
 
     def score(self, pairs: Sequence[Pair]) -> tuple[Floats, NDArray[np.bool_]]:
-        """Logits, shape (n,), and whether a pair was cut at `max_length` tokens.
+        """Logits, shape (n,), and whether each pair was truncated to `max_length` tokens.
 
-        A pair's logit depends on the pair alone: not on its neighbours, their number or order,
-        but for the rounding of bf16. So pairs that the cache holds are not read again.
+        A pair's logit depends on the pair alone, not on its neighbours, their number or order,
+        except for the rounding of bf16. So pairs in the cache are not scored again.
 
         Raises:
-            InputError: the model cannot be loaded, has more than one output, or gives a logit
-                that is no finite number.
+            InputError: the model cannot be loaded, has more than one output, or gives a logit that
+                is not finite.
         """
         keys = [self._key(pair) for pair in pairs]
         known = self.cache.get(keys) if self.cache else {}
@@ -67,7 +67,7 @@ class CrossEncoder:
         return logits, np.array([cut for _, cut in scores], dtype=np.bool_)
 
     def read(self, pairs: Sequence[Pair]) -> list[Score]:
-        """Scores of `pairs` (at least one) by the model, whatever the cache holds."""
+        """Scores of `pairs` (at least one) by the model, without the cache."""
         tokenizer, engine = self._open()
         tokens = tokenizer(pairs)
         rows = engine(tokens)
@@ -82,7 +82,7 @@ class CrossEncoder:
         return [(float(row[0]), t.cut) for row, t in zip(rows, tokens, strict=True)]
 
     def truncates(self, pairs: Sequence[Pair]) -> NDArray[np.bool_]:
-        """Whether each pair is longer than the model reads, shape (n,); none is read."""
+        """Whether each pair is longer than the model reads, shape (n,); no pair is scored."""
         tokenizer, _ = self._open()
         return np.array([t.cut for t in tokenizer(pairs)], dtype=np.bool_)
 
@@ -102,7 +102,7 @@ class CrossEncoder:
         return open_unpadded(self.files)
 
     def _key(self, pair: Pair) -> bytes:
-        """16 bytes that name the weights, their precision, the cut and the two texts."""
+        """16 bytes that identify the weights, their precision, the maximum length and the texts."""
         by = f"{self.files.fingerprint}\0{self.precision}\0{self.max_length}"
         state = hashlib.sha256(by.encode())
         for text in pair:

@@ -1,11 +1,10 @@
-"""Running a transformer: token ids in, one row of numbers a sequence out.
+"""Running a transformer: token ids in, one row of numbers per sequence out.
 
 A model is exported once from its torch weights to ONNX, checked against torch, and kept in the
-cache, bound to its weights and hashed whenever it is read; after that neither torch nor
-transformers is imported. Each sequence goes through alone and unpadded, one worker thread a core:
-on a CPU that is faster than padded batches, and a score cannot depend on its neighbours. A model
-that does not export runs in torch, in the same way.
-For bf16 and for GPUs see `unpadded`.
+cache, bound to its weights and hashed at every read; after that neither torch nor transformers is
+imported. Each sequence runs alone and unpadded, with one worker thread per core: on a CPU this is
+faster than padded batches, and a score cannot depend on its neighbours. A model that does not
+export runs in torch, in the same way. For bf16 and for GPUs see `varlen`.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from rerank.storage.folder import read_manifest, read_verified, write_folder
 
 logger = logging.getLogger(__name__)
 
-EXPORT_FORMAT = 2  # raised when exported files of an older version must not be used
-GRAPH = "graph.onnx"  # of an export's folder
-TOLERANCE = 1e-4  # largest deviation from torch that an export may show
+EXPORT_FORMAT = 2  # increased when files of an older export must not be used
+GRAPH = "graph.onnx"  # in an export's folder
+TOLERANCE = 1e-4  # largest allowed deviation of an export from torch
 SAMPLE_LENGTH = 32  # tokens
-CORES = "RERANK_CORES"  # of the environment: for several processes that share a machine
-SLOWER = ["SkipLayerNormFusion"]  # of the runtime's fusions: 1.7 times as long as its two parts
-SAMPLES = [  # pairs that an export is traced on and compared on
+CORES = "RERANK_CORES"  # environment variable: for several processes that share a machine
+SLOWER = ["SkipLayerNormFusion"]  # a runtime fusion that takes 1.7 times as long as its two parts
+SAMPLES = [  # pairs that an export is traced and checked on
     ("what is the median", "The middle value of a sorted sample."),
     ("mean", "The sum over the count."),
     ("how long is a long passage", "As long as it takes to say what has to be said. " * 5),
@@ -64,7 +63,7 @@ class Engine:
 
 
 def cores() -> int:
-    """Cores that this process may use: as many as `RERANK_CORES` says, else all it is given."""
+    """Cores that this process may use: the number in `RERANK_CORES`, else all that it is given."""
     given = os.environ.get(CORES, "")
     if given.isdecimal() and int(given):
         return int(given)
@@ -76,10 +75,11 @@ def cores() -> int:
 def open_cross_encoder(files: ModelFiles, precision: Graphs = "fp32") -> Engine:
     """An engine that gives a pair's logits, without any activation.
 
-    In int8 they are close to those in fp32, and not the same: a calibration is of one of the two.
+    int8 logits are close to fp32 logits, but not equal: a calibration is valid for only one of the
+    two.
 
     Raises:
-        InputError: the model cannot be loaded, or does not export where int8 is asked for.
+        InputError: the model cannot be loaded, or does not export and int8 is requested.
     """
     return _open(files, "cross_encoder", precision)
 
@@ -90,10 +90,10 @@ def open_bi_encoder(files: ModelFiles) -> Engine:
 
 
 def exported_graph(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> bytes:
-    """The ONNX graph of a model: plain operators, and all of its numbers within.
+    """The ONNX graph of a model: plain operators, and all data inside it.
 
     Raises:
-        InputError: the model does not export, or its graph is not such a one.
+        InputError: the model does not export, or its graph is not of this kind.
     """
     if files.entries is not None:
         graph = files.read(GRAPH)
@@ -153,7 +153,7 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
 
 
 def _place(files: ModelFiles, kind: Kind, precision: Graphs) -> tuple[Path, Mapping[str, Any]]:
-    """The folder in the cache for an exported network, and what its manifest binds it to."""
+    """The cache folder of an exported network, and what its manifest binds it to."""
     ending = "" if precision == "fp32" else f"-{precision}"
     home = cache_folder() / f"{kind}-{files.fingerprint[:32]}{ending}"
     bound = {"network": kind, "weights": files.fingerprint, "exporter": EXPORT_FORMAT}
@@ -163,7 +163,7 @@ def _place(files: ModelFiles, kind: Kind, precision: Graphs) -> tuple[Path, Mapp
 def _kept(home: Path, bound: Mapping[str, Any]) -> Callable[[Tokens], Row] | None:
     """The graph of an earlier export, hashed as it is read.
 
-    None where there is none, or where it is changed, broken, or not what it must be `bound` to.
+    None if there is none, or if it is changed, broken, or not `bound` to these values.
     """
     if not home.exists():
         return None
@@ -182,7 +182,7 @@ def _kept(home: Path, bound: Mapping[str, Any]) -> Callable[[Tokens], Row] | Non
 def _keep(
     home: Path, bound: Mapping[str, Any], write: Callable[[Path], None]
 ) -> Callable[[Tokens], Row]:
-    """Have a graph written into the folder `home`, in place of what lies there; and open it.
+    """Write a graph into the folder `home`, replacing what is there; and open it.
 
     Raises:
         OSError: the folder cannot be written.
@@ -192,7 +192,7 @@ def _keep(
         write(folder / GRAPH)
         return bound
 
-    shutil.rmtree(home, ignore_errors=True)  # what was not fit to be used
+    shutil.rmtree(home, ignore_errors=True)  # it could not be used
     try:
         with suppress(FolderError):  # another process has made it meanwhile
             write_folder(home, fill)
@@ -207,8 +207,8 @@ def _keep(
 def _quantize(whole: Path, path: Path) -> None:
     """Write the graph of `whole` to `path` with its matrices in int8, scaled by output channel.
 
-    Activations are scaled as they come (dynamic quantization, Jacob et al. 2018). The reduced range
-    of 7 bits keeps the sums of processors without VNNI from saturating.
+    Activations are scaled at run time (dynamic quantization, Jacob et al. 2018). The reduced range
+    of 7 bits prevents saturated sums on processors without VNNI.
     """
     onnx_runtime()
     with optional():
@@ -229,7 +229,7 @@ def _quantize(whole: Path, path: Path) -> None:
 
 @contextmanager
 def _written(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to; it becomes `path` if nothing is raised, and goes if not."""
+    """A temporary name beside `path`; it is renamed to `path`, or removed if an error is raised."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".export-", suffix=".onnx", dir=path.parent)
     os.close(handle)
@@ -243,9 +243,9 @@ def _written(path: Path) -> Iterator[Path]:
 
 
 def onnx_runtime() -> Any:
-    """The module `onnxruntime`, imported so that it neither calls home nor writes into the home.
+    """The module `onnxruntime`, imported so that it sends no telemetry and writes nothing to home.
 
-    What the user says of its telemetry in the environment counts more.
+    A telemetry setting of the user in the environment takes precedence.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
@@ -288,10 +288,10 @@ def _torch_runner(module: Any) -> Callable[[Tokens], Row]:
 def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
     """Write the module as ONNX under `path`, in the cheapest form that gives torch's numbers.
 
-    The numbers are compared on `samples`, of different lengths.
+    The numbers are compared on `samples` of different lengths.
 
     Raises:
-        Exception: no form does; whatever the last one raised.
+        Exception: no form works; whatever the last one raised.
     """
     from rerank.inference import export
 
@@ -308,7 +308,7 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
 
 
 def _export_checked(form: Any, module: Any, samples: Sequence[Tokens], path: Path) -> None:
-    """Write `form` as ONNX under `path`, once the graph has shown the numbers of `module`."""
+    """Write `form` as ONNX under `path`, once the graph has given the numbers of `module`."""
     from rerank.inference import export
 
     with _written(path) as part:

@@ -1,7 +1,7 @@
-"""From torch weights to the modules that score, and to ONNX files: what `engine` does once a model.
+"""From torch weights to modules that score, and to ONNX files: what `engine` does once per model.
 
-A cross-encoder reads its logit off the first token alone, so its last layer needs the other
-tokens' keys and values and nothing else of them. Importing this file imports torch.
+A cross-encoder reads its logit from the first token only, so its last layer needs only the keys and
+values of the other tokens. Importing this file imports torch.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import onnx  # noqa: F401  # torch writes by it, and gives up in other words where it is missing
+import onnx  # noqa: F401  # torch exports with it, and its error is unclear if it is missing
 import torch
 
 from rerank.errors import InputError, RerankError, optional
 from rerank.inference.model_files import ModelFiles
 
-FIRST_TOKEN_FAMILIES = ("bert", "roberta", "xlm-roberta")  # whose layers have the parts used below
+FIRST_TOKEN_FAMILIES = ("bert", "roberta", "xlm-roberta")  # their layers have the parts used below
 
-FP32 = {"dtype": torch.float32}  # whatever the file holds: a CPU is slow at 16 bits
+FP32 = {"dtype": torch.float32}  # whatever the file has: a CPU is slow at 16 bits
 
 
 class Rows(torch.nn.Module):
@@ -31,7 +31,7 @@ class Rows(torch.nn.Module):
         self.model, self.output, self.unit = model, output, unit
 
     def forward(self, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
-        """Rows of shape (1, width), of length 1 where `unit` asks for it."""
+        """Rows of shape (1, width), of length 1 if `unit`."""
         features = {
             "input_ids": ids,
             "attention_mask": torch.ones_like(ids),
@@ -43,7 +43,7 @@ class Rows(torch.nn.Module):
 
 
 class FirstToken(torch.nn.Module):
-    """The logits of a BERT-like classifier, its last layer computed for the first token alone."""
+    """The logits of a BERT-like classifier; its last layer is computed for the first token only."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class FirstToken(torch.nn.Module):
 
 
 def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """The attention block's output at the first token, (1, 1, width), of all tokens' `hidden`."""
+    """The attention block's output at the first token, (1, 1, width), from all tokens' `hidden`."""
     part, first = attention.self, hidden[:, :1]
 
     def heads(x: torch.Tensor) -> torch.Tensor:
@@ -79,7 +79,7 @@ def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
 
 
 def _refuse_code(folder: Path) -> None:
-    """Refuse a model that names modules beyond sentence-transformers, which would be imported."""
+    """Refuse a model that names modules outside sentence-transformers, which would be imported."""
     path = folder / "modules.json"
     if not path.is_file():
         return
@@ -96,14 +96,14 @@ def load(files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"]) -> Row
     """The module that gives rows of shape (1, width).
 
     Raises:
-        InputError: the model cannot be loaded as such a one.
+        InputError: the model cannot be loaded as this kind.
     """
     try:
         with optional():
             return (cross_encoder if kind == "cross_encoder" else bi_encoder)(files.folder)
     except RerankError:
         raise
-    except Exception as error:  # a broken file shows in as many ways as there are libraries
+    except Exception as error:  # each library reports a broken file in its own way
         raise InputError(f"{files.name} cannot be loaded as a {kind}: {error}") from error
 
 
@@ -111,7 +111,7 @@ def cross_encoder(folder: Path) -> Rows:
     """A pair's logits, without any activation.
 
     Raises:
-        InputError: the folder holds no trained classification head, or asks for code of its own.
+        InputError: the folder has no trained classification head, or needs code of its own.
     """
     _refuse_code(folder)
     from sentence_transformers import CrossEncoder
@@ -133,7 +133,7 @@ def bi_encoder(folder: Path) -> Rows:
     """A text's unit vector.
 
     Raises:
-        InputError: the folder asks for code of its own.
+        InputError: the folder needs code of its own.
     """
     _refuse_code(folder)
     from sentence_transformers import SentenceTransformer
@@ -152,7 +152,7 @@ def forms(module: Rows) -> list[torch.nn.Module]:
 
 
 def to_onnx(module: torch.nn.Module, ids: Sequence[int], types: Sequence[int], path: Path) -> None:
-    """Write the module's graph to `path`, traced on one sequence; it takes one of any length."""
+    """Write the module's graph to `path`, traced on one sequence; it accepts any length."""
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")
         torch.onnx.export(

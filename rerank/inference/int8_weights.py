@@ -1,7 +1,7 @@
 """Weights small enough to commit: int8 rows of what fine-tuning changed, the rest from the base.
 
-A packed cross-encoder keeps each matrix as int8 with one scale a row (symmetric, round to
-nearest), vectors in fp32, and takes the word embeddings, which fine-tuning leaves frozen, from
+A packed cross-encoder stores each matrix as int8 with one scale per row (symmetric, round to
+nearest) and vectors in fp32. It takes the word embeddings, which fine-tuning leaves frozen, from
 its base model. Unpacking gives an ordinary fp32 model folder; those fp32 values are the model.
 """
 
@@ -26,17 +26,17 @@ logger = logging.getLogger(__name__)
 EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 BASE_EMBEDDINGS = "embeddings.word_embeddings.weight"
 SCALE = ".scale"
-TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash a line
-TRAINING = "finetune.json"  # likewise: the sets, the configuration, and the same of its base
+TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash per line
+TRAINING = "finetune.json"  # likewise: the sets, the configuration, and those of its base
 HASH = "weights_sha256"  # in the manifest
-WRITTEN = ("licence", "command")  # likewise, by hand: whose the weights are, what makes them anew
+WRITTEN = ("licence", "command")  # likewise, by hand: the licence, and the command to remake them
 COPIED = ("config.json", TRAINED_ON)
-MODEL = "model"  # what is unpacked, beside the manifest of its hashes
+MODEL = "model"  # the unpacked model, beside the manifest of its hashes
 FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
 def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(int8 values, fp32 scale a row) with `values * scale` within half a step of `matrix`."""
+    """(int8 values, fp32 scale per row) with `values * scale` within half a step of `matrix`."""
     scale = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-12) / 127.0
     return np.rint(matrix / scale).astype(np.int8), scale.astype(np.float32)
 
@@ -44,11 +44,11 @@ def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) -> None:
     """Pack the cross-encoder in `folder` into `out`, with `manifest` and the weights' hash.
 
-    What a person has written into an earlier manifest there, `WRITTEN`, is kept.
+    Fields that a person wrote into an earlier manifest there, `WRITTEN`, are kept.
 
     Raises:
-        InputError: the word embeddings are not those of `base`, which is all that is kept of them;
-            or `out` as `refuse_to_pack_into`.
+        InputError: the word embeddings differ from those of `base`, which unpacking uses; or `out`
+            as `refuse_to_pack_into`.
     """
     with optional():
         from safetensors.numpy import load_file, save
@@ -80,10 +80,10 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
 
 
 def refuse_to_pack_into(out: Path) -> dict[str, object]:
-    """The manifest of the packed model that is to be replaced; empty where there is none.
+    """The manifest of the packed model that will be replaced; empty if there is none.
 
     Raises:
-        InputError: the folder holds something, and no manifest with the hash of packed weights.
+        InputError: the folder is not empty, and has no manifest with the hash of packed weights.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return {}
@@ -99,9 +99,9 @@ def refuse_to_pack_into(out: Path) -> dict[str, object]:
 def unpack(
     packed: Path, *, base: Path, cache: Path, sha256: Callable[[Path], str] = sha256_file
 ) -> Path:
-    """The folder under `cache` with the ordinary fp32 model; made once, and again where it changed.
+    """The folder under `cache` with the ordinary fp32 model; made once, and again if it changed.
 
-    `sha256` hashes its files; the caller's may remember what it has hashed.
+    `sha256` hashes its files; the caller's may cache hashes.
 
     Raises:
         InputError: the packed weights are not those of the manifest.
@@ -132,7 +132,7 @@ def unpack(
 
 
 def _changed(home: Path, sha256: Callable[[Path], str]) -> str:
-    """What of an unpacked folder is not as it was written; empty where all is."""
+    """What has changed in an unpacked folder since it was written; empty if nothing has."""
     try:
         written = read_manifest(home)["files"]
         found = files_below(home)
@@ -149,7 +149,7 @@ def _changed(home: Path, sha256: Callable[[Path], str]) -> str:
 
 
 def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) -> None:
-    """Write the model into `folder`, which is made."""
+    """Write the model into `folder`, which is created."""
     with optional():
         from safetensors.numpy import load_file, save
 
@@ -174,7 +174,7 @@ def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) ->
 
 
 def pack_finetuned(folder: Path, packed: Path, *, base: Path) -> None:
-    """Pack a model folder of `finetune`; the manifest says how the weights came to be."""
+    """Pack a model folder of `finetune`; the manifest says how the weights were made."""
     report = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
     report["loss"] = dict(list(report["loss"].items())[-1:])  # the curve stays in `folder`
     pack(folder, packed, {"name": packed.name, "training": report}, base=base)

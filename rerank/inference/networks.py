@@ -1,7 +1,7 @@
-"""Exported networks that a folder carries, so that it runs without the weights they are made of.
+"""Exported networks inside a folder, so that it runs without the original weights.
 
-A network is a graph and a tokenizer. Nothing here knows of calibration; who writes the folder
-hashes the files, and who opens it has checked them.
+A network is a graph and a tokenizer. This file knows nothing of calibration; the writer of the
+folder hashes the files, and whoever opens it has checked them.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from rerank.inference.model_files import ModelFiles
 from rerank.inference.tokenizer import TOKENIZER_JSON, tokenizer_json
 from rerank.types import Precision
 
-NETWORKS = "networks"  # the folder's part that holds them
+NETWORKS = "networks"  # their subfolder
 ROLES: Mapping[str, Kind] = {"encoder": "bi_encoder", "reranker": "cross_encoder"}
-FILES = {GRAPH, TOKENIZER_JSON, TRAINED_ON}  # the last of a reranker that names its training
+FILES = {GRAPH, TOKENIZER_JSON, TRAINED_ON}  # the last one if a reranker lists its training set
 
 
 def described(precision: Precision) -> dict[str, Any]:
-    """What a manifest says of the networks in its folder, and must say where they are opened."""
+    """The manifest's entry for the networks in its folder; it must match when they are opened."""
     return {"exporter": EXPORT_FORMAT, "precision": precision}
 
 
 def exported(files: ModelFiles, role: str, precision: Precision) -> dict[str, bytes]:
-    """The files of a model's network, by name; it is exported where it was not yet.
+    """The files of a model's network, by name; it is exported if it was not yet.
 
-    The cross-encoder is of `precision`, the encoder of fp32.
+    The cross-encoder has the given `precision`, the encoder fp32.
 
     Raises:
         InputError: the precision is bf16, or the model does not export.
-        MissingExtraError: it is yet to be exported, and torch is not installed.
+        MissingExtraError: it must still be exported, and torch is not installed.
     """
     if precision == "bf16":
         raise InputError("bf16 runs in torch, which is not exported; expected fp32 or int8")
@@ -51,7 +51,7 @@ def exported(files: ModelFiles, role: str, precision: Precision) -> dict[str, by
 def write_networks(
     folder: Path, models: Sequence[ModelFiles], precision: Precision
 ) -> dict[str, Any]:
-    """Write the networks of an encoder and a reranker into a folder; what its manifest says of it.
+    """Write the networks of an encoder and a reranker into a folder; return its manifest's entry.
 
     Raises as `exported`.
     """
@@ -64,18 +64,18 @@ def write_networks(
 
 
 def is_network_file(name: str) -> bool:
-    """Whether a path within a folder is one where a network's file may lie."""
+    """Whether a network's file may have this path within a folder."""
     parts = PurePosixPath(name).parts
     return len(parts) == 3 and parts[0] == NETWORKS and parts[1] in ROLES and parts[2] in FILES
 
 
 def carried(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) -> list[ModelFiles]:
-    """The encoder and the reranker whose networks a folder carries, under the `names` given.
+    """The encoder and the reranker whose networks are in a folder, under the `names` given.
 
-    They are taken from their one place in it, whatever else its manifest says.
+    They are read from their fixed place in it, whatever else its manifest says.
 
     Raises:
-        InputError: a file of them is missing.
+        InputError: one of their files is missing.
     """
     kept = manifest["fingerprints"]
     found = []

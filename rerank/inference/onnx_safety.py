@@ -1,6 +1,6 @@
-"""What an ONNX file may hold to be run: standard operators, and all of its numbers within itself.
+"""Which ONNX files may be run: those with standard operators only, and all data inside the file.
 
-It reads the file's structure alone (Protocol Buffers' wire format, onnx.proto), without the onnx
+It reads only the file's structure (Protocol Buffers' wire format, onnx.proto), without the onnx
 package, and knows nothing of what the operators compute.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from rerank.errors import InputError
 
-DOMAINS = {"", "ai.onnx", "com.microsoft"}  # of operators that ONNX Runtime itself brings
+DOMAINS = {"", "ai.onnx", "com.microsoft"}  # of the operators in ONNX Runtime itself
 PARTS = {  # the messages within a message, by field number
     "model": {7: "graph", 20: "training", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
@@ -24,11 +24,11 @@ EXTERNAL_DATA, DATA_LOCATION = 13, 14  # of a tensor
 
 
 def refuse_unsafe(graph: bytes, name: str) -> None:
-    """Refuse an ONNX file that could read another file, or run what is not ONNX Runtime's own.
+    """Refuse an ONNX file that could read another file, or run code that is not ONNX Runtime's own.
 
     Raises:
-        InputError: it is no ONNX file, or has operators of another domain, functions of its own, or
-            data outside itself; `name` stands in the sentence.
+        InputError: it is not an ONNX file, or has operators of another domain, functions of its
+            own, or data outside itself; the message contains `name`.
     """
     kinds = set()
     try:
@@ -50,7 +50,7 @@ def refuse_unsafe(graph: bytes, name: str) -> None:
 
 
 def _walk(kind: str, message: memoryview) -> Iterator[tuple[str, int, memoryview | int]]:
-    """Every field of a message and of the messages within: its message's kind, number, value."""
+    """Every field of a message and of its nested messages: its message's kind, number, value."""
     for number, value in _fields(message):
         yield kind, number, value
         part = PARTS.get(kind, {}).get(number)
@@ -91,7 +91,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """The integer at a position, and the position behind it."""
+    """The integer at a position, and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = message[at]

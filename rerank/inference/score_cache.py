@@ -1,7 +1,7 @@
-"""Cross-encoder scores on disk, a row a pair: what was once scored is not scored again.
+"""Cross-encoder scores on disk, one row per pair: no pair is scored twice.
 
-One SQLite file, shared by every run of a working folder, whatever the set, the split or the order
-of its queries. It knows keys and numbers, nothing of models or text.
+One SQLite file, shared by all runs of a working folder, for any set, split or order of queries. It
+knows keys and numbers, nothing of models or text.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ CREATE TABLE scores (
 """
 WAIT = 10  # seconds to wait for another process that writes
 ASKED = 500  # keys in one query
-ASIDE = ".aside"  # behind the name of a file that is no cache
+ASIDE = ".aside"  # suffix for a file that is not a cache
 FAILING = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM")  # the machine, not the file
 NO_CACHE = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 
 
 class OtherTablesError(Exception):
-    """The file is a database, and of something else."""
+    """The file is a database of something else."""
 
 
 class ScoreCache:
-    """Scores by key, in the file `path`; one goes when `limit` others (of 80 bytes) came after it.
+    """Scores by key, in the file `path`; one is dropped after `limit` newer ones (of 80 bytes).
 
-    Logits must be finite. Safe to share between processes and threads. What is kept can be computed
-    again, so nothing about the file ends a run: one that is no cache, or a broken one, is set aside
-    and begun anew; one that is not this user's own regular file, that cannot be opened or stays
-    locked is left alone, and nothing is kept from then on. The log says which.
+    Logits must be finite. Safe to share between processes and threads. All contents can be
+    recomputed, so a problem with the file never ends a run. A broken file, or one that is not a
+    cache, is set aside and a new one started. A file that is not this user's own regular file,
+    cannot be opened, or stays locked is left alone, and nothing is cached from then on. The log
+    says which.
     """
 
     def __init__(self, path: Path, limit: int = 20_000_000) -> None:
@@ -54,7 +55,7 @@ class ScoreCache:
         self._used = True
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Score]:
-        """The scores of those `keys` that are kept.
+        """The cached scores of `keys`.
 
         Raises:
             OSError: the disk fails.
@@ -73,7 +74,7 @@ class ScoreCache:
         return (self._tried(select) if os.path.lexists(self.path) else None) or {}
 
     def put(self, scores: Mapping[bytes, Score]) -> None:
-        """Keep `scores`, all or none of them if the process dies meanwhile.
+        """Store `scores`: all of them, or none if the process dies meanwhile.
 
         Raises:
             OSError: the disk fails, or is full.
@@ -90,7 +91,7 @@ class ScoreCache:
         self._tried(insert)
 
     def _tried(self, work: Callable[[sqlite3.Connection], Made]) -> Made | None:
-        """What `work` gives, on an empty file where the first was set aside; None without one."""
+        """The result of `work`, on an empty file if the first was set aside; None without one."""
         for _ in range(2):
             if not self._used:
                 break
@@ -116,8 +117,8 @@ class ScoreCache:
 
         Raises:
             OSError: it is not this user's own regular file.
-            OtherTablesError: it is of something else.
-            sqlite3.DatabaseError: it is no database, or is locked.
+            OtherTablesError: it belongs to something else.
+            sqlite3.DatabaseError: it is not a database, or is locked.
         """
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

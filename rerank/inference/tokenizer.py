@@ -1,4 +1,4 @@
-"""Texts to tokens, by the fast tokenizer of a model folder. It knows nothing of what reads them."""
+"""Texts to tokens, by the fast tokenizer of a model folder. It knows nothing of the models."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 from rerank.errors import InputError, MissingExtraError, optional
 from rerank.inference.model_files import ModelFiles
 
-TOKENIZER_JSON = "tokenizer.json"  # of a model's folder
-TOGETHER = 2**18  # characters tokenised at once: each takes some hundred bytes until it is cut
-SHIFTED = ("roberta", "mpnet", "camembert")  # families that count positions from behind padding's
+TOKENIZER_JSON = "tokenizer.json"  # in a model's folder
+TOGETHER = 2**18  # characters tokenised at once: each takes some hundred bytes before truncation
+SHIFTED = ("roberta", "mpnet", "camembert")  # families whose positions start after that of padding
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """One tokenised text or pair; `cut` says that it was longer than the maximum."""
+    """One tokenised text or pair; `cut` is True if it was longer than the maximum."""
 
     ids: tuple[int, ...]
     types: tuple[int, ...]
@@ -27,9 +27,9 @@ class Tokens:
 
 
 class Tokenizer:
-    """The fast tokenizer of a model folder, cutting at `max_length` tokens.
+    """The fast tokenizer of a model folder, truncating to `max_length` tokens.
 
-    `content` is that of its `tokenizer.json`, where the caller has read it already.
+    `content` is that of its `tokenizer.json`, if the caller has already read it.
     """
 
     def __init__(self, folder: Path, *, max_length: int, content: bytes | None = None) -> None:
@@ -46,7 +46,7 @@ class Tokenizer:
         self._fast.enable_truncation(max_length)
 
     def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
-        """Tokens of texts, or of pairs, whose longer side is cut first."""
+        """Tokens of texts, or of pairs; a pair's longer side is truncated first."""
         return [
             Tokens(tuple(e.ids), tuple(e.type_ids), bool(e.overflowing))
             for part in _parts(texts)
@@ -55,7 +55,7 @@ class Tokenizer:
 
 
 def _parts(texts: Sequence[Any]) -> Iterator[list[Any]]:
-    """Neighbours of together at most `TOGETHER` characters; a longer one goes alone."""
+    """Consecutive texts of at most `TOGETHER` characters in total; a longer one is alone."""
     part: list[Any] = []
     held = 0
     for text in texts:
@@ -70,7 +70,7 @@ def _parts(texts: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def open_tokenizer(files: ModelFiles, *, max_length: int) -> Tokenizer:
-    """The tokenizer of a model, as it was hashed.
+    """The tokenizer of a model, checked against its hash.
 
     Raises:
         InputError: it cannot be loaded, or the model reads fewer tokens.
@@ -101,7 +101,7 @@ def _fast_tokenizer(folder: Path, content: bytes | None = None) -> Any:
 
 
 def positions(folder: Path) -> int:
-    """How many tokens the model has positions for; no bound where its configuration says none."""
+    """How many tokens the model has positions for; unlimited if its configuration does not say."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return int(config["max_position_embeddings"]) - first_position(config)

@@ -1,10 +1,10 @@
-"""A cross-encoder in bf16 on sequences laid end to end: for a GPU, or a CPU that multiplies bf16.
+"""A cross-encoder in bf16 on concatenated sequences: for a GPU, or a CPU with bf16 instructions.
 
-A batch holds as many sequences as its budget of tokens lets in, one behind the other, without
-padding. Attention stays within a sequence: on a GPU by Flash Attention's kernel for sequences of
-different lengths (Dao 2023), on a CPU one sequence after the other. The last layer is computed for
-the first tokens alone. Importing this file imports torch, and opening a model on the CPU sets the
-process's torch to one thread an operator.
+A batch holds as many sequences as fit into its budget of tokens, concatenated without padding.
+Attention stays within a sequence: on a GPU by Flash Attention's kernel for variable-length
+sequences (Dao 2023), on a CPU one sequence after the other. The last layer is computed only for the
+first tokens. Importing this file imports torch, and opening a model on the CPU sets the process's
+torch to one thread per operator.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
 
 logger = logging.getLogger(__name__)
 
-BUDGET = {"cuda": 65_536, "cpu": 1_024}  # tokens a batch
-FLASH = (8, 0)  # the compute capability from which the kernel runs
+BUDGET = {"cuda": 65_536, "cpu": 1_024}  # tokens per batch
+FLASH = (8, 0)  # lowest compute capability for the kernel
 KERNEL = "torch.nn.attention.varlen"  # of torch 2.10 and later
 BF16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")  # instructions, as torch names them
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Where sequences lie among rows: the i-th from `bounds[i]` to `bounds[i + 1]`."""
+    """Where sequences are among rows: the i-th from `bounds[i]` to `bounds[i + 1]`."""
 
     bounds: tuple[int, ...]
-    on_device: torch.Tensor  # the same, int32, where the rows are
+    on_device: torch.Tensor  # the same as int32, on the device of the rows
     longest: int
 
     @classmethod
     def of(cls, lengths: Sequence[int], device: str) -> Spans:
-        """The spans of sequences of such lengths, one behind the other."""
+        """The spans of concatenated sequences of these lengths."""
         bounds = (0, *accumulate(lengths))
         return cls(bounds, _sent(bounds, torch.int32, device), max(lengths))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sequences laid end to end: int64 of shape (tokens,), and where each lies."""
+    """Concatenated sequences: int64 of shape (tokens,), and where each one is."""
 
     ids: torch.Tensor
     types: torch.Tensor
-    positions: torch.Tensor  # from 0 in each sequence
+    positions: torch.Tensor  # starting from 0 in each sequence
     spans: Spans
-    firsts: Spans  # of one row a sequence
+    firsts: Spans  # one row per sequence
 
     @classmethod
     def of(cls, sequences: Sequence[Tokens], device: str) -> Batch:
@@ -76,13 +76,13 @@ class Batch:
 
 
 def _sent(numbers: Sequence[Any], dtype: torch.dtype, device: str) -> torch.Tensor:
-    """The numbers on the device; a GPU fetches them itself, while more are laid out."""
+    """The numbers on the device; to a GPU they are copied while the next ones are prepared."""
     there = torch.tensor(numbers, dtype=dtype, pin_memory=device == "cuda")
     return there.to(device, non_blocking=True)
 
 
 class Unpadded(torch.nn.Module):
-    """The logits of a BERT-like classifier for sequences laid end to end."""
+    """The logits of a BERT-like classifier for concatenated sequences."""
 
     def __init__(self, classifier: Any) -> None:
         super().__init__()
@@ -104,14 +104,14 @@ class Unpadded(torch.nn.Module):
         first = hidden[batch.spans.on_device[:-1]]
         attended = _attend(last.attention, hidden, first, batch.spans, batch.firsts)
         first = last.feed_forward_chunk(attended)
-        first = first.float()[:, None]  # the head is kept in fp32: bf16 would tie near logits
+        first = first.float()[:, None]  # the head stays in fp32: bf16 would tie close logits
         if body.pooler is not None:  # RoBERTa's head takes the first token itself
             first = body.pooler(first)
         logits: torch.Tensor = self.classifier.classifier(first)
         return logits
 
     def to_bf16(self) -> Unpadded:
-        """Itself, with embeddings and layers in bf16."""
+        """Return self, with embeddings and layers in bf16."""
         body = self.classifier.base_model
         body.embeddings.to(torch.bfloat16)
         body.encoder.to(torch.bfloat16)
@@ -143,7 +143,7 @@ def mix_in_turn(
 ) -> torch.Tensor:
     """Attention of (rows, heads, size) within each sequence, one after the other.
 
-    The rows of `query` lie as `asked` says, those of `key` and `value` as `spans` says.
+    The rows of `query` are divided by `asked`, those of `key` and `value` by `spans`.
     """
     found = []
     for (a, b), (start, end) in zip(pairwise(asked.bounds), pairwise(spans.bounds), strict=True):
@@ -155,30 +155,30 @@ def mix_in_turn(
 def mix_by_kernel(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asked: Spans, spans: Spans
 ) -> torch.Tensor:
-    """What `mix_in_turn` gives, by one call of the kernel, on a GPU and in 16 bits only."""
+    """The result of `mix_in_turn`, by one call of the kernel, only on a GPU and in 16 bits."""
     from torch.nn.attention.varlen import varlen_attn
 
     ends = asked.on_device, spans.on_device
     found = varlen_attn(query, key, value, *ends, asked.longest, spans.longest)
-    assert isinstance(found, torch.Tensor)  # and not a pair, as with its logarithms
+    assert isinstance(found, torch.Tensor)  # not a pair, as with log-sum-exp
     return found
 
 
 class UnpaddedEngine:
-    """A model in bf16 ready to run, on the device where it is."""
+    """A model in bf16 ready to run, on its device."""
 
     def __init__(self, model: Unpadded, device: str, *, workers: int | None = None) -> None:
         self._model = model.to_bf16().to(device)
         self.device = device
         if device == "cpu":
-            torch.set_num_threads(1)  # a batch a core, instead of all cores in each operator
+            torch.set_num_threads(1)  # one batch per core, instead of all cores in each operator
         self._workers = workers or cores()
 
     def __call__(self, sequences: Sequence[Tokens]) -> NDArray[np.float32]:
         """Rows of shape (n, outputs), in the order of `sequences`; n >= 1.
 
-        A GPU works on one batch while the next is laid out; it is waited for once, at the end. On a
-        CPU each core works on a batch of its own.
+        A GPU works on one batch while the next is prepared; the code waits for it once, at the end.
+        On a CPU each core works on its own batch.
         """
         batches = parts(sequences, BUDGET[self.device])
         if self.device == "cpu":
@@ -196,7 +196,7 @@ class UnpaddedEngine:
 
 
 def parts(sequences: Sequence[Tokens], budget: int) -> Iterator[Sequence[Tokens]]:
-    """Neighbours of together at most `budget` tokens; a longer sequence goes alone."""
+    """Consecutive sequences of at most `budget` tokens in total; a longer one is alone."""
     start, held = 0, 0
     for end, tokens in enumerate(sequences):
         held += len(tokens.ids)
@@ -207,13 +207,14 @@ def parts(sequences: Sequence[Tokens], budget: int) -> Iterator[Sequence[Tokens]
 
 
 def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedEngine:
-    """An engine that gives a pair's logits in bf16: close to those in fp32, and not the same.
+    """An engine that gives a pair's logits in bf16: close to those in fp32, but not equal.
 
-    It runs on the first GPU if that has the kernel, else on the CPU, where `workers` threads (None:
-    one a core) take a batch each.
+    It runs on the first GPU if that has the kernel, else on the CPU, where each of `workers`
+    threads (None: one per core) takes one batch.
 
     Raises:
-        InputError: the model cannot be loaded, or is of a family that is not laid end to end.
+        InputError: the model cannot be loaded, or its family does not support concatenated
+            sequences.
     """
     module = export.load(files, "cross_encoder")
     samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
@@ -229,7 +230,7 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
             raise ValueError(f"its logits would differ by {gap:.2g}")
         engine = UnpaddedEngine(model, device(), workers=workers)
         engine(samples)  # the kernel refuses some sizes of heads
-    except Exception as error:  # a family whose parts have other names, or work in other ways
+    except Exception as error:  # a family whose parts have other names, or work differently
         raise InputError(
             f"{files.name} cannot be laid end to end, so it does not run in bf16 ({error})"
         ) from error
@@ -239,14 +240,14 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
 
 
 def device() -> str:
-    """Where models in bf16 run: "cuda" where a GPU and torch have the kernel, else "cpu"."""
+    """The device of models in bf16: "cuda" if a GPU and torch have the kernel, else "cpu"."""
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() < FLASH:
         return "cpu"
     return "cuda" if importlib.util.find_spec(KERNEL) else "cpu"
 
 
 def multiplies_bf16() -> bool:
-    """Whether the CPU has instructions for bf16; True where torch is too old to tell."""
+    """Whether the CPU has instructions for bf16; True if torch is too old to tell."""
     if not hasattr(torch.cpu, "get_capabilities"):
         return True
     has = torch.cpu.get_capabilities()

@@ -1,7 +1,7 @@
-"""Approximate dense search, for corpora too large to compare with whole: a graph of neighbours.
+"""Approximate dense search, for corpora too large for exact search: a graph of neighbours.
 
-HNSW (Malkov & Yashunin 2020) over vectors in 8 bits, by USearch, an optional package. What it
-brings back is ranked by the exact cosines; only what it misses differs from exact search.
+HNSW (Malkov & Yashunin 2020) over vectors in 8 bits, by USearch, an optional package. The results
+are ranked by exact cosine; they differ from exact search only in what the graph misses.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rerank.types import Ints
 
 FILE = "vectors.usearch"
 NEIGHBOURS = 32  # of each passage in the graph
-BUILDING = 256  # candidates kept while a passage is placed
-SEARCHING = 512  # candidates kept while a query walks, at least
-OVERSAMPLED = 3  # times as many as asked for are compared exactly
-CHUNK = 4096  # passages between two moves of the progress bar
+BUILDING = 256  # candidates kept while a passage is inserted
+SEARCHING = 512  # candidates kept during a search, at least
+OVERSAMPLED = 3  # times the requested number are compared exactly
+CHUNK = 4096  # passages per update of the progress bar
 
 Vectors = NDArray[np.float32]
 
@@ -51,7 +51,7 @@ def write_graph(vectors: Vectors, folder: Path) -> None:
 
 
 def searching(count: int) -> int:
-    """Candidates kept while a query walks among `count` passages: 512 up to 100,000, then more.
+    """Candidates kept during a search of `count` passages: 512 up to 100,000, then more.
 
     With 512 of a million, 97.5 % of the nearest hundred were found (docs/performance.md, once).
     """
@@ -71,10 +71,10 @@ class Graph:
         self._vectors = vectors
 
     def check(self) -> None:
-        """Refuse a graph that is not of these vectors' number and width.
+        """Refuse a graph whose number and width of vectors are not those of these vectors.
 
         Raises:
-            InputError: saying what it is of.
+            InputError: saying what the graph holds.
         """
         expected, got = self._vectors.shape, (len(self._graph), self._graph.ndim)
         if got != expected or int(np.asarray(self._graph.keys).max(initial=0)) >= expected[0]:
@@ -88,10 +88,10 @@ class Graph:
 
 
 def library() -> Any:
-    """USearch's index, imported where ONNX Runtime can live beside it.
+    """USearch's index class, imported so that ONNX Runtime works in the same process.
 
-    USearch's wheel carries a C++ library of its own, and exports the numbers by which that tells a
-    locale's parts. ONNX Runtime compiles a regular expression when it is imported; if USearch came
+    USearch's wheel has its own C++ library, and exports the numbers by which that identifies the
+    parts of a locale. ONNX Runtime compiles a regular expression on import; if USearch was imported
     first, it takes a wrong part and the process dies. So ONNX Runtime is imported first.
 
     Raises:

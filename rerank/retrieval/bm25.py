@@ -1,7 +1,7 @@
 """BM25 over a corpus: the scores of `rank_bm25.BM25Okapi`, compiled once to a sparse matrix.
 
-Robertson & Zaragoza 2009, in rank_bm25's variant (a negative idf is raised to a quarter of the
-mean idf). Knows nothing of passages: token lists in, arrays of scores out.
+Robertson & Zaragoza 2009, in rank_bm25's variant (a negative idf is raised to a quarter of the mean
+idf). Knows nothing of passages: token lists in, arrays of scores out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rerank.errors import InputError, optional
 from rerank.types import Floats, Ints
 
-K1, B = 1.5, 0.75  # BM25Okapi's own: how fast a repeated word tells less, how much length counts
+K1, B = 1.5, 0.75  # BM25Okapi's defaults: term saturation, weight of the length
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class BM25:
     terms: dict[str, int]
     idf: Floats  # (terms,)
     starts: Ints  # (terms + 1,)
-    rows: NDArray[np.int32]  # passage rows, rising within a term
+    rows: NDArray[np.int32]  # passage rows, ascending within a term
     weights: Floats  # a query's score is their sum over its terms
     size: int  # passages
 
     @classmethod
     def build(cls, documents: Iterable[Sequence[str]]) -> BM25:
-        """Compile the statistics of `BM25Okapi(documents)`, which are gone through once.
+        """Compile the statistics of `BM25Okapi(documents)` in one pass over the documents.
 
         Documents may be empty lists; there is at least one.
         """
@@ -65,12 +65,12 @@ class BM25:
         return total
 
     def weight(self, word: str) -> float:
-        """The word's idf; a word that no passage holds weighs as much as the rarest."""
+        """The word's idf; a word that is in no passage has the highest idf."""
         term = self.terms.get(word)
         return float(self.idf[term]) if term is not None else float(self.idf.max(initial=1.0))
 
     def save(self, folder: Path) -> None:
-        """Write `terms.txt` (one term a line) and an array a file, to be mapped into memory."""
+        """Write `terms.txt` (one term per line) and one file per array, to be memory-mapped."""
         (folder / "terms.txt").write_text("\n".join(self.terms), encoding="utf-8")
         for name in ("rows", "weights"):
             np.save(folder / f"bm25_{name}.npy", getattr(self, name))
@@ -99,7 +99,7 @@ class BM25:
 def score_texts(
     query: Sequence[str], texts: Sequence[Sequence[str]], weight: Callable[[str], float]
 ) -> Floats:
-    """`BM25Okapi`'s scores of texts outside any index, shape (n,), by idf from elsewhere.
+    """`BM25Okapi`'s scores of texts outside any index, shape (n,), with an idf from elsewhere.
 
     `weight` gives a word's idf; the mean length is that of these texts.
     """
@@ -114,7 +114,7 @@ def score_texts(
 
 
 def _okapi(documents: Iterable[Sequence[str]]) -> Any:
-    """`BM25Okapi(documents)` with its counts in flat arrays, not in a dictionary a passage."""
+    """`BM25Okapi(documents)` with its counts in flat arrays, not in one dictionary per passage."""
     with optional():
         from rank_bm25 import BM25Okapi
 

@@ -1,6 +1,6 @@
-"""Whether the arrays of an open index fit together, so that no search reads beyond one of them.
+"""Checks that the arrays of an open index fit together, so that no search reads out of bounds.
 
-Each array is gone through once, a part at a time: about as long as its hash takes.
+Each array is read once, in parts: this takes about as long as hashing it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.dense import Vectors
 from rerank.types import Ints
 
-PART = 2**22  # numbers looked at together
-LARGEST = 1e6  # of a cosine, an idf or a BM25 weight, which are all below a hundred
+PART = 2**22  # numbers checked at a time
+LARGEST = 1e6  # limit for cosines, idf and BM25 weights, which are all below a hundred
 
 
 def check_index(bm25: BM25, vectors: Vectors, offsets: Ints, *, text_bytes: int) -> None:

@@ -1,6 +1,6 @@
-"""Passages on disk: written once, in order, and read again by row without holding the text.
+"""Passages on disk: written once, in order, and read by row without loading the whole text.
 
-One JSON object a line, and where each line starts.
+One JSON object per line, and the offset of each line.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rerank.errors import InputError
 from rerank.types import Ints, Passage
 
 LINES, OFFSETS = "corpus.jsonl", "offsets.npy"
-KEPT = 8192  # passages in memory, because many queries bring back the same ones
+KEPT = 8192  # passages kept in memory, because many queries find the same ones
 
 
 class Corpus:
-    """The passages that `write_corpus` left in a folder. Safe to read from many threads."""
+    """The passages that `write_corpus` wrote into a folder. Safe to read from many threads."""
 
     def __init__(self, folder: Path) -> None:
         self._offsets: Ints = np.load(folder / OFFSETS, allow_pickle=False)
@@ -31,7 +31,7 @@ class Corpus:
 
     @property
     def offsets(self) -> Ints:
-        """Where each passage begins, and the end of the last, shape (n + 1,)."""
+        """Where each passage begins, and the end of the last one, shape (n + 1,)."""
         return self._offsets
 
     @property
@@ -44,11 +44,11 @@ class Corpus:
         return len(self._offsets) - 1
 
     def __iter__(self) -> Iterator[Passage]:
-        """All passages by row; none is kept."""
+        """All passages by row; they are not cached."""
         return map(self._read, range(len(self)))
 
     def _read(self, row: int) -> Passage:
-        """The passage at a row, read from disk; `passage` keeps the latest ones."""
+        """The passage at a row, read from disk; `passage` caches the latest ones."""
         try:
             kept = json.loads(self._bytes[self._offsets[row] : self._offsets[row + 1]])
             found = Passage(kept["_id"], kept["title"], kept["text"], kept["metadata"])

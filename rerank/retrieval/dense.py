@@ -1,4 +1,4 @@
-"""The bi-encoder and exact dense search: texts to normalised vectors, cosines by one product."""
+"""The bi-encoder and exact dense search: texts to unit vectors, cosines by one matrix product."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rerank.progress import progress
 from rerank.types import Floats
 
 Vectors = NDArray[np.float32]
-CHUNK = 256  # texts between two moves of the progress bar
+CHUNK = 256  # texts per update of the progress bar
 
 
 class Encoder:
     """A sentence-transformers bi-encoder; the model is loaded at the first call.
 
-    Safe to call from many threads, of which one loads the model.
+    Safe to call from many threads; only one of them loads the model.
     """
 
     def __init__(self, files: ModelFiles, *, max_length: int) -> None:
@@ -31,9 +31,9 @@ class Encoder:
         self._loading = Lock()
 
     def encode(self, texts: Sequence[str], *, label: str | None = None) -> Vectors:
-        """Unit vectors, shape (n, d), n >= 1, float32; with `label`, a progress bar of that name.
+        """Unit vectors, shape (n, d), n >= 1, float32; `label` shows a progress bar of that name.
 
-        Longer texts are cut at `max_length` tokens.
+        Texts are truncated to `max_length` tokens.
         """
         with self._loading:
             if self._loaded is None:

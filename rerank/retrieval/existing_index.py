@@ -1,4 +1,4 @@
-"""An index that the user names: opened, if it is what a run would have built."""
+"""An index that the user names: opened if it is the one that a run would have built."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rerank.storage.folder import verify_folder
 
 
 def existing_index(folder: Path, corpus: str, encoder: Encoder, config: Config) -> Index:
-    """The index in a folder, which is of the corpus with this digest, made as `config` says.
+    """The index in a folder, if it is of the corpus with this digest and made as `config` says.
 
     Raises:
         InputError: it is not an index, is damaged, or was made of or by something else.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rerank.types import Bools, FirstStage, Floats, Ints
 
-BLOCK = 512  # scores; the highest of each block bound the highest of all from below
+BLOCK = 512  # scores; the maxima of the blocks bound the best scores from below
 
 
 def top(scores: NDArray[np.floating], count: int) -> Ints:
@@ -17,7 +17,7 @@ def top(scores: NDArray[np.floating], count: int) -> Ints:
     count = min(count, len(scores))
     rows = np.arange(len(scores))
     blocks = len(scores) // BLOCK
-    if 0 < count < blocks:  # `count` blocks reach the bound, so at least as many scores do
+    if 0 < count < blocks:  # `count` blocks reach the bound, so at least `count` scores do
         highest = scores[: blocks * BLOCK].reshape(blocks, BLOCK).max(axis=1)
         rows = np.flatnonzero(scores >= np.partition(highest, -count)[-count])
     if 0 < count < len(rows):
@@ -54,7 +54,7 @@ def fused_without(
 ) -> FirstStage:
     """What a search for `count` of `pool` passages would have found without those at `gone` (n,).
 
-    `stage` is all that both stages found in a pool that is larger, by as many as may be gone.
+    `stage` is all that both stages found in a pool that is larger by the number that may be gone.
     """
     order = np.argsort(stage.rows, kind="stable")
     stage, gone = stage.take(order), gone[order]

@@ -1,7 +1,7 @@
 """BM25 and dense over one corpus: built once, saved, opened again; searched by query and vector.
 
-Text, vectors and postings stay on disk and are read from there: an open index holds the vocabulary
-and the passages that the latest queries brought back.
+Text, vectors and postings are read from disk: an open index holds in memory only the vocabulary and
+the passages that the latest queries found.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Index:
         return len(self.corpus)
 
     def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:
-        """Refuse a configuration or an encoder that the index was not made for.
+        """Refuse a configuration or an encoder that the index was not built for.
 
         Raises:
             InputError: saying which part differs.
@@ -137,9 +137,9 @@ def build_index(
 ) -> Index:
     """Build an index of `corpus` in `folder`, atomically, with a progress bar; and open it.
 
-    The corpus is gone through once and its text never held in memory; its postings are, at about 40
-    bytes each, until they are written. With `approximate`, dense search walks a graph. Texts that
-    indexes in the folders `known` hold are not encoded again.
+    The corpus is read once, and its text is never held in memory; its postings are, at about 40
+    bytes each, until they are written. With `approximate`, dense search uses a graph. Texts in the
+    indexes of the folders `known` are not encoded again.
 
     Raises:
         InputError: the corpus is empty.
@@ -182,9 +182,10 @@ def _words(corpus: Corpus, language: str) -> Iterator[list[str]]:
 
 
 def _write_vectors(corpus: Corpus, encoder: KnownVectors, path: Path) -> Vectors:
-    """Encode every passage, a chunk at a time, into one array on disk; and open it.
+    """Encode every passage, in chunks, into one array on disk; and open it.
 
-    It is written, not mapped: a full disk is then an error, where a map would end the process.
+    The array is written, not memory-mapped: so a full disk raises an error, where a map would end
+    the process.
 
     Raises:
         OSError: the disk is full.

@@ -1,6 +1,6 @@
-"""Vectors that other indexes hold already: passages of equal text are not encoded again.
+"""Vectors that other indexes already hold: passages of equal text are not encoded again.
 
-An index whose files are not those of its manifest is not read.
+An index whose files do not match its manifest is not read.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Keys = NDArray[np.uint64]
 
 
 class KnownVectors:
-    """The vectors in `folders`, those of indexes that `made_by` this encoder, in this layout.
+    """The vectors of those indexes in `folders` that have this encoder and this layout.
 
-    It holds 16 bytes a passage in memory. A vector depends on its text alone, so it is the one
-    that the encoder gives, to the bit, on a machine of the same kind.
+    It holds 16 bytes per passage in memory. A vector depends on its text alone, so it is bit for
+    bit the one that the encoder gives on a machine of the same kind.
     """
 
     def __init__(self, folders: Iterable[Path], encoder: Encoder, *, layout: int) -> None:
@@ -54,7 +54,7 @@ class _Held:
         self._keys = keys[self._rows]
 
     def find(self, texts: Sequence[str]) -> dict[int, Vectors]:
-        """The vectors of those texts that are held, by position."""
+        """The known vectors of these texts, by position."""
         keys = _keys(texts)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         found = {}
@@ -66,13 +66,13 @@ class _Held:
 
 
 def _keys(texts: Iterable[str]) -> Keys:
-    """A number a text, shape (n,); two texts rarely have the same."""
+    """One number per text, shape (n,); two texts rarely have the same."""
     hashed = (hashlib.sha256(t.encode("utf-8", "surrogatepass")).digest()[:8] for t in texts)
     return np.frombuffer(b"".join(hashed), dtype=np.uint64)
 
 
 def _usable(folder: Path, encoder: Encoder, layout: int) -> bool:
-    """Whether a whole index stands there whose vectors this encoder made."""
+    """Whether there is an intact index whose vectors this encoder made."""
     made_by = {"fingerprint": encoder.files.fingerprint, "max_length": encoder.max_length}
     try:
         kept = read_manifest(folder)

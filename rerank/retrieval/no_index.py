@@ -1,4 +1,4 @@
-"""A first stage without a corpus: it ranks the passages that callers bring, and finds none."""
+"""A first stage without a corpus: it ranks the passages that callers provide, and finds none."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rerank.errors import InputError
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.types import FirstStage, Passage
 
-USUAL_IDF = 4.0  # of a query's word, where no corpus says how rare it is
+USUAL_IDF = 4.0  # of a query's word, as no corpus says how rare it is
 
 
 class NoIndex:
-    """What a `Retriever` is where there is nothing to search."""
+    """The `Retriever` of a model that has nothing to search."""
 
     folder = Path()
 
@@ -38,7 +38,7 @@ class NoIndex:
         )
 
     def passage(self, row: int, /) -> Passage:
-        """None of its rows exists.
+        """Refuse: there are no rows.
 
         Raises:
             IndexError: always.
@@ -50,4 +50,4 @@ class NoIndex:
         return USUAL_IDF
 
     def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:
-        """Nothing was made that could differ."""
+        """Nothing to check: there is no index that could differ."""

@@ -1,7 +1,7 @@
-"""Passages that the caller brings, ranked by the two stages as the index ranks its own.
+"""Passages from the caller, ranked by the two stages as the index ranks its own.
 
-The stages rank these passages alone: of the index only the idf of its words is used, so that
-passages from anywhere can come in.
+The stages rank only these passages: from the index they use only the idf of its words, so the
+passages may come from anywhere.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def rank_passages(
     """What the stages say of the passages, best fused first; `rows` are positions in `passages`.
 
     `cosines` (n,) are those of query and passage, `weight` gives a word's idf. BM25 finds only
-    passages that share a word with the query; one that it does not find ranks behind all. Ties go
-    by the text: the order in which the passages come says nothing.
+    passages that share a word with the query; a passage that it does not find ranks behind all
+    others. Ties are broken by the text, so the order of the input does not matter.
     """
     n = len(passages)
     by_text = np.array(sorted(range(n), key=lambda i: passages[i].full_text), dtype=np.int64)
@@ -38,7 +38,7 @@ def rank_passages(
     matching = by_text[lexical[by_text] > 0]
     found = [matching[top(lexical[matching], n)], by_text[top(cosines[by_text], n)]]
     rows, scores = reciprocal_rank_fusion(found, k=rrf_k)
-    place = np.argsort(by_text)  # of each passage, were they sorted by their text
+    place = np.argsort(by_text)  # of each passage in the order of their texts
     best = np.lexsort((place[rows], -scores))
     rows = rows[best]
     bm25_rank, dense_rank = (ranks(f, rows, missing=n + 1) for f in found)

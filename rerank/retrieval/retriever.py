@@ -1,4 +1,4 @@
-"""What the pipeline needs of a first stage: anything that has these methods serves as one."""
+"""The methods that the pipeline needs of a first stage: any class that has them can be one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rerank.types import FirstStage, Passage
 class Retriever(Protocol):
     """A corpus that can be searched by a query's words and by its vector."""
 
-    folder: Path  # that a model folder takes a copy of
+    folder: Path  # which is copied into a model folder
     language: str  # Snowball stemmer of its words, or "none"
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""What a killed writer leaves beside a folder: found, and cleared away by the next one.
+"""What a killed writer leaves beside a folder: found and removed by the next writer.
 
-A writer holds a lock on its temporary folder, which the system takes back when the process ends,
-however it ends. It knows nothing of what a folder holds.
+A writer holds a lock on its temporary folder; the system releases it when the process ends, however
+it ends. It knows nothing of what a folder holds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEAST_AGE = 60.0
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Say, for the while, that this process is at work in a folder, where that can be said."""
+    """Lock a folder while this process works in it, if the system has such locks."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         _lock(handle)
@@ -30,10 +30,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Clear away what killed writers of the folder `path` left beside it.
+    """Remove what killed writers of the folder `path` left beside it.
 
-    Where one was killed between the two renames of a replacement, so that nothing stands at
-    `path`, the folder that stood there is put back. A folder that a writer holds is left alone.
+    If a writer was killed between the two renames of a replacement, so that `path` is missing, the
+    old folder is put back. A folder locked by a writer is left alone.
     """
     if not path.parent.is_dir():
         return
@@ -55,7 +55,7 @@ def remove_leftovers(path: Path) -> None:
 
 def _clear(left: Path, path: Path) -> None:
     before = left / path.name
-    nobodys = any(left.iterdir())  # a writer locks its folder before it puts anything there
+    nobodys = any(left.iterdir())  # a writer locks its folder before it writes there
     if left.suffix == ".old" and before.is_dir() and not path.exists() and not path.is_symlink():
         before.rename(path)
     if nobodys or abs(time.time() - left.stat().st_mtime) >= LEAST_AGE:
@@ -63,7 +63,7 @@ def _clear(left: Path, path: Path) -> None:
 
 
 def _lock(handle: int) -> bool:
-    """Whether the lock is ours now; without locks of this kind, it never is."""
+    """Whether this process now holds the lock; never, without locks of this kind."""
     try:
         import fcntl
 

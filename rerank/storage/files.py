@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and read only if they are regular and of a sane size.
+"""Files: written whole or not at all, and read only if they are regular and not too large.
 
 Bytes and plain JSON; it knows nothing of manifests or of what a file means.
 """
@@ -26,7 +26,7 @@ def sha256_file(path: str | Path) -> str:
     """Return the sha256 of a regular file's bytes as 64 hexadecimal digits.
 
     Raises:
-        OSError: it cannot be read, or is a pipe or a device, which is not waited for.
+        OSError: it cannot be read, or is a pipe or a device; the function does not wait for one.
     """
     with regular(Path(path)) as handle, open(handle, "rb", closefd=False) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -35,7 +35,7 @@ def sha256_file(path: str | Path) -> str:
 def write_file(path: str | Path, data: bytes | str | Iterable[str]) -> None:
     """Write a file whole or not at all: a temporary sibling, fsync, then rename. Text is UTF-8.
 
-    Parts of a text are written as they come.
+    Parts of a text are written as they arrive.
     """
     path = Path(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -54,16 +54,16 @@ def write_file(path: str | Path, data: bytes | str | Iterable[str]) -> None:
 
 
 def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
-    """Write plain JSON values, indented; for `fill` of `write_folder`, which makes it durable."""
+    """Write plain JSON values, indented; for `fill` of `write_folder`, which makes them durable."""
     text = json.dumps(value, indent=2, allow_nan=False)
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
 def parse_json(data: bytes, name: str) -> Any:
-    """Return the value of JSON bytes as RFC 8259 has it; `name` stands in the error.
+    """Return the value of JSON bytes, by RFC 8259; `name` is part of the error.
 
     Raises:
-        FolderError: not JSON, no UTF-8, a key that stands twice in one object, NaN or an infinity,
+        FolderError: not JSON, not UTF-8, a key that occurs twice in one object, NaN or an infinity,
             or nested too deep.
     """
     try:
@@ -73,7 +73,7 @@ def parse_json(data: bytes, name: str) -> Any:
 
 
 def read_bytes(path: Path, most: int, *, follow: bool = True) -> bytes:
-    """The bytes of a file of at most `most`, however much it grows meanwhile."""
+    """The bytes of a file of at most `most`, even if it grows meanwhile."""
     with regular(path, follow=follow) as handle, open(handle, "rb", closefd=False) as file:
         size = os.fstat(handle).st_size
         data = file.read(most + 1) if size <= most else b""
@@ -84,7 +84,7 @@ def read_bytes(path: Path, most: int, *, follow: bool = True) -> bytes:
 
 @contextmanager
 def regular(path: Path, *, follow: bool = True) -> Iterator[int]:
-    """An open handle of a regular file; what became a pipe since it was looked at blocks nobody."""
+    """An open handle of a regular file; never blocks, even if the path has become a pipe."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
     try:
@@ -96,7 +96,7 @@ def regular(path: Path, *, follow: bool = True) -> Iterator[int]:
 
 
 def digest(handle: int, size: int) -> str:
-    """The sha256 of the first `size` bytes and one more, so that a file that grows is another."""
+    """The sha256 of the first `size` bytes and one more, so that a file that grew differs."""
     state = hashlib.sha256()
     while size >= 0 and (part := os.read(handle, min(size + 1, 2**20))):
         state.update(part)
@@ -118,7 +118,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def files_below(folder: Path) -> dict[str, Path]:
-    """Return every regular file below a folder by its relative posix path; refuse all else."""
+    """Return every regular file below a folder by its relative posix path; refuse anything else."""
     result, below = {}, [folder]
     while below:
         try:

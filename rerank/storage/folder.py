@@ -1,7 +1,7 @@
-"""Atomic, hashed, code-free folders: what stands under the final name is whole, or is not there.
+"""Atomic, hashed, code-free folders: what has the final name is complete, or is not there.
 
 Bytes in, bytes on disk, each file's sha256 in `manifest.json`. It knows nothing of what the files
-mean; whoever fills a folder adds fields of its own to the manifest.
+mean; the caller that fills a folder adds its own fields to the manifest.
 """
 
 from __future__ import annotations
@@ -66,16 +66,15 @@ def write_folder(
 ) -> dict[str, Any]:
     """Write a folder whole or not at all, and return its manifest.
 
-    `fill(folder)` writes files into an empty temporary sibling and returns fields for the
-    manifest, which adds `format_version`, `digest`, and `files`: relative path to sha256 and
-    size. An
-    exception, or an end of the process, leaves whatever stood at `path` as it was; the one moment
-    between the two renames of a replacement leaves the old folder beside it, under a hidden name
-    that ends in `.old`, and the next writer puts it back.
+    `fill(folder)` writes files into an empty temporary sibling and returns fields for the manifest,
+    which adds `format_version`, `digest`, and `files`: relative path to sha256 and size. If an
+    exception is raised or the process ends, `path` stays as it was. Only a process that ends
+    between the two renames of a replacement leaves the old folder beside `path`, under a hidden
+    name that ends in `.old`; the next writer puts it back.
 
     Raises:
-        FolderError: path exists and `overwrite` is False; it exists and is no folder with a
-            manifest of ours; `fill` returned a field of the store's own, or made a link.
+        FolderError: path exists and `overwrite` is False; it exists and is not a folder with a
+            manifest of ours; `fill` returned a reserved field, or made a link.
     """
     path = Path(path)
     refuse_to_replace(path, overwrite=overwrite, kind=kind)
@@ -120,7 +119,7 @@ def _filled(
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
-    """Return the manifest of a folder, its own shape checked, its files not (see `verify_folder`).
+    """Return the checked manifest of a folder, without checking its files (see `verify_folder`).
 
     Raises:
         FolderError: no manifest, not JSON, a newer format, or entries that are not a relative path
@@ -156,7 +155,7 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
 
 
 def sealed(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest with the digest of its other fields, in place of the one it may have."""
+    """Return the manifest with the digest of its other fields, replacing an earlier one."""
     fields = {key: value for key, value in manifest.items() if key != DIGEST}
     text = json.dumps(fields, sort_keys=True)
     return {**fields, DIGEST: hashlib.sha256(text.encode()).hexdigest()}
@@ -195,9 +194,9 @@ def verify_folder(path: str | Path) -> dict[str, Any]:
 def read_verified(
     path: str | Path, name: str, manifest: Mapping[str, Any], *, most: int = LARGEST_JSON
 ) -> bytes:
-    """Return the bytes of a folder's file, which are those that its manifest names.
+    """Return the bytes of a folder's file, which match its manifest.
 
-    What was verified once may have been changed since: these bytes were not.
+    A file may have changed since the folder was verified; these bytes have not.
 
     Raises:
         FolderError: the manifest lacks the file, or the file is not the manifest's; it has more
@@ -214,7 +213,7 @@ def read_verified(
 
 
 def is_made_from(path: str | Path, made_from: Mapping[str, Any]) -> bool:
-    """Whether a whole folder stands at `path` whose manifest holds all that is in `made_from`."""
+    """Whether `path` is a complete folder whose manifest contains all of `made_from`."""
     try:
         manifest = read_manifest(path)
         if any(manifest.get(key) != value for key, value in made_from.items()):
@@ -226,7 +225,7 @@ def is_made_from(path: str | Path, made_from: Mapping[str, Any]) -> bool:
 
 
 def _take(path: Path, new: Path) -> None:
-    """Rename new to path, where nothing stands; another writer may have been faster."""
+    """Rename new to path, which does not exist; another writer may be faster."""
     try:
         new.rename(path)
     except OSError:
@@ -236,7 +235,7 @@ def _take(path: Path, new: Path) -> None:
 
 
 def _swap(new: Path, path: Path) -> None:
-    """Rename path away and new to path, then remove the old one; undo where that fails."""
+    """Move path away and rename new to path, then remove the old one; undo this if it fails."""
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
     old = aside / path.name
     try:
@@ -254,13 +253,13 @@ def _swap(new: Path, path: Path) -> None:
 
 
 def refuse_to_replace(path: Path, *, overwrite: bool, kind: str | None = None) -> None:
-    """Raise what `write_folder` would: early, before the work that would be lost.
+    """Raise what `write_folder` would, before work that would be lost.
 
-    What killed writers left beside the folder is cleared away.
+    It removes what killed writers left beside the folder.
 
     Raises:
-        FolderError: path exists and `overwrite` is False, or is no folder with a manifest of ours,
-            or is one of another kind.
+        FolderError: path exists and `overwrite` is False, or is not a folder with a manifest of
+            ours, or is one of another kind.
     """
     remove_leftovers(path)
     if not path.exists() and not path.is_symlink():

@@ -1,6 +1,6 @@
-"""One job at a time on a folder: a lock on its name, from before the work to its end.
+"""One job at a time per folder: a lock on its name, from before the work until its end.
 
-The system takes the lock back when the process ends, however it ends. It knows nothing of jobs.
+The system releases the lock when the process ends, however it ends. It knows nothing of jobs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rerank.storage.folder import refuse_to_replace
 
 @contextmanager
 def output_folder(path: Path, *, overwrite: bool, kind: str) -> Iterator[None]:
-    """Reserve the name of a folder that a job writes: what would fail at its end fails now.
+    """Reserve the name of a folder that a job writes; what would fail at the end fails now.
 
     Raises:
         FolderError: as `reserved`; or `path` exists, and is not to be replaced.
@@ -28,10 +28,10 @@ def output_folder(path: Path, *, overwrite: bool, kind: str) -> Iterator[None]:
 
 @contextmanager
 def reserved(path: Path, *, to_read: bool = False) -> Iterator[None]:
-    """Reserve the name of a folder, for the while; the lock is a hidden file beside it.
+    """Reserve the name of a folder during the block; the lock is a hidden file beside it.
 
-    A folder that is only read stays what it is meanwhile. Where nothing can be written beside it,
-    no job of this machine can replace it, and there is no lock.
+    A folder that is only read (`to_read`) stays unchanged meanwhile. If nothing can be written
+    beside it, no job on this machine can replace it, and there is no lock.
 
     Raises:
         FolderError: nothing can be written beside `path`, or another job has reserved it.
@@ -59,7 +59,7 @@ def reserved(path: Path, *, to_read: bool = False) -> Iterator[None]:
 
 
 def _open(lock: Path) -> int:
-    """An open and locked file; BlockingIOError where another holds it."""
+    """An open and locked file; BlockingIOError if another process holds the lock."""
     while True:
         handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
         try:
@@ -67,7 +67,7 @@ def _open(lock: Path) -> int:
             if os.path.samestat(os.fstat(handle), lock.stat()):
                 return handle
         except FileNotFoundError:
-            pass  # its last holder has taken it away between the two lines: open it anew
+            pass  # its last holder removed it between the two lines: open it again
         except BaseException:
             os.close(handle)
             raise
@@ -86,7 +86,7 @@ def _lock(handle: int) -> None:
 
 
 def wait_locked(handle: int) -> None:
-    """Lock an open file for this process, once no other has it; closing the file frees it."""
+    """Lock an open file for this process, once no other holds it; closing the file releases it."""
     try:
         import fcntl
 

@@ -1,6 +1,6 @@
-"""The public objects of installed libraries, as their own numpydoc docstrings tell of them.
+"""The public objects of installed libraries, as described in their own numpydoc docstrings.
 
-Nothing here knows of labelled sets: names, summaries, bodies and "See Also" entries come out.
+This file knows nothing of labelled sets: it gives names, summaries, bodies and "See Also" entries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from rerank.errors import InputError
 from rerank.progress import progress
 
-LEAST_DOCSTRING = 10  # words; shorter ones only point elsewhere
+LEAST_DOCSTRING = 10  # words; shorter ones only refer elsewhere
 SKIPPED = re.compile(
     r"\.(_|(tests?|testing|conftest|f2py|distutils|compat|externals|core|cython_\w+|estimator_checks)(\.|$))"
 )
@@ -34,7 +34,7 @@ ENTRY = re.compile(rf"^({NAME}(?:\s*,\s*{NAME})*)\s*(?::\s+(.*))?$")
 
 @dataclass(frozen=True, slots=True)
 class DocumentedObject:
-    """A public object: its shortest public name, its docstring, and what it tells of others."""
+    """A public object: its shortest public name, its docstring, and what it says of others."""
 
     name: str
     summary: str
@@ -43,7 +43,7 @@ class DocumentedObject:
 
 
 def documented_objects(libraries: Collection[str]) -> dict[str, DocumentedObject]:
-    """Every documented public object by its shortest public name, copies of a docstring dropped.
+    """Every documented public object by its shortest public name, without copies of a docstring.
 
     `libraries` are import names. The same versions give the same objects.
 
@@ -52,7 +52,7 @@ def documented_objects(libraries: Collection[str]) -> dict[str, DocumentedObject
     """
     names: dict[str, tuple[bool, int, str]] = {}  # docstring -> its best name, least first
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated names warn when they are looked at
+        warnings.simplefilter("ignore")  # deprecated names warn when they are accessed
         for name, docstring, inherited in _documented(libraries):
             key = (inherited, name.count("."), name)
             names[docstring] = min(key, names.get(docstring, key))
@@ -82,7 +82,7 @@ def _documented(libraries: Collection[str]) -> Iterator[tuple[str, str, bool]]:
 
 
 def _public_names(module_name: str, module: types.ModuleType) -> list[str]:
-    """The module's own list of what is public, else what a first-level module defines itself."""
+    """The module's `__all__`, or else what a first-level module defines itself."""
     listed = getattr(module, "__all__", None)
     if listed is not None:
         return [name for name in listed if isinstance(name, str)]
@@ -92,7 +92,7 @@ def _public_names(module_name: str, module: types.ModuleType) -> list[str]:
 
 
 def _docstring(value: Any) -> Iterator[str]:
-    """The cleaned docstring, if it says more than a pointer elsewhere."""
+    """The cleaned docstring, if it is more than a reference elsewhere."""
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
     docstring = value.__doc__
@@ -146,7 +146,7 @@ def _parse(name: str, docstring: str) -> DocumentedObject:
 
 
 def _stable(text: str) -> str:
-    """The text with printed sets sorted: their order changes from one run to the next."""
+    """The text with printed sets sorted: their order differs between runs."""
     return PRINTED_SET.sub(lambda m: "{" + ", ".join(sorted(m.group(1).split(", "))) + "}", text)
 
 

@@ -1,9 +1,9 @@
 """The recipes of the bundled labelled sets: real text and human wording that any machine has.
 
-A passage is the docstring of one public object of a library as installed, less its "See Also" and
-"Examples" sections. A query is the "See Also" description that another object's docstring gives of
-it, in words that do not stand in its own docstring. Nothing is copied into the repository. This
-file knows nothing of retrieval.
+A passage is the docstring of one public object of an installed library, without its "See Also" and
+"Examples" sections. A query is the "See Also" description of that object in another object's
+docstring, in words that its own docstring does not contain. Nothing is copied into the repository.
+This file knows nothing of retrieval.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rerank.types import Passage, Query
 
 PYDATA = ("numpy", "scipy", "pandas", "sklearn")
 LEAST_WORDS = 4  # in a query
-PLAIN = re.compile(r"[A-Z][a-z]+ ")  # how a summary begins that is neither markup nor a signature
+PLAIN = re.compile(r"[A-Z][a-z]+ ")  # the start of a summary that is neither markup nor a signature
 UNANSWERABLE = 0.18  # share of the described objects whose passages leave the corpus
 SPLITS = {"train": 0.30, "dev": 0.35, "test": 0.35}  # by described object
 
@@ -40,14 +40,14 @@ def build_pydata() -> LabelledSet:
 
 
 def build_documentation(libraries: Collection[str]) -> LabelledSet:
-    """A set to train on, of any numpydoc `libraries`: queries are summaries, too, and all `train`.
+    """A training set from any numpydoc `libraries`: summaries are queries too; all are in `train`.
 
-    The summary of a docstring leaves its passage, and so becomes one more description of it in
-    words that do not stand there.
+    The summary of a docstring is removed from its passage, and so becomes one more description of
+    it in words that the passage does not contain.
 
     Raises:
-        InputError: a library is not installed or one of pydata's, or none has a description to
-            give.
+        InputError: a library is not installed or is one of pydata's, or no docstring describes
+            another object.
     """
     if set(libraries) & set(PYDATA):
         raise InputError(
@@ -95,8 +95,8 @@ def _labelled(
 def build_pydata_questions(folder: Path) -> LabelledSet:
     """The questions of `folder` (queries, qrels, splits) over every docstring, none removed.
 
-    Objects that these package versions do not have leave the qrels, in the files too; a question
-    that they leave without any right passage is left out.
+    Objects that these package versions do not have are removed from the qrels, in the files too; a
+    question that is left without any right passage is dropped.
 
     Raises:
         InputError: a file is missing, or bad lines, which are listed.
@@ -120,7 +120,7 @@ def build_pydata_questions(folder: Path) -> LabelledSet:
 
 
 def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict[str, Any]:
-    """What a set built from `libraries` is: package versions, counts, digest."""
+    """The manifest of a set built from `libraries`: package versions, counts, digest."""
     known = packages_distributions()
     packages = {package for library in libraries for package in known.get(library, ())}
     return {
@@ -132,11 +132,11 @@ def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict
 
 
 def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, Any]:
-    """Build a set into `out` and return its manifest, with `matches` beside it.
+    """Build a set into `out` and return its manifest, with the key `matches` added.
 
-    `libraries` are the import names that `documentation` is built from. `matches` tells what
-    `out/manifest.json` said before: "new" (nothing: it is written now), "same", "other versions" of
-    the packages, or "differs", although the versions are the same.
+    `libraries` are the import names that `documentation` is built from. `matches` compares it with
+    the earlier `out/manifest.json`: "new" (there was none; it is written now), "same", "other
+    versions" of the packages, or "differs", although the versions are the same.
 
     Raises:
         InputError: there is no set of that name, it is not built from these libraries, or `out`
@@ -184,7 +184,9 @@ def _match(known: Mapping[str, Any], made: Mapping[str, Any]) -> str:
 
 
 def _names_one_of(objects: Collection[str], line: str) -> bool:
-    """Whether a line of qrels does; one that cannot be read counts, for the reader to complain."""
+    """Whether a qrels line names one of them; True for an unreadable line, for the reader to
+    report.
+    """
     cells = line.split("\t")
     return len(cells) != 3 or cells[1] in objects
 
@@ -200,7 +202,7 @@ Found = dict[str, set[str]]  # query text -> names of the objects it describes
 
 
 def _described(*ways: Found) -> dict[str, frozenset[str]]:
-    """What all ways say together, without the texts that mean several things."""
+    """The descriptions of all sources together, without texts that mean several things."""
     every: dict[str, frozenset[str]] = {}
     for found in ways:
         for text, names in found.items():
@@ -220,7 +222,7 @@ def _summaries(objects: Mapping[str, DocumentedObject]) -> Found:
 
 
 def _see_also(objects: Mapping[str, DocumentedObject]) -> Found:
-    """Descriptions in "See Also" sections: namesakes with the same summary are meant as well."""
+    """Descriptions in "See Also" sections; they also describe namesakes with the same summary."""
     namesakes: dict[tuple[str, str], set[str]] = {}
     for item in objects.values():
         namesakes.setdefault((item.name.rsplit(".", 1)[-1], item.summary), set()).add(item.name)
@@ -247,7 +249,7 @@ def _one_thing(names: Collection[str]) -> bool:
 
 
 def _resolve(written: str, source: str, objects: Mapping[str, DocumentedObject]) -> str | None:
-    """The object a "See Also" name means: looked up from the innermost scope outwards."""
+    """The object that a "See Also" name means, looked up from the innermost scope outwards."""
     scope = source.split(".")
     for depth in range(len(scope) - 1, -1, -1):
         name = ".".join([*scope[:depth], written])
@@ -263,7 +265,7 @@ def _squash(text: str) -> str:
 
 
 def _connected(described: Mapping[str, frozenset[str]]) -> dict[str, str]:
-    """Query text -> the least name of its connected component of described objects."""
+    """Query text -> the first name, in order, of its connected component of described objects."""
     parent: dict[str, str] = {}
 
     def root(name: str) -> str:

@@ -1,1 +1,1 @@
-"""First stages that are not ours: search systems with a collection of their own, a file each."""
+"""First stages from other projects: search systems with their own collections, one file each."""

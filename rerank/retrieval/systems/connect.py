@@ -1,4 +1,4 @@
-"""The search system that settings name, and the one that a model folder names."""
+"""Connect to the search system named in settings, or in a model folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rerank.errors import InputError
 from rerank.retrieval.systems.settings import KEY, URL, RetrieverSettings
 from rerank.retrieval.systems.system import SearchSystem
 
-ADAPTERS = {  # a system -> the module and the class that speak to it
+ADAPTERS = {  # a system -> the module and the class of its adapter
     "elasticsearch": ("elasticsearch", "ElasticsearchIndex"),
     "lancedb": ("lance", "LanceTable"),
     "opensearch": ("opensearch", "OpenSearchIndex"),
@@ -20,7 +20,7 @@ ADAPTERS = {  # a system -> the module and the class that speak to it
 
 
 def connect(settings: RetrieverSettings) -> SearchSystem:
-    """The system; RERANK_RETRIEVER_URL, where it is set, says where it is.
+    """The system; RERANK_RETRIEVER_URL, if set, replaces its address.
 
     Raises:
         MissingExtraError: its client is not installed.
@@ -35,11 +35,11 @@ def connect(settings: RetrieverSettings) -> SearchSystem:
 def connect_of_model(kept: Any) -> SearchSystem:
     """The system that a model folder names.
 
-    Whoever wrote the folder chose that address. So a key is sent only where the environment names
-    the address too.
+    Whoever wrote the folder chose that address. So a key is sent only if the environment names the
+    address too.
 
     Raises:
-        InputError: what is kept cannot be used, or a key would go to an address of the folder's.
+        InputError: the settings cannot be used, or a key would go to an address from the folder.
         MissingExtraError: its client is not installed.
     """
     settings = RetrieverSettings.from_dict(kept)

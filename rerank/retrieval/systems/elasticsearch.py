@@ -1,4 +1,4 @@
-"""Elasticsearch: an index, by its own client."""
+"""Elasticsearch: an index, through its own client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rerank.retrieval.systems.settings import RetrieverSettings
 with optional():
     from elasticsearch import Elasticsearch
 
-CONSIDERED = 100  # nearest passages that each shard considers at least
+CONSIDERED = 100  # minimum of nearest passages that each shard considers
 JSON = {"accept": "application/json", "content-type": "application/json"}
 
 
@@ -33,7 +33,7 @@ class ElasticsearchIndex(SearchIndex):
         )
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """By the client, which tries again once where no connection is had."""
+        """By the client, which retries once if it gets no connection."""
         answer = self._client.perform_request(method, path, headers=JSON, body=body)
         found: Mapping[str, Any] = answer.body
         return found

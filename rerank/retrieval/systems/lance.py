@@ -1,4 +1,4 @@
-"""LanceDB: a table in a folder of this machine, by full-text search and by cosine."""
+"""LanceDB: a table in a folder on this machine, with full-text and cosine search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with optional():
 
 
 class LanceTable:
-    """A table with a column of fixed-size vectors and, for keyword search, columns of text."""
+    """A table with a column of fixed-size vectors and, for keyword search, text columns."""
 
     def __init__(self, settings: RetrieverSettings, key: str) -> None:
         self.settings = settings
@@ -41,7 +41,7 @@ class LanceTable:
         return hits_of(self.settings, ((row, row["_score"]) for row in rows))
 
     def vector(self, vector: Vectors, count: int) -> Sequence[Hit]:
-        """By the cosine."""
+        """By cosine."""
         column = self.settings.vector
         there = self._table.schema.field(column).type.list_size
         refuse_dimension(self.settings, there, len(vector))
@@ -50,7 +50,7 @@ class LanceTable:
         return hits_of(self.settings, ((row, 1.0 - row["_distance"]) for row in rows))
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
-        """By the column of ids, of text or of whole numbers."""
+        """By the id column, which holds text or whole numbers."""
         column = self.settings.id
         text = "string" in str(self._table.schema.field(column).type)
         asked = [_quoted(i) if text else i for i in ids if text or i.isdecimal()]
@@ -90,5 +90,5 @@ class LanceTable:
 
 
 def _quoted(text: str) -> str:
-    """Text as SQL has it."""
+    """The text as an SQL string."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""OpenSearch: an index, by its own client."""
+"""OpenSearch: an index, through its own client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OpenSearchIndex(SearchIndex):
         )
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """By the client's transport, which tries again once where no connection is had."""
+        """By the client's transport, which retries once if it gets no connection."""
         found: Mapping[str, Any] = self._client.transport.perform_request(method, path, body=body)
         return found
 

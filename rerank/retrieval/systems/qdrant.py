@@ -1,7 +1,7 @@
-"""Qdrant: a collection of a server or of a folder, by a sparse vector of BM25 and by a dense one.
+"""Qdrant: a collection on a server or in a folder, with a sparse BM25 vector and a dense one.
 
-The sparse vector is that of FastEmbed's `Qdrant/bm25`, or of a server that makes it by itself: with
-the modifier IDF, a query's words weigh 1 each.
+The sparse vector is that of FastEmbed's `Qdrant/bm25`, or of a server that makes it itself: with
+the modifier IDF, each word of a query has weight 1.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ with optional():
     from qdrant_client import QdrantClient, models
     from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-UNNAMED = "default"  # how settings name the one vector of a collection that has no name
+UNNAMED = "default"  # the name in settings of a collection's single unnamed vector
 HIGHER_IS_BETTER = ("Cosine", "Dot")
-SEEN = 20  # points that show which fields there are
+SEEN = 20  # points read to learn which fields there are
 NOT_FOUND = 404
 NOT_WORDS = re.compile(r"[^\w]")
 
 
 class QdrantCollection:
-    """A collection whose points hold the fields in their payload."""
+    """A collection whose points have the fields in their payload."""
 
     def __init__(self, settings: RetrieverSettings, key: str) -> None:
         self.settings = settings
@@ -63,8 +63,8 @@ class QdrantCollection:
         return self._nearest(vector.tolist(), name, count)
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
-        """By the payload, of text or of whole numbers."""
-        self._dense  # noqa: B018  # the collection is looked at first
+        """By the id in the payload, which is text or a whole number."""
+        self._dense  # noqa: B018  # checks the collection first
         numbers = [int(i) for i in ids if i.isdecimal()]
         kinds = [models.MatchAny(any=values) for values in (list(ids), numbers) if values]
         wanted = models.Filter(
@@ -81,7 +81,7 @@ class QdrantCollection:
         return [p for r in records if (p := passage_of(self.settings, r.payload or {}))]
 
     def _nearest(self, query: Any, name: str, count: int) -> list[Hit]:
-        self._dense  # noqa: B018  # the collection is looked at first
+        self._dense  # noqa: B018  # checks the collection first
         found = self._asked(
             lambda: self._client.query_points(
                 self.settings.collection,
@@ -107,12 +107,12 @@ class QdrantCollection:
             raise InputError(f"{s}: there is no such folder")
         try:
             return opened(s.url)
-        except RuntimeError as error:  # another process holds it
+        except RuntimeError as error:  # another process has it open
             raise RetrieverError(f"{s}: {error}") from None
 
     @cached_property
     def _dense(self) -> dict[str, Any]:
-        """The dense vectors of the collection by name, once it has what the settings name.
+        """The dense vectors of the collection by name, after checking it against the settings.
 
         Raises:
             InputError: it lacks the collection, a vector or a field, or has another distance.
@@ -143,22 +143,22 @@ class QdrantCollection:
             if error.status_code == NOT_FOUND:
                 raise InputError(f"{self.settings}: it has no such collection") from None
             raise RetrieverError(f"{self.settings}: {error}") from None
-        except ValueError as error:  # of a folder
+        except ValueError as error:  # raised for a folder
             raise InputError(f"{self.settings}: {error}") from None
 
 
 @lru_cache
 def opened(folder: str) -> Any:
-    """The client of a folder: one process has one, as the folder is locked."""
+    """The client of a folder: one per process, because the folder is locked."""
     client = QdrantClient(path=folder)
-    atexit.register(client.close)  # when the interpreter is gone, it cannot
+    atexit.register(client.close)  # after the interpreter ends, it cannot be closed
     return client
 
 
 def bm25_indices(text: str, *, language: str) -> list[int]:
     """The dimensions of a query in `Qdrant/bm25`: a hash of each stemmed word.
 
-    FastEmbed leaves out stop words besides; no document has these, so that they find nothing.
+    FastEmbed also removes stop words; no document has these, so they match nothing.
     """
     words = NOT_WORDS.sub(" ", text.lower()).split()
     stemmed = words if language == "none" else Stemmer.Stemmer(language).stemWords(words)

@@ -1,7 +1,7 @@
 """What OpenSearch and Elasticsearch have in common: `_search` and `_mapping` of an index.
 
 Keyword search is `multi_match`, by BM25. The scores of vector search are not cosines, but rise with
-them, which is all that a calibration needs. `id = "_id"` takes the id of the document itself.
+them, which is enough for a calibration. `id = "_id"` uses the document's own id.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REFUSED = (401, 403)
 
 
 class SearchIndex(ABC):
-    """An index of a server; how requests are sent and nearest vectors asked for, others say."""
+    """An index on a server; subclasses say how to send requests and how to search by vector."""
 
     dimension: str  # what a mapping calls the size of a vector
 
@@ -41,33 +41,33 @@ class SearchIndex(ABC):
 
     @abstractmethod
     def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """The JSON of the answer; an error of the client has a `status_code`, if it was one."""
+        """The JSON of the answer; a client's error has a `status_code` if the server sent one."""
 
     @abstractmethod
     def nearest(self, vector: list[float], count: int) -> Mapping[str, Any]:
         """The body of a search for the nearest passages."""
 
     def keyword(self, query: str, count: int) -> Sequence[Hit]:
-        """By the words of the query, in any of the fields."""
+        """By the words of the query, in any of the keyword fields."""
         fields = list(self.settings.keyword)
         return self._hits({"query": {"multi_match": {"query": query, "fields": fields}}}, count)
 
     def vector(self, vector: Vectors, count: int) -> Sequence[Hit]:
         """By k-NN."""
         there = self._fields[self.settings.vector].get(self.dimension)
-        if isinstance(there, int):  # some mappings take it from elsewhere
+        if isinstance(there, int):  # some mappings define it elsewhere
             refuse_dimension(self.settings, there, len(vector))
         return self._hits(self.nearest(vector.tolist(), count), count)
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
-        """By the field of ids, which should be a `keyword` or a number."""
+        """By the id field, which should be a `keyword` or a number."""
         name = self.settings.id
         asked = {"ids": {"values": list(ids)}} if name == OWN_ID else {"terms": {name: list(ids)}}
         hits = self._hits({"query": {"constant_score": {"filter": asked}}}, len(ids))
         return [hit.passage for hit in hits]
 
     def _hits(self, body: Mapping[str, Any], count: int) -> list[Hit]:
-        self._fields  # noqa: B018  # the index is looked at first
+        self._fields  # noqa: B018  # checks the index first
         names = self.settings.fields
         asked = {**body, "size": count, "_source": [n for n in names if n != OWN_ID]}
         answer = self._asked("POST", "_search", asked)
@@ -82,7 +82,7 @@ class SearchIndex(ABC):
 
     @cached_property
     def _fields(self) -> Mapping[str, Mapping[str, Any]]:
-        """The fields of the index, nested ones by dots, once it has what the settings name."""
+        """The fields of the index, nested ones with dots, after a check against the settings."""
         s = self.settings
         found: dict[str, Mapping[str, Any]] = {}
         for index in self._asked("GET", "_mapping", None).values():
@@ -95,7 +95,7 @@ class SearchIndex(ABC):
         s = self.settings
         try:
             return self.send(method, f"/{quote(s.collection, safe=',*')}/{what}", body)
-        except Exception as error:  # each client has a tree of its own
+        except Exception as error:  # each client has its own class hierarchy
             status = getattr(error, "status_code", None)
             if status == NOT_FOUND:
                 raise InputError(f"{s}: it has no such index") from None
@@ -106,7 +106,7 @@ class SearchIndex(ABC):
 
 
 def _flat(properties: Mapping[str, Any], before: str = "") -> dict[str, Mapping[str, Any]]:
-    """The fields of a mapping by their dotted names, those of `fields` too."""
+    """The fields of a mapping by their dotted names, including those of `fields`."""
     found: dict[str, Mapping[str, Any]] = {}
     for name, said in properties.items():
         found[before + name] = said
@@ -116,7 +116,7 @@ def _flat(properties: Mapping[str, Any], before: str = "") -> dict[str, Mapping[
 
 
 def _value(hit: Mapping[str, Any], name: str) -> Any:
-    """What a hit has under a name, dots reaching into objects; None where it has nothing."""
+    """The value of a hit under a name, where dots reach into objects; None if it has none."""
     if name == OWN_ID:
         return hit[OWN_ID]
     value: Any = hit.get("_source", {})

@@ -1,15 +1,15 @@
-"""Where another search system is, and what its fields are called: a TOML file, or a model's word.
+"""Where another search system is, and what its fields are called: from TOML or a model folder.
 
     system = "lancedb"                # one of `SYSTEMS`
-    url = "passages.lance"            # a folder, seen from this file; or http://HOST:PORT
+    url = "passages.lance"            # a folder, relative to this file; or http://HOST:PORT
     collection = "passages"           # the table, collection or index
-    id = "id"                         # field that the labels name passages by
-    title = "title"                   # may be left out
+    id = "id"                         # field whose values the labels use as passage ids
+    title = "title"                   # optional
     text = "text"
-    keyword = "text"                  # what keyword search is in; left out: none
-    vector = "vector"                 # what vector search is in; left out: none
+    keyword = "text"                  # field of keyword search; omitted: none
+    vector = "vector"                 # field of vector search; omitted: none
 
-It knows nothing of the systems. Keys and passwords are in the environment, and nowhere else.
+It knows nothing of the systems. Keys and passwords come only from the environment.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import Stemmer
 from rerank.errors import InputError, nearest
 
 SYSTEMS = ("elasticsearch", "lancedb", "opensearch", "qdrant")
-KEYWORD, VECTOR = "keyword", "vector"  # the stages that a system may have
+KEYWORD, VECTOR = "keyword", "vector"  # the searches that a system may have
 KEY = "RERANK_RETRIEVER_KEY"  # environment: an API key, or USER:PASSWORD
-URL = "RERANK_RETRIEVER_URL"  # environment: instead of `url`, such as another server's
+URL = "RERANK_RETRIEVER_URL"  # environment: replaces `url`
 LISTS_OF_NAMES = ("keyword", "metadata")
 LONGEST_WAIT = 600.0  # seconds
 
@@ -49,12 +49,12 @@ class RetrieverSettings:
     text: str = "text"
     keyword: tuple[str, ...] = ()
     vector: str = ""
-    metadata: tuple[str, ...] = ()  # fields that are shown with a passage, such as its source
+    metadata: tuple[str, ...] = ()  # fields shown with a passage, such as its source
     language: str = "english"  # Snowball stemmer of Qdrant's sparse BM25, or none
     timeout: float = 10.0  # seconds that one search may take
 
     def __post_init__(self) -> None:
-        """Refuse what no system takes."""
+        """Refuse values that no system accepts."""
         if self.system not in SYSTEMS:
             raise InputError(
                 f"`system` should be one of {', '.join(SYSTEMS)}, got {self.system!r}"
@@ -79,7 +79,7 @@ class RetrieverSettings:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The searches that are made, in this order."""
+        """The searches to run, in this order."""
         return tuple(name for name in (KEYWORD, VECTOR) if getattr(self, name))
 
     @property
@@ -89,12 +89,12 @@ class RetrieverSettings:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that are read of a passage."""
+        """The fields to read of a passage."""
         named = (self.id, self.title, self.text, *self.metadata)
         return tuple(dict.fromkeys(name for name in named if name))
 
     def __str__(self) -> str:
-        """How a message names it."""
+        """Its name in messages."""
         return f"{self.system} at {self.url}, {self.collection!r}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class RetrieverSettings:
 
     @classmethod
     def from_dict(cls, given: Any) -> RetrieverSettings:
-        """The settings of plain values.
+        """The settings from plain values.
 
         Raises:
             InputError: a name is missing or unknown, or a value is of the wrong kind.
@@ -121,10 +121,10 @@ class RetrieverSettings:
 
 
 def read_settings(path: Path) -> RetrieverSettings:
-    """The settings of a TOML file; a folder in `url` is seen from where the file lies.
+    """The settings of a TOML file; a folder in `url` is relative to the file.
 
     Raises:
-        InputError: the file is not there, is no TOML, or names what cannot be used.
+        InputError: the file is missing, is not TOML, or has values that cannot be used.
     """
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))

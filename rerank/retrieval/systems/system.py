@@ -1,7 +1,7 @@
-"""What is asked of another search system: the best passages of each of its searches, with scores.
+"""The interface to another search system: the best passages of each of its searches, with scores.
 
-It is less than our own index gives: no score of a passage that a search did not bring, no weight of
-a word. So what it brings is taken as a list with its scores (`rerank.types.ListKind`), to which our
+It gives less than our own index: no score for a passage that a search did not return, no weight of
+a word. So its results are treated as a list with scores (`rerank.types.ListKind`), to which our
 cross-encoder adds its own.
 """
 
@@ -24,17 +24,17 @@ SHOWN = 20  # fields of a collection, in a message
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage that a search brought; a higher score is better."""
+    """A passage that a search returned; a higher score is better."""
 
     passage: Passage
     score: float
 
 
 class SearchSystem(Protocol):
-    """A collection of another system, connected to at the first call. Safe to call from threads.
+    """A collection of another system, connected at the first call. Safe to call from many threads.
 
-    Every call raises a RetrieverError where the system does not answer, and an InputError where it
-    lacks the collection or a field.
+    Every call raises a RetrieverError if the system does not answer, and an InputError if it lacks
+    the collection or a field.
     """
 
     settings: RetrieverSettings
@@ -46,7 +46,7 @@ class SearchSystem(Protocol):
         """The `count` nearest passages to a unit vector (d,), nearest first."""
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
-        """The passages of these ids, a few hundred at most, as far as they are there."""
+        """The passages of these ids, a few hundred at most; missing ones are left out."""
 
 
 def bring(
@@ -61,8 +61,8 @@ def bring(
 ) -> Query:
     """The query with the `count` best fused passages of the `pool` best of each search.
 
-    Their scores stand by search, NaN where one did not bring the passage. Passages `without` count
-    as not there.
+    Their scores are stored by search, NaN if a search did not return the passage. Passages in
+    `without` are ignored.
     """
     asked = pool + len(without)
     found: dict[str, Sequence[Hit]] = {}
@@ -70,7 +70,7 @@ def bring(
         hits = (
             system.vector(vector, asked) if stage == "vector" else system.keyword(query.text, asked)
         )
-        once = {hit.passage.doc_id: hit for hit in reversed(hits)}  # the best of those of one id
+        once = {hit.passage.doc_id: hit for hit in reversed(hits)}  # the best hit of each id
         best = sorted(once.values(), key=lambda h: (-h.score, h.passage.doc_id))
         found[stage] = [h for h in best if h.passage.doc_id not in without][:pool]
     passages = {h.passage.doc_id: h.passage for hits in found.values() for h in hits}
@@ -93,13 +93,13 @@ def bring(
 def hits_of(
     settings: RetrieverSettings, rows: Iterable[tuple[Mapping[str, Any], float]]
 ) -> list[Hit]:
-    """The hits of documents with their scores; those that are no passage are left out."""
+    """The hits of documents with their scores; documents that are not a passage are left out."""
     read = ((passage_of(settings, document), score) for document, score in rows)
     return [Hit(p, float(score)) for p, score in read if p and abs(score) <= LARGEST_SCORE]
 
 
 def passage_of(settings: RetrieverSettings, document: Mapping[str, Any]) -> Passage | None:
-    """The passage of a document; None, where it has no id or no text."""
+    """The passage of a document; None if it has no id or no text."""
     doc_id, text = _text(document.get(settings.id)), _text(document.get(settings.text))
     if not doc_id or not text.strip():
         return None
@@ -110,7 +110,7 @@ def passage_of(settings: RetrieverSettings, document: Mapping[str, Any]) -> Pass
 def refuse_unknown_fields(
     settings: RetrieverSettings, names: Iterable[str], there: Collection[str]
 ) -> None:
-    """Refuse settings that name fields which the collection has not; an empty name is none.
+    """Refuse settings that name fields that the collection lacks; an empty name is ignored.
 
     Raises:
         InputError: naming one of them.
@@ -124,7 +124,7 @@ def refuse_unknown_fields(
 
 
 def refuse_dimension(settings: RetrieverSettings, there: int, ours: int) -> None:
-    """Refuse vectors of another size than the encoder makes.
+    """Refuse vectors whose size differs from the encoder's.
 
     Raises:
         InputError: saying both.
@@ -137,7 +137,7 @@ def refuse_dimension(settings: RetrieverSettings, there: int, ours: int) -> None
 
 
 def _text(value: object) -> str:
-    """Text, or a whole number as its digits; a list of texts, as some systems hold, as one."""
+    """Text, or a whole number as its digits; a list of texts, as in some systems, is joined."""
     if isinstance(value, list):
         return "\n".join(filter(None, map(_text, value)))
     if isinstance(value, int) and not isinstance(value, bool):
