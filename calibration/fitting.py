@@ -29,7 +29,7 @@ PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The grid of C that `TwoStageCalibrator` chooses from, strongest penalty first."""
 
 STEPS = (0.2, 0.6, 2.0, 6.0)
-"""The grid of C around an old map, smallest steps first: chosen by leaving sets out, see
+"""The grid of C around an old map, smallest steps first; chosen by evaluation on left-out sets, see
 `models/minilm-reranker/README.md`."""
 
 Groups = Sequence[Hashable] | NDArray[Any] | None

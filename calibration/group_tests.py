@@ -17,16 +17,17 @@ from calibration.arrays import Floats
 from calibration.selection import Counts, codes
 
 DRAWS = 2000
-"""Random weights that a tail is counted from: at a tail of 2.5 % it is off by 0.35 %."""
+"""Random weightings per tail probability; at a tail of 2.5 % its standard error is 0.35 %."""
 
 BOUND_DRAWS = 9_999
-"""Random weights that a bound is counted from."""
+"""Random weightings per bound."""
 
 CELLS = 2_000_000
-"""Numbers that are held at once."""
+"""Numbers held in memory at once."""
 
 FIRST_GROUPS = 12
-"""Groups of one size at which a sequence of tests starts; further starts at twice as many each."""
+"""Number of groups of one size at which a sequence of tests starts; each further start doubles it.
+"""
 
 
 def row_weights(number: Counts) -> Floats:

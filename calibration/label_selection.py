@@ -18,10 +18,10 @@ from calibration.thresholds import lower_bound, upper_bound
 Quantity = Literal["accuracy", "map"]  # accuracy above the threshold; calibration map
 
 STRATA = 8
-"""Parts of the confidences, as many rows each, that are sampled separately."""
+"""Parts of the confidences, with equally many rows, that are sampled separately."""
 
 LEAST = 2
-"""Labels a stratum, where the budget allows it: fewer tell nothing of its spread."""
+"""Labels per stratum, if the budget allows: fewer say nothing of its spread."""
 
 
 @dataclass(frozen=True, slots=True)

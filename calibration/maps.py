@@ -199,9 +199,12 @@ class TwoStageMap:
     @property
     def most(self) -> float:
         """The highest probability that the map can give: 1, except for a bounded logistic stage."""
-        if not isinstance(self.then, LogisticMap) or not self.then.high:
-            return 1.0
-        return float(self.then.predict(self.then.high)[0])
+        most = 1.0
+        if isinstance(self.then, LogisticMap) and self.then.high:
+            most = float(self.then.predict(self.then.high)[0])
+        if self.update is None or not (most < 1 or self.update.high):
+            return most
+        return float(self.update.of(log_odds([most]))[0])
 
     def as_logistic(self) -> LogisticMap:
         """Return both stages, and the update, as one logistic map of the features.

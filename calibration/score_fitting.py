@@ -248,4 +248,4 @@ SCORE_FITS: dict[str, Callable[[ArrayLike, ArrayLike], ScoreMap]] = {
     "isotonic": fit_isotonic,
     "venn-abers": fit_venn_abers,
 }
-"""How a score becomes a probability, by name, simple to complex. A fit of your own goes in here."""
+"""How a score becomes a probability, by name, simple to complex. Add a fit of your own here."""

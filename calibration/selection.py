@@ -24,7 +24,7 @@ CLIP = 1e-6
 MINIMUM_ROWS: Mapping[str, int] = MappingProxyType(
     {"beta": 300, "isotonic": 1000, "venn-abers": 1000}
 )
-"""Labelled rows below which a candidate is not considered: it would follow their noise."""
+"""Labelled rows below which a candidate is not considered: it would overfit them."""
 
 
 class Predicts(Protocol):

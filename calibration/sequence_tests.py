@@ -18,16 +18,16 @@ POWER = 0.8
 
 GAPS = (0.75, 0.5)
 """Accuracies that the first starts of a sequence are made for, as shares of the way from target to
-1; each further start is made for half of the gap before it, up to as many rows as there are."""
+1; each further start is made for half the gap before it, up to the number of rows."""
 
 WEIGHTS = (1, 2)
-"""How the chance of a false promise is shared among these starts; 1 for each further one."""
+"""How these starts share the chance of a false promise; 1 for each further one."""
 
 FORESEEN = 0.5
-"""Share of that chance for the one start that the confidences place."""
+"""Share of that chance for the one start whose place the confidences determine."""
 
 HOPE = 0.25
-"""How likely that start should pass, were the confidences true, for it to have its share."""
+"""How likely that start must pass, if the confidences are true, to get its share."""
 
 
 @lru_cache
@@ -55,7 +55,7 @@ def test_sizes(target: float, level: float, n: float) -> tuple[int, ...]:
     The gaps are `GAPS`, and then halves. If n is too small for the first, the only number is n.
 
     >>> test_sizes(0.7, 0.95, 5000)
-    (19, 49, 219, 900, 3646)
+    (19, 49, 219, 900, 3643)
     """
     sizes: list[int] = []
     gap = GAPS[0]

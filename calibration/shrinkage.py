@@ -22,16 +22,16 @@ OF_ANOTHER_SET = 1.0
 """Standard deviation of b where the old map is of other sets: their shares of hits differ more."""
 
 OLD_WORTH = 50
-"""Labels that an old map of other sets is worth, where the most that may be claimed is counted."""
+"""Number of labels that an old map of other sets counts as, for the bound on probabilities."""
 
 LEAST_SLOPE = 0.05
-"""Of an update of log odds: what is less would turn the order around."""
+"""Lowest slope of an update of log odds: below 0 it would reverse the order."""
 
 WIDER = 4.0
-"""Times as wide is the prior of an update where the labels are strong evidence for it."""
+"""How many times wider the prior of an update is if the labels are strong evidence for it."""
 
 STRONG = 3.0
-"""Nats of evidence that are strong, about 20 to 1 (Kass & Raftery 1995)."""
+"""Nats that are strong evidence, about 20 to 1 (Kass & Raftery 1995)."""
 
 
 def fit_around(

@@ -29,13 +29,13 @@ from calibration.sequence_tests import (
 )
 
 ABOUT = "new questions like these"
-"""What a promise is about where nobody says more of the labelled queries."""
+"""What a promise is about, by default."""
 
 RIGHT = "right"
-"""What is promised of an accepted row where nobody says otherwise."""
+"""What is promised of an accepted row, by default."""
 
 MOST = 40
-"""Times as many labels as there are, beyond which more of them are not advised."""
+"""More labels are advised only up to this many times as many as there are."""
 
 
 def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:

@@ -15,7 +15,7 @@ from calibration.metrics.null_labels import Groups
 from calibration.selection import codes, grouped_standard_error
 
 LEAST_GROUPS = 10
-"""Groups of rows below which nothing is known of the spread, and there is no interval."""
+"""With fewer groups of rows, the spread is unknown and there is no interval."""
 
 UNKNOWN = (float("nan"), float("nan"))
 

@@ -19,7 +19,7 @@ MESH = 1001
 """Points on [0, 1] that `smece` smooths on, as many as relplot has."""
 
 CUTS = 16
-"""Confidences at which the sign of the error may change in the upper end of `smece_interval`."""
+"""Confidences at which the sign of the error may change, for the upper end of `smece_interval`."""
 
 _SQUARED = (np.arange(MESH // 2 + 1) / (MESH - 1)) ** 2
 """Squared distances at which the Gaussian of `smece` is taken: 0 to 0.5, where it is cut."""

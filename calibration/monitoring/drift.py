@@ -20,10 +20,10 @@ from calibration.selection import codes
 from calibration.tables import aligned
 
 BINS = 20
-"""Bins of equal mass a feature; ties make them fewer."""
+"""Bins of equal mass per feature; ties reduce their number."""
 
 LEAST_ROWS = 4
-"""Independent fitted rows below which the bound of `ks_bound` is not known to hold."""
+"""Independent fitted rows below which `ks_bound` is not known to hold."""
 
 Groups = Sequence[Hashable] | NDArray[Any] | None
 

@@ -23,7 +23,7 @@ from calibration.selection import cross_fit
 from calibration.thresholds import ABOUT, Certificate, certify
 
 ROUNDING = 1e-12
-"""Share by which a carried threshold is lower, so that rows at it are not lost to the last bit."""
+"""Relative reduction of a carried threshold, so that rounding does not lose the rows at it."""
 
 
 @dataclass(frozen=True, slots=True)

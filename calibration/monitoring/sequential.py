@@ -27,10 +27,9 @@ SIZES = (0.25, 0.5, 1.0, 2.0)
 TOLERANCE = 0.05
 """How far off a confidence may be before it is worth acting on.
 
-No map that was fitted on labels is exact, and without a tolerance enough new labels find that out:
-of maps fitted on 250 labels half had alarmed by 2,000, with 0.05 one in twenty, and of those fitted
-on 1,000 none. Promised 0.7 and right 0.43 then takes 42 labels instead of 28.
-"""
+No map fitted on labels is exact, and without a tolerance enough new labels detect that: of maps
+fitted on 250 labels, half had alarmed by 2,000; with 0.05, one in twenty, and of those fitted on
+1,000, none. Promised 0.7 and right 0.43 then takes 42 labels instead of 28."""
 
 DIRECTIONS = (
     ("promise too much", -1.0, 0.0),

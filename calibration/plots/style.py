@@ -31,7 +31,7 @@ SMALL = 8.5
 LEGEND: Mapping[str, Any] = {"frameon": False, "fontsize": SMALL, "labelcolor": INK}
 
 LINES = 1.35
-"""Height of a caption's line, in its size."""
+"""Line height of a caption, as a multiple of its font size."""
 
 DPI = 130
 MARGIN = 12  # pixels of white below a picture without its caption

@@ -21,7 +21,7 @@ THESE_DOCUMENTS = "new questions about these documents"
 NEW_GROUPS = "questions of new groups (by metadata)"
 
 LARGEST_SHARE = 0.5
-"""Of the queries, that one group may hold: folds of nearly all and of nearly none fit nothing."""
+"""Largest share of the queries in one group: a fold of nearly all or nearly none fits nothing."""
 
 
 def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 RUN = 4
-"""Words that follow each other and are compared as one."""
+"""Words per n-gram (run)."""
 
 ALIKE = 0.7
-"""Share of all the runs of two texts that both have, from which they are nearly the same."""
+"""Share of all runs of two texts that both contain, from which they are near duplicates."""
 
 BANDS, ROWS = 16, 4
-"""Of min-wise hashes. Texts that share 70 % of their runs miss each other in 1 % of the draws."""
+"""Of min-wise hashes. Texts that share 70 % of their runs are missed in 1 % of the draws."""
 
 
 def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:

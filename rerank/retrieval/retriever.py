@@ -28,7 +28,7 @@ class Retriever(Protocol):
         """The passage at a row, as `FirstStage.rows` names it."""
 
     def weight(self, word: str, /) -> float:
-        """The inverse document frequency of a stemmed word; 0 for an unknown one."""
+        """The inverse document frequency of a stemmed word; high for an unknown one."""
 
     def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:
         """Raise an InputError if it was made for another configuration or encoder."""

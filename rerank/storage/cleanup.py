@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LEAST_AGE = 60.0
-"""Seconds: a younger empty folder may be one whose writer has not locked it yet."""
+"""Seconds: the writer of a younger empty folder may not have locked it yet."""
 
 
 @contextmanager

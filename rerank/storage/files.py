@@ -19,7 +19,7 @@ from typing import Any
 from rerank.errors import FolderError
 
 LARGEST_JSON = 32 * 2**20
-"""Bytes of a JSON file that is read whole; a larger one is refused unread."""
+"""Most bytes of a JSON file that is read; a larger one is refused unread."""
 
 
 def sha256_file(path: str | Path) -> str:

@@ -48,8 +48,8 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 4
-"""Version of what is written; a reader takes 1 (no digest), 2 (other names in a model folder) and 3
-(other features in a model folder), and refuses a newer one."""
+"""Version of the written format; a reader accepts 1 (no digest), 2 (other names in a model folder)
+and 3 (other features in a model folder), and refuses a newer one."""
 
 DIGEST = "digest"
 """The manifest's own hash, over all of its other fields."""

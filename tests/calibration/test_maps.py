@@ -181,3 +181,14 @@ def test_features_that_overflow_are_refused() -> None:
         fitted.predict([[1e200, 1e200]])
     clipped = LogisticMap((1e200, -1e200), 0.0, (0.0, 0.0), (1.0, 1.0), (-1, -1), (1, 1))
     assert clipped.predict([[1e200, 1e200]]) == [0.5]
+
+
+def test_the_most_that_a_map_gives_follows_its_update() -> None:
+    """What an update lifts, it lifts the bound of too: no row exceeds it, and one reaches it."""
+    first = LogisticMap((1.0,), 0.0, (0.0,), (1.0,))
+    bounded = LogisticMap((1.0,), 0.0, (0.0,), (1.0,), (-2.0,), (2.0,))
+    for update in (None, LogisticMap((1.0,), 0.5, (0.0,), (1.0,))):
+        made = TwoStageMap(first, bounded, update)
+        highest = made.predict(np.linspace(-9, 9, 50)[:, None]).max()
+        assert made.most == pytest.approx(highest)
+    assert TwoStageMap(first, first, LogisticMap((1.0,), 0.5, (0.0,), (1.0,))).most == 1.0
