@@ -32,9 +32,9 @@ class FittedMaps:
     queries adds to the confidence. `context`: the sufficiency from which it is guaranteed that the
     first passages hold an answer; None if it was not computed. `stopping_threshold`: the
     sufficiency at which no more passages need to be handed on (see
-    `rerank.fitting.context_promises`); None if nothing is guaranteed. `calibrated`: whether labels
-    of this corpus were among those fitted on; if not, the probabilities only order queries and
-    passages. `lists`: the kind of lists that came with their scores; None if our own stages score
+    `rerank.fitting.context_certificates`); None if nothing is guaranteed. `calibrated`: whether
+    labels of this corpus were among those fitted on; if not, the probabilities only order queries
+    and passages. `lists`: the kind of lists that came with their scores; None if our own stages score
     them. `metadata`: the features of the passages' metadata.
     """
 

@@ -24,7 +24,7 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.progress import progress
 from rerank.retrieval.dense import Encoder, Vectors, cosines
 from rerank.retrieval.fusion import fused_without
-from rerank.retrieval.passages import rank_passages
+from rerank.retrieval.given_passages import rank_passages
 from rerank.retrieval.retriever import Retriever
 from rerank.types import Bools, Candidates, FirstStage, Floats, Passage, Query, Ranking, Scored
 

@@ -9,8 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.batch.checkpoint import Convert, Journal, open_journal
 from rerank.batch.chunks import Position
-from rerank.batch.journal import Convert, Journal, open_journal
 from rerank.batch.recovery import REJECTED, State
 from rerank.batch.rows import RejectedRow
 from rerank.batch.score import Scored, score

@@ -1,4 +1,4 @@
-"""What a command is. `rerank.commands.table` lists them; a new one is a module and a line there."""
+"""What a command is. A new one is a module here and a line in `rerank.commands.all_commands`."""
 
 from __future__ import annotations
 

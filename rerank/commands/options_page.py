@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rerank.commands.all_commands import COMMANDS
 from rerank.commands.options import flag, shown
-from rerank.commands.table import COMMANDS
 from rerank.config import options_of
 
 

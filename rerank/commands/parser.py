@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from rerank.commands.all_commands import COMMANDS
 from rerank.commands.options import add_options
-from rerank.commands.table import COMMANDS
 from rerank.errors import nearest
 
 

@@ -91,7 +91,7 @@ def _run(o: argparse.Namespace) -> None:
 def _fit_answers(o: argparse.Namespace) -> None:
     if o.journal is None:
         raise InputError("--answers takes what people said of answers from a --journal URL")
-    from rerank.jobs.answers import fit_answers
+    from rerank.jobs.answer_confidence import fit_answers
 
     count, right = fit_answers(
         load_model(o), o.journal, o.out, newest=o.max_labels, overwrite=o.overwrite

@@ -30,7 +30,7 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit
-from rerank.fitting.context_promises import context_promises
+from rerank.fitting.context_certificates import context_promises
 from rerank.fitting.label_checks import refuse_one_sided
 from rerank.fitting.passages import cross_ordered, fit_score, limited
 from rerank.fitting.unanswerable import is_copy

@@ -34,7 +34,7 @@ from rerank.inference.model_files import ModelFiles, lasting_name, resolve, trai
 from rerank.inference.networks import NETWORKS, ROLES, described, exported, write_networks
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
-from rerank.jobs.retriever import as_held, refuse_other_vectors
+from rerank.jobs.retriever_checks import as_held, refuse_other_vectors
 from rerank.retrieval.index import LAYOUT
 from rerank.retrieval.systems.connect import connect
 from rerank.retrieval.systems.settings import read_settings

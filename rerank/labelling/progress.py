@@ -14,8 +14,8 @@ from calibration.agreement import Agreement, cohens_kappa
 from calibration.label_selection import weighted_mean
 from calibration.thresholds import certify
 from rerank.assessment.policy import LEAST_LABELS
+from rerank.labelling.beir_export import right_of
 from rerank.labelling.state import Question, weights
-from rerank.labelling.written import right_of
 
 EVERY = 10  # labels between two reports
 

@@ -20,11 +20,12 @@ from rerank.data.labelled_set import corpus_digest
 from rerank.data.records import LONGEST_QUERY, passage_row, read_id
 from rerank.data.text import as_text, query_hash, to_json
 from rerank.errors import InputError
+from rerank.labelling.beir_export import write_set
 from rerank.labelling.drawing import Drawn, How, draw, fresh_queries
 from rerank.labelling.judgements import JudgementFile
 from rerank.labelling.pooling import Pool, Shown, pool
 from rerank.labelling.progress import progress_sentences
-from rerank.labelling.proposals import PREFIX, PROPOSED, propose
+from rerank.labelling.question_proposals import PREFIX, PROPOSED, propose
 from rerank.labelling.state import (
     Grade,
     Question,
@@ -33,7 +34,6 @@ from rerank.labelling.state import (
     questions_of,
     standing,
 )
-from rerank.labelling.written import write_set
 from rerank.retrieval.index import Index
 from rerank.storage.files import write_file
 from rerank.types import LISTS, Query

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def report_figures(report: Report) -> dict[str, Figure]:
     """The pictures of a run by file name, in the order of the page."""
     with optional():
+        from calibration.plots import ablation
         from calibration.plots import confidence as plots
-        from calibration.plots import inputs as plots_of_inputs
 
     evaluation, name = report.evaluation, report.name
     ours, threshold = evaluation.confidences[OURS], evaluation.table[OURS].threshold
@@ -56,7 +56,7 @@ def report_figures(report: Report) -> dict[str, Figure]:
         "histogram": plots.confidence_histogram(evaluation.right, ours, threshold=threshold),
     }
     for each in report.explained:
-        found[each.file] = plots_of_inputs.feature_effects(
+        found[each.file] = ablation.feature_effects(
             each.names,
             each.moves,
             base=each.base,
@@ -64,7 +64,7 @@ def report_figures(report: Report) -> dict[str, Figure]:
             title=each.title,
             below=f"confidence {each.confidence:.2f}",
         )
-    found["features"] = plots_of_inputs.feature_groups(
+    found["features"] = ablation.feature_groups(
         [step.name for step in report.steps],
         [step.saved for step in report.steps],
         [step.saved_interval for step in report.steps],
@@ -73,7 +73,7 @@ def report_figures(report: Report) -> dict[str, Figure]:
     )
     budgets = report.budgets
     if len(budgets.labels) > 1:
-        found["labels"] = plots_of_inputs.label_budget(
+        found["labels"] = ablation.label_budget(
             budgets.labels,
             {"log loss": budgets.log_loss, "smECE": budgets.smece},
             {"accepted": budgets.accepted, "right, of the accepted": budgets.accepted_right},

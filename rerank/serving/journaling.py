@@ -73,7 +73,7 @@ class ServerJournal:
             JournalError: the database cannot be used.
         """
         from rerank.journal.report import report
-        from rerank.journal.watch import by_day, waiting
+        from rerank.journal.watch_page import by_day, waiting
 
         self._journal.flush()
         store = self._journal.store

@@ -2,7 +2,7 @@
 
 The pieces of a round go through a model together, in one call, so that requests share the cores;
 between two pieces of a request, others run. Calls to an external search system wait in their own
-threads. `schedule` decides which requests are accepted and which come next. A request whose client
+threads. `admission` decides which requests are accepted and which come next. A request whose client
 is gone or whose time is up is not worked on any more. The event loop never computes. Answers are
 bit-identical to those of single calls.
 """
@@ -20,9 +20,9 @@ from itertools import islice
 from typing import Any, Literal
 
 from rerank.assessment.steps import Piece, Stage, Steps, expected_tokens, run_piece, steps
+from rerank.serving.admission import Busy, Schedule, Task, TooLarge
 from rerank.serving.answer_cache import AnswerCache
 from rerank.serving.model_source import ModelHolder, ServedModel, release_memory
-from rerank.serving.schedule import Busy, Schedule, Task, TooLarge
 from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import DriftWindow, event

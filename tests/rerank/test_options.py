@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from rerank.commands.all_commands import COMMANDS
 from rerank.commands.options import from_options
 from rerank.commands.options_page import options_page
 from rerank.commands.parser import parser
-from rerank.commands.table import COMMANDS
 from rerank.config import LARGEST, Config, FinetuneConfig, PromotionGate, options_of
 from rerank.errors import InputError, nearest
 from rerank.serving.settings import Settings

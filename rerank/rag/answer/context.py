@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rerank.rag.answer.orders import without_orders
+from rerank.rag.answer.prompt_injection import without_orders
 from rerank.rag.sources import Place, place_of
 from rerank.types import RankedPassage
 

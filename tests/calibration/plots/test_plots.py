@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from calibration.arrays import logit, sigmoid
 from calibration.curves import reliability_bins
 from calibration.metrics.binned import bins, consistency_band
+from calibration.plots.ablation import feature_effects, feature_groups, label_budget
 from calibration.plots.confidence import (
     confidence_histogram,
     reliability_diagram,
     risk_coverage_curve,
 )
-from calibration.plots.inputs import feature_effects, feature_groups, label_budget
 from calibration.plots.style import draw
 
 RNG = np.random.default_rng(0)
@@ -236,7 +236,7 @@ def test_pyplot_is_never_imported() -> None:
     """Drawing leaves no global state: pyplot is not even loaded."""
     code = (
         "import sys; from calibration.plots.confidence import reliability_diagram as d;"
-        "from calibration.plots.inputs import feature_effects as e;"
+        "from calibration.plots.ablation import feature_effects as e;"
         "from calibration.plots.style import draw;"
         "draw(d([0, 1], [0.2, 0.8], title='t'));"
         "draw(e(['a'], [1.0], base=0.0, confidence=0.5));"

@@ -20,7 +20,7 @@ from rerank.assessment.judge import Judged, judge
 from rerank.assessment.pipeline import scored_features
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
-from rerank.fitting import context_promises, passages
+from rerank.fitting import context_certificates, passages
 from rerank.fitting import fit as fitting
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.passages import CUTOFFS, choose_cutoff, fit_score
@@ -226,13 +226,13 @@ def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
 ) -> None:
     """Each fold's hazard is fitted on the others; the promise is of the first passages."""
     asked: list[set[str]] = []
-    original = context_promises.fit_hazards
+    original = context_certificates.fit_hazards
 
     def watched(labelled: Labelled[Ranking], confidences: Floats, *around: Any) -> Any:
         asked.append(set(labelled.groups.tolist()))
         return original(labelled, confidences, *around)
 
-    monkeypatch.setattr(context_promises, "fit_hazards", watched)
+    monkeypatch.setattr(context_certificates, "fit_hazards", watched)
     found = fit(to_fit, fitted.maps.policy, config, to_keep=True)
     everyone = set(to_fit.groups.tolist())
     assert len(asked) == config.folds

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from rerank.serving.schedule import FIRST, PIECE, TOKENS, Busy, Pace, Schedule, Task, TooLarge
+from rerank.serving.admission import FIRST, PIECE, TOKENS, Busy, Pace, Schedule, Task, TooLarge
 
 ALLOWED = 10.0  # seconds of work, where a request must be answered in 20
 PACE = 0.0001  # seconds a token

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.batch.journal import Journal, open_journal
+from rerank.batch.checkpoint import Journal, open_journal
 from rerank.batch.recovery import State
 from rerank.errors import InputError
 

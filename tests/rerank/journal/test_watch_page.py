@@ -13,7 +13,7 @@ from sqlalchemy import select
 from rerank.journal.entry import Entry
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import DAY, JournalStore
-from rerank.journal.watch import by_day, waiting
+from rerank.journal.watch_page import by_day, waiting
 
 
 @pytest.fixture
