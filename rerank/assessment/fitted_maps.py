@@ -34,8 +34,8 @@ class FittedMaps:
     sufficiency at which no more passages need to be handed on (see
     `rerank.fitting.context_certificates`); None if nothing is guaranteed. `calibrated`: whether
     labels of this corpus were among those fitted on; if not, the probabilities only order queries
-    and passages. `lists`: the kind of lists that came with their scores; None if our own stages score
-    them. `metadata`: the features of the passages' metadata.
+    and passages. `lists`: the kind of lists that came with their scores; None if our own stages
+    score them. `metadata`: the features of the passages' metadata.
     """
 
     policy: ReadPolicy
