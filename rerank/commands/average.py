@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from rerank.commands.command import Command
+from rerank.commands.finetune import add_pack, pack
 from rerank.commands.options import add_out
 
 
@@ -17,20 +17,18 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         help="cross-encoders that were fine-tuned from one base, or the base: names or folders",
     )
     add_out(p, "model")
-    p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
+    add_pack(p)
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.inference.int8_weights import pack_finetuned, refuse_to_pack_into
-    from rerank.inference.model_files import resolve
+    from rerank.inference.int8_weights import refuse_to_pack_into
     from rerank.jobs.average import average
 
     if o.pack:
         refuse_to_pack_into(o.pack)
     print(f"{average(o.models, o.out, overwrite=o.overwrite)}: the mean of {len(o.models)} models")
     if o.pack:
-        pack_finetuned(o.out, o.pack, base=resolve("minilm").folder)
-        print(f"{o.pack}: packed weights and manifest")
+        pack(o.out, o.pack)
 
 
 COMMAND = Command(

@@ -23,7 +23,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     )
     add_out(p, "model")
     add_split(p, "train", "split to train on")
-    p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
+    add_pack(p)
     p.add_argument(
         "--within-group",
         nargs="+",
@@ -46,8 +46,7 @@ def _set(given: str) -> tuple[Path, int | None]:
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.inference.int8_weights import pack_finetuned, refuse_to_pack_into
-    from rerank.inference.model_files import resolve
+    from rerank.inference.int8_weights import refuse_to_pack_into
     from rerank.jobs.finetune import finetune
     from rerank.training.mining import TrainingSet
 
@@ -75,8 +74,21 @@ def _run(o: argparse.Namespace) -> None:
         print("it was there already, made from the same sets, settings and weights")
     print_run(made.run, made.notes)
     if o.pack:
-        pack_finetuned(o.out, o.pack, base=resolve("minilm").folder)
-        print(f"{o.pack}: packed weights and manifest")
+        pack(o.out, o.pack)
+
+
+def add_pack(p: argparse.ArgumentParser) -> None:
+    """The folder of packed weights, if they are wanted."""
+    p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
+
+
+def pack(folder: Path, packed: Path) -> None:
+    """Pack the cross-encoder in `folder`, and say so."""
+    from rerank.inference.int8_weights import pack_finetuned
+    from rerank.inference.model_files import resolve
+
+    pack_finetuned(folder, packed, base=resolve("minilm").folder)
+    print(f"{packed}: packed weights and manifest")
 
 
 COMMAND = Command(

@@ -176,5 +176,6 @@ def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) ->
 def pack_finetuned(folder: Path, packed: Path, *, base: Path) -> None:
     """Pack a model folder of `finetune`; the manifest says how the weights were made."""
     report = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
-    report["loss"] = dict(list(report["loss"].items())[-1:])  # the curve stays in `folder`
+    if "loss" in report:
+        report["loss"] = dict(list(report["loss"].items())[-1:])  # the curve stays in `folder`
     pack(folder, packed, {"name": packed.name, "training": report}, base=base)

@@ -19,10 +19,10 @@ from rerank.errors import InputError, optional
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
 from rerank.inference.model_files import ModelFiles, resolve, trained_on, training
 from rerank.inference.tokenizer import tokenizer_json
+from rerank.jobs.finetune import KIND
 from rerank.storage.folder import MANIFEST, write_folder
 from rerank.storage.locks import output_folder
 
-KIND = "cross-encoder"
 WEIGHTS = "model.safetensors"
 NOT_COPIED = {WEIGHTS, TRAINED_ON, TRAINING, MANIFEST}
 FEWEST = 2

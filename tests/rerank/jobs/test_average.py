@@ -11,9 +11,10 @@ import pytest
 from command_line import refused
 from safetensors.numpy import load_file, save_file
 
+from rerank.cli import main
 from rerank.errors import FolderError, InputError
 from rerank.inference.cross_encoder import CrossEncoder
-from rerank.inference.model_files import resolve, trained_on, training
+from rerank.inference.model_files import BUNDLED, resolve, trained_on, training
 from rerank.jobs.average import average
 
 Maker = Callable[..., Path]
@@ -67,6 +68,17 @@ def test_models_that_do_not_fit_are_refused(
     with pytest.raises(InputError, match="cannot be read"):
         average(two, tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_mean_with_the_bundled_model_is_packed(tmp_path: Path) -> None:
+    """The command packs it; packed weights name both models and unpack to nearly the same."""
+    packed = tmp_path / "packed"
+    given = ("average", "minilm-reranker", "minilm-reranker", "--out", str(tmp_path / "mean"))
+    assert main([*given, "--pack", str(packed)]) == 0
+    manifest = json.loads((packed / "manifest.json").read_text(encoding="utf-8"))
+    assert [one["name"] for one in manifest["training"]["mean_of"]] == ["minilm-reranker"] * 2
+    own = json.loads((BUNDLED / "minilm-reranker" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["weights_sha256"] == own["weights_sha256"]
 
 
 def test_the_command_refuses_an_unknown_model(
