@@ -118,6 +118,8 @@ def _vocabulary(files: ModelFiles) -> dict[str, Any]:
 
 
 def _about(files: ModelFiles) -> dict[str, Any]:
-    return {"name": Path(files.name).name, "fingerprint": files.fingerprint} | {
-        "training": training(files)
+    return {
+        "name": Path(files.name).name,
+        "fingerprint": files.fingerprint,
+        "training": training(files),
     }
