@@ -112,7 +112,7 @@ async def wrong_keys(url: str, end: float) -> str:
 async def heavy_requests(url: str, end: float) -> str:
     """Send the heaviest request every second."""
     heard: Counter[int] = Counter()
-    async with httpx.AsyncClient(base_url=url, timeout=120, headers=_authorized()) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=180, headers=_authorized()) as client:
 
         async def one() -> None:
             heard[(await client.post("/v1/rerank", json=HEAVY)).status_code] += 1

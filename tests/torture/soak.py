@@ -4,13 +4,15 @@
 
 It starts `rerank serve`, asks it from `--clients` threads on both routes, compares every answer
 with that of one call in this process, swaps the model now and then for a copy that says the same,
-and reads the server's memory. The exit code is 1 where anything differed, or where the memory of
-a run of two minutes or more grew.
+and reads the server's memory. With `--heavy`, the heaviest request is sent every second as well;
+the server may refuse it, but the other clients must not notice. The exit code is 1 where anything
+differed, or where the memory of a run of two minutes or more grew.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import shutil
@@ -20,10 +22,12 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import numpy as np
+from server import heavy_requests
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.storage.folder import sealed
@@ -44,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     p.add_argument("--seconds", type=float, default=600.0)
     p.add_argument("--clients", type=int, default=64)
     p.add_argument("--swaps", type=int, default=5, help="times that the model is replaced")
+    p.add_argument("--heavy", action="store_true", help="send the heaviest request every second")
     o = p.parse_args(arguments)
     expected = expected_answers(CalibratedReranker.load(o.model))
     with tempfile.TemporaryDirectory(prefix="soak-") as kept:
@@ -109,6 +114,9 @@ def soak(
     clients = [threading.Thread(target=ask, args=(i,)) for i in range(o.clients)]
     for client in clients:
         client.start()
+    heavy = ThreadPoolExecutor(1)
+    if o.heavy:
+        heavies = heavy.submit(lambda: asyncio.run(heavy_requests(url, end)))
     memory, replaced = [_resident(url)], 0
     while time.monotonic() < end:
         time.sleep(min(1.0, max(0.0, end - time.monotonic())))
@@ -120,6 +128,9 @@ def soak(
             _wait_for_swaps(url, replaced)
     for client in clients:
         client.join()
+    if o.heavy:
+        print(f"the heaviest request, every second: {heavies.result()}")
+    heavy.shutdown()
     memory.append(_resident(url))
     return seen, memory
 
