@@ -57,7 +57,7 @@ torture: .venv/tested ## mutate it, kill it, flood it, swap it: does it survive?
 	$(BIN)/python tests/torture/journal.py --kills 100 --postgres
 	$(BIN)/python tests/torture/rescore.py $(MODEL) $(DATA)/queries.jsonl --kills 300
 	$(BIN)/python tests/torture/soak.py $(MODEL) --seconds 600 --clients 64 --heavy
-	$(BIN)/python tests/torture/server.py $(MODEL) --seconds 300
+	$(BIN)/python tests/torture/attacks.py $(MODEL) --seconds 300
 	$(BIN)/python tests/torture/parquet.py --seconds 600
 	$(BIN)/python tests/bench/overload.py $(MODEL) --rounds 5 --seconds 60 --heavy
 

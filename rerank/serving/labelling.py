@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rerank.labelling.session import Session, Task
 
 LONGEST_NAME = 100
+SESSIONS = 64  # annotators whose sessions are kept; another one's is opened anew from the folder
 NO_LABELS = (
     "this server takes no labels; `rerank label MODEL --out FOLDER --page` starts one that does"
 )
@@ -72,10 +73,12 @@ class Labels:
         """The annotator's session with the current model."""
         from rerank.labelling.session import Session
 
-        kept = self._sessions.get(annotator)
+        kept = self._sessions.pop(annotator, None)
         if kept is None or kept.model is not model:
             kept = Session(model, self._folder, self._config, annotator=annotator)
-            self._sessions[annotator] = kept
+        self._sessions[annotator] = kept
+        if len(self._sessions) > SESSIONS:
+            del self._sessions[next(iter(self._sessions))]  # the one not used for longest
         return kept
 
 

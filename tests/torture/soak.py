@@ -27,7 +27,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-from server import heavy_requests
+from attacks import heavy_requests
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.storage.folder import sealed

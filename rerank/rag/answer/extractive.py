@@ -50,4 +50,4 @@ class ExtractiveAnswerer:
 def _cut(sentence: str) -> str:
     """The sentence without quotation marks and without its full stop, cut after `LONGEST`."""
     text = " ".join(sentence.replace('"', "'").split()).rstrip(".!?。！？")
-    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
+    return text if len(text) <= LONGEST else text[: LONGEST - 2].rsplit(" ", 1)[0] + " …"

@@ -14,7 +14,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.config import LabelConfig
 from rerank.data.labelled_set import LabelledSet
 from rerank.labelling.session import Session
-from rerank.serving.labelling import Labels
+from rerank.serving.labelling import LabelRequest, Labels
 
 
 @pytest.fixture
@@ -87,6 +87,22 @@ def test_two_people_and_two_windows(labelling: httpx.Client) -> None:
     assert labelling.get("/v1/label", params={"annotator": "ann"}).json() == after
     agreed = said(labelling, bob, "nothing", by="bob")["so_far"]
     assert any("ann and bob agree on 100%" in sentence for sentence in agreed)
+
+
+def test_few_sessions_are_kept(
+    folder: Path, model: CalibratedReranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many names are given; a session that was dropped goes on where it was."""
+    monkeypatch.setattr("rerank.serving.labelling.SESSIONS", 2)
+    labels = Labels(folder, LabelConfig(count=10, depth=2))
+    task = labels.asked("ann", model)["task"]
+    given = {"annotator": "ann", "do": "nothing"}
+    given |= {"query_id": task["query_id"], "doc_id": task["doc_id"]}
+    labels.act(LabelRequest.model_validate(given), model)
+    for name in ("bob", "cleo", "dan"):
+        labels.asked(name, model)
+    assert list(labels._sessions) == ["cleo", "dan"]
+    assert labels.asked("ann", model)["labelled"] == 1
 
 
 def test_what_is_no_judgement_is_refused(labelling: httpx.Client, client: httpx.Client) -> None:

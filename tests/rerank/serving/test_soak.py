@@ -11,8 +11,11 @@ import pytest
 SOAK = Path(__file__).parents[2] / "torture" / "soak.py"
 
 
-def test_soak(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_soak(
+    run: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """64 clients at once, and a swap between: every answer is that of a single call."""
+    monkeypatch.syspath_prepend(SOAK.parent)
     spec = importlib.util.spec_from_file_location("soak", SOAK)
     assert spec is not None
     assert spec.loader is not None

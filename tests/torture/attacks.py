@@ -1,6 +1,6 @@
 """Attacks on one server, while an honest client goes on asking it: is that one always answered?
 
-    python tests/torture/server.py work/model --seconds 60
+    python tests/torture/attacks.py work/model --seconds 60
 
 It starts `rerank serve` with a key, and attacks it in turn, each for `--seconds`: a thousand idle
 connections, bodies that come a byte at a time, requests with a wrong key, and requests of as many
