@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from rerank.commands.command import Command
 from rerank.commands.parser import parser
 from rerank.errors import RerankError, optional
+from rerank.progress import progress_shown
 
 ENOUGH = 141  # exit code if the output is no longer read: 128 plus the number of SIGPIPE
 
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     command: Command = options.command
     try:
-        with optional():
+        with optional(), progress_shown(on=not options.quiet):
             answer = command.run(options)
         sys.stdout.flush()
     except RerankError as error:

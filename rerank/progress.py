@@ -1,4 +1,7 @@
-"""One progress bar for every step that takes longer than two seconds; silent without a label."""
+"""One progress bar for every step that takes longer than two seconds; silent without a label.
+
+If stderr is no terminal, the bar's state is printed as plain lines, ten seconds apart.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from contextlib import contextmanager
 from functools import cache
 from threading import RLock
 from typing import Any, Protocol
+
+DELAY = 2.0  # seconds after which a bar appears
+PLAIN = "{desc}: {n_fmt} of {total_fmt} ({percentage:.0f} %), {rate_fmt}, {remaining} left"
 
 
 class Bar(Protocol):
@@ -28,24 +34,55 @@ class _Silent:
         return None
 
 
+class _Lines:
+    """The file that a bar writes to if stderr is no terminal: a line for each new state."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def write(self, text: str) -> None:
+        line = text.strip()
+        if line and line != self._last:
+            sys.stderr.write(f"{line}\n")
+            self._last = line
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+_on = [True]  # whether bars are shown; the last entry counts
+
+
+@contextmanager
+def progress_shown(*, on: bool) -> Iterator[None]:
+    """Within this context, show bars or none."""
+    _on.append(on)
+    try:
+        yield
+    finally:
+        _on.pop()
+
+
 @contextmanager
 def progress(total: int, label: str | None, *, unit: str = "", done: int = 0) -> Iterator[Bar]:
-    """A bar on stderr that shows rate and time left; nothing if `label` is None.
+    """A bar on stderr that shows rate and time left; nothing if `label` is None or bars are off.
 
     Of the `total`, `done` were done before and do not count in the rate.
     """
-    if label is None:
+    if label is None or not _on[-1]:
         yield _Silent()
         return
-    slow = 0.5 if sys.stderr.isatty() else 10.0  # a log file wants fewer lines
+    plain = {"file": _Lines(), "bar_format": PLAIN, "mininterval": 10.0}
+    shown = {"mininterval": 0.5} if sys.stderr.isatty() else plain
     with _bars()(
         total=total,
         initial=done,
         desc=label,
         unit=unit or "it",
-        mininterval=slow,
+        delay=DELAY,
         miniters=1,
         ascii=" =",
+        **shown,
     ) as bar:
         yield bar
 

@@ -6,11 +6,13 @@ import argparse
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import read_dataset
 from rerank.commands.options import (
     add_group_by,
+    add_json,
     add_name,
     add_out,
     add_verbose,
@@ -18,7 +20,7 @@ from rerank.commands.options import (
     from_options,
     positive,
 )
-from rerank.commands.printing import print_headline, print_run
+from rerank.commands.printing import print_headline, print_json, print_run, run_fields
 from rerank.config import Config
 from rerank.errors import TrackingError
 
@@ -53,6 +55,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     )
     add_group_by(p)
     add_work(p)
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
@@ -73,15 +76,29 @@ def _run(o: argparse.Namespace) -> None:
             retriever=o.retriever,
         )
     except TrackingError:
-        _print_model(o, tracked=False)
+        if not o.json:
+            _print_model(o, tracked=False)
         raise
+    if o.json:
+        head, _, following = _told(o, tracked=outcome.run is not None)
+        print_json(
+            model=o.out,
+            made=outcome.made,
+            headline=head,
+            measured=_measured(o.out),
+            next=following,
+            notes=outcome.notes,
+            **run_fields(outcome.run),
+        )
+        return
     _print_model(o, tracked=outcome.run is not None)
     if not outcome.made:
         print("it was there already, made from the same data, configuration and weights")
     print_run(outcome.run, outcome.notes)
 
 
-def _print_model(o: argparse.Namespace, *, tracked: bool) -> None:
+def _told(o: argparse.Namespace, *, tracked: bool) -> tuple[list[str], str, str]:
+    """The report's first sentences, the rest of it, and the command to run next."""
     from rerank.assessment.fitted_maps import maps_from_dict
     from rerank.assessment.model_folder import CALIBRATORS, REPORT
     from rerank.report.headline import after_calibration
@@ -93,7 +110,20 @@ def _print_model(o: argparse.Namespace, *, tracked: bool) -> None:
     has_test = (o.dataset / "qrels" / "test.tsv").exists()
     command = after_calibration(certificate, promotable=tracked and has_test, mode=maps.main)
     model, dataset = (shlex.quote(str(path)) for path in (o.out, o.dataset))
-    print_headline(head.splitlines(), command.format(model=model, dataset=dataset))
+    return head.splitlines(), rest, command.format(model=model, dataset=dataset)
+
+
+def _measured(folder: Path) -> Any:
+    """The figures of the model's own confidence on the queries that it was measured on."""
+    from rerank.assessment.model_folder import MEASURED
+    from rerank.evaluation.evaluate import OURS
+
+    return json.loads((folder / MEASURED).read_text(encoding="utf-8"))["confidence"][OURS]
+
+
+def _print_model(o: argparse.Namespace, *, tracked: bool) -> None:
+    head, rest, following = _told(o, tracked=tracked)
+    print_headline(head, following)
     if o.verbose:
         print(f"\n{rest}")
     print(f"{o.out}: the model; its report.html has all measurements (here: --verbose)")

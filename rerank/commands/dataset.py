@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import read_set
-from rerank.commands.options import add_unjudged, positive
+from rerank.commands.options import add_json, add_unjudged, positive
+from rerank.commands.printing import print_json
 from rerank.errors import InputError
 
 MATCHES = {
@@ -45,17 +46,22 @@ def _build(o: argparse.Namespace) -> None:
 def _check_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("dataset", type=Path, help="BEIR folder, or labelled lists")
     add_unjudged(p)
+    add_json(p)
 
 
 def _check(o: argparse.Namespace) -> None:
     from rerank.data.grouping import grouped
 
     labelled = read_set(o.dataset, o.unjudged)
-    for name, count in labelled.counts().items():
-        print(f"{name:<20}{count:>8}")
     every = grouped(labelled, list(labelled.queries))
-    print(f"{'groups':<20}{len({every.group(q) for q in labelled.queries}):>8}")
-    print(f"grouped by {every.grouping.name if every.grouping else 'question'}")
+    counts = {**labelled.counts(), "groups": len({every.group(q) for q in labelled.queries})}
+    by = every.grouping.name if every.grouping else "question"
+    if o.json:
+        print_json(dataset=o.dataset, **counts, grouped_by=by, digest=labelled.digest())
+        return
+    for name, count in counts.items():
+        print(f"{name:<20}{count:>8}")
+    print(f"grouped by {by}")
     print(f"digest {labelled.digest()}")
 
 

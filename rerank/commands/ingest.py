@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import note
-from rerank.commands.options import from_options
+from rerank.commands.options import add_json, from_options
+from rerank.commands.printing import print_json
 from rerank.config import IngestConfig
 
 if TYPE_CHECKING:
@@ -21,12 +23,17 @@ SHOWN = 10  # skipped files that are named
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_folder(p)
     p.add_argument("--out", type=Path, required=True, help="corpus folder to write, or to update")
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
     from rerank.ingest.ingest import ingest
 
-    print_ingested(ingest(o.folder, o.out, from_options(IngestConfig, o)), o.out)
+    found = ingest(o.folder, o.out, from_options(IngestConfig, o))
+    if o.json:
+        print_json(corpus=o.out, **asdict(found))
+        return
+    print_ingested(found, o.out)
     corpus = shlex.quote(str(o.out))
     print(f"Next: rerank init {corpus} --out work/model; where there is a model of this corpus:")
     print(f"  rerank update work/model {corpus}")

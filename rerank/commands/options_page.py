@@ -12,7 +12,8 @@ def options_page() -> str:
     pages = [
         "# Options",
         "Made from the code (`rerank.commands.options_page`), which a test compares with this "
-        "page. In Python an option is the field of the same name, with underscores.",
+        "page. In Python an option is the field of the same name, with underscores. Every command "
+        "also takes `--quiet`: it shows no progress.",
     ]
     for command in COMMANDS:
         kind = command.config

@@ -50,6 +50,7 @@ def parser() -> Parser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.arguments(p)
+        p.add_argument("--quiet", action="store_true", help="show no progress")
         if command.config:
             add_options(p, command.config)
         p.set_defaults(command=command, parser=made)

@@ -1,10 +1,12 @@
-"""Output of several commands: the headline of a model, and where its run is."""
+"""Output of several commands: the headline of a model, where its run is, and results as JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from calibration.arrays import plain
 from rerank.commands.inputs import note
 
 if TYPE_CHECKING:
@@ -14,6 +16,17 @@ if TYPE_CHECKING:
 def print_headline(sentences: Sequence[str], command: str) -> None:
     """Print what is accepted, what is certified, and what to do next; then warnings."""
     print("\n".join([*sentences[:2], f"Next: {command}", *sentences[2:]]))
+
+
+def print_json(**fields: Any) -> None:
+    """Print one JSON object; paths become text, and numbers that are undefined null."""
+    print(json.dumps(plain(fields), default=str))
+
+
+def run_fields(run: TrackedRun | None) -> dict[str, Any]:
+    """A job's run in MLflow as fields of the JSON object; all null without a run."""
+    names = ("run_id", "model_name", "model_version", "tracking_uri")
+    return {name: getattr(run, name, None) for name in names}
 
 
 def print_run(run: TrackedRun | None, notes: Sequence[str] = ()) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import read_dataset
-from rerank.commands.options import add_group_by, add_split, add_work, from_options
+from rerank.commands.options import add_group_by, add_json, add_split, add_work, from_options
+from rerank.commands.printing import print_json
 from rerank.config import PromotionGate
 
 
@@ -22,6 +24,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     )
     add_group_by(p)
     add_work(p)
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> bool:
@@ -31,8 +34,11 @@ def _run(o: argparse.Namespace) -> bool:
     gate, labelled = from_options(PromotionGate, o), read_dataset(o)
     with reserved(o.model, to_read=True):  # so that the measured model is the promoted one
         done = promote(o.model, labelled, o.split, gate, work=o.work, new_corpus=o.new_corpus)
-    print(done.table())
-    print(done.sentence)
+    if o.json:
+        print_json(promoted=done.version is not None, **asdict(done))
+    else:
+        print(done.table())
+        print(done.sentence)
     return done.version is not None
 
 

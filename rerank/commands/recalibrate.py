@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model, note, read_set
 from rerank.commands.options import (
+    add_json,
     add_model,
     add_name,
     add_out,
@@ -17,7 +18,7 @@ from rerank.commands.options import (
     add_work,
     positive,
 )
-from rerank.commands.printing import print_run
+from rerank.commands.printing import print_json, print_run, run_fields
 from rerank.errors import InputError, TrackingError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     )
     add_name(p, "that of MODEL; calibrated-rerank-SET where the labels are of another corpus")
     add_work(p)
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
@@ -82,10 +84,14 @@ def _run(o: argparse.Namespace) -> None:
             at_random=o.journal is None,  # people chose which answers to judge
         )
     except TrackingError:
-        _print_model(o.out)
+        if not o.json:
+            _print_model(o.out)
         raise
-    _print_model(o.out)
-    print_run(made.run, made.notes)
+    if o.json:
+        print_json(model=o.out, notes=made.notes, **run_fields(made.run))
+    else:
+        _print_model(o.out)
+        print_run(made.run, made.notes)
 
 
 def _fit_answers(o: argparse.Namespace) -> None:
@@ -96,6 +102,9 @@ def _fit_answers(o: argparse.Namespace) -> None:
     count, right = fit_answers(
         load_model(o), o.journal, o.out, newest=o.max_labels, overwrite=o.overwrite
     )
+    if o.json:
+        print_json(model=o.out, labels=count, right=right)
+        return
     print(
         f"{o.out}: the model with a confidence of answers, fitted on {count} labelled ones, of "
         f"which {right} were right; `rerank answer` and the server tell it"

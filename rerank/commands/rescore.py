@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 from rerank.commands.command import REJECTED, Command
 from rerank.commands.inputs import load_model
-from rerank.commands.options import add_model, add_work
+from rerank.commands.options import add_json, add_model, add_work
+from rerank.commands.printing import print_json
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -39,6 +41,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         "--actors", type=int, help="of Ray, each with the model (default: one a 4 cores)"
     )
     add_work(p)
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> int:
@@ -53,6 +56,9 @@ def _run(o: argparse.Namespace) -> int:
         engine=o.engine,
         actors=o.actors,
     )
+    if o.json:
+        print_json(out=o.out, **asdict(done))
+        return REJECTED if done.rejected else 0
     if done.resumed:
         print(f"{done.resumed} of the rows were done before an interruption")
     print(f"{o.out}: {done.answered} predictions")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import note
+from rerank.commands.options import add_json
+from rerank.commands.printing import print_json
 
 if TYPE_CHECKING:
     from rerank.jobs.update import Updated
@@ -16,12 +19,17 @@ if TYPE_CHECKING:
 def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("target", type=Path, help="index or model folder, replaced in place")
     p.add_argument("corpus", type=Path, help="JSONL file, or a folder with corpus.jsonl")
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
     from rerank.jobs.update import update
 
-    print_updated(update(o.target, o.corpus), o.target)
+    found = update(o.target, o.corpus)
+    if o.json:
+        print_json(updated=o.target, **asdict(found))
+    else:
+        print_updated(found, o.target)
 
 
 def print_updated(found: Updated, target: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from processes import run_python
+
+from rerank import progress as bars
+from rerank.progress import progress, progress_shown
 
 
 def test_a_killed_child_does_not_stop_the_bars_of_others() -> None:
@@ -23,3 +27,26 @@ with progress(3, "after") as bar:
 print("drawn")
 """
     assert run_python(code).strip() == "drawn"
+
+
+def test_without_a_terminal_there_are_plain_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for each state, with the rate and the time left; none where bars are off."""
+    monkeypatch.setattr(bars, "DELAY", 0.0)
+    with progress(3, "reading", unit="file") as bar:
+        bar.update(3)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].startswith("reading: 3 of 3 (100 %), ")
+    assert lines[-1].endswith(" left")
+    assert not any(sign in line for line in lines for sign in "\r|=")
+    with progress_shown(on=False), progress(3, "reading") as bar:
+        bar.update(3)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_short_step_shows_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is over before anybody looks needs no line."""
+    with progress(3, "reading") as bar:
+        bar.update(3)
+    assert capsys.readouterr().err == ""
