@@ -27,6 +27,8 @@ class ListPipeline(Pipeline):
     not scored.
     """
 
+    networks = False
+
     def __init__(
         self, kind: ListKind, config: Config, metadata: tuple[MetadataFeature, ...] = ()
     ) -> None:

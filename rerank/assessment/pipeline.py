@@ -77,10 +77,12 @@ class Pipeline:
 
     `models` are the files of the encoder and of the reranker, if the caller has resolved them
     already. `observe`, if set, is called with the seconds of each call of a model: `encode`,
-    `score`. `metadata` are additional features of the passages' metadata. `waits`: whether finding
-    candidates means waiting for another system, which any thread may do.
+    `score`. `metadata` are additional features of the passages' metadata. `networks`: whether it
+    has the two models. `waits`: whether finding candidates means waiting for another system, which
+    any thread may do.
     """
 
+    networks = True
     waits = False
 
     def __init__(

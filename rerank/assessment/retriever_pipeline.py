@@ -34,6 +34,7 @@ class RetrieverPipeline(ListPipeline):
     A list that comes with the scores of all its stages is used as it is.
     """
 
+    networks = True
     waits = True
 
     def __init__(

@@ -7,6 +7,8 @@ stop for good. It knows nothing of queues and clocks.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +25,18 @@ from rerank.types import Assessment, Candidates, Query
 Stage = Literal["encode", "search", "score"]
 BYTES = 4  # of UTF-8 per token, about
 MARKS = 3  # special tokens of a sequence, at most
-BESIDES = 128  # tokens that cost as much as the work on a piece outside the models
+ENCODING = 0.001  # seconds of work outside the models, on a piece of texts, about
+SCORING = 0.01  # the same on a piece of pairs: candidates, features, maps
+SAMPLE = "The median of a sample is the value that half of its members do not exceed. " * 4
+SAMPLES = 8  # texts, or pairs, whose time is taken
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Seconds per token of a model's networks, on this machine; 0 without networks."""
+
+    encode: float
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +44,25 @@ class Piece:
     """Texts for the bi-encoder (`encode`), or pairs for the cross-encoder (`score`).
 
     Or one call that waits for another search system (`search`), which costs this machine little. A
-    piece costs as much as `tokens` tokens; the pieces after it cost about `left`.
+    piece takes about `seconds`, and the pieces after it about `left`, at the speed given.
     """
 
     stage: Stage
     items: Sequence[str] | Sequence[Pair] | Sequence[Callable[[], Candidates]]
-    tokens: int
-    left: int
+    seconds: float
+    left: float
 
 
 Steps = Generator[Piece, Any, Assessment]
 
 
-def steps(model: CalibratedReranker, query: Query, *, most: int, scoring: int) -> Steps:
-    """The pieces of one query, of at most about `most` tokens each, and then its assessment.
+def steps(
+    model: CalibratedReranker, query: Query, speed: Speed, *, most: float, scoring: float
+) -> Steps:
+    """The pieces of one query, of at most about `most` seconds each, and then its assessment.
 
     Send back at least what `run_piece` gives for the items of each piece. `scoring` is the expected
-    number of tokens to score, used until the candidates are known.
+    time to score, in seconds, used until the candidates are known.
 
     Raises:
         InputError: the query or a passage is empty, or not text.
@@ -56,19 +71,20 @@ def steps(model: CalibratedReranker, query: Query, *, most: int, scoring: int) -
     mode = model.mode_of(query)
     pipeline, maps = model.pipeline, model.maps[mode]
     texts = list(dict.fromkeys(texts_of(query)))
-    sizes = [tokens_of(text, most=pipeline.config.encoder_max_length) for text in texts]
+    length = pipeline.config.encoder_max_length
+    sizes = [speed.encode * tokens_of(text, most=length) for text in texts]
     vectors: dict[str, Any] = {}
     for piece in _pieces("encode", texts, sizes, most=most, after=scoring):
         vectors |= yield piece
     if pipeline.waits and query.passages is None:
         find = partial(pipeline.candidates, query, vectors)
-        candidates = (yield Piece("search", [find], BESIDES, scoring))[find]
+        candidates = (yield Piece("search", [find], ENCODING, scoring))[find]
     else:
         candidates = pipeline.candidates(query, vectors)
     prior = prior_score(candidates, maps.policy.prior)
     chosen = pipeline.choose(candidates, prior, maps.policy.cutoff)
     pairs = chosen.pairs_to_score
-    sizes = [tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs]
+    sizes = [speed.score * tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs]
     found: dict[Pair, tuple[float, bool]] = {}
     for piece in _pieces("score", pairs, sizes, most=most, after=0):
         found |= yield piece
@@ -93,34 +109,57 @@ def tokens_of(*texts: str, most: int) -> int:
     return min(size // BYTES + MARKS, most)
 
 
-def expected_tokens(query: Query, config: Config, *, searched: int) -> tuple[int, int]:
-    """The approximate tokens that a query costs for each model, the bi-encoder first.
+def expected_seconds(
+    query: Query, config: Config, speed: Speed, *, searched: float
+) -> tuple[float, float]:
+    """About how long a query takes with each model, the bi-encoder first, at the speed given.
 
-    A search is expected to score `searched` tokens. Passages that come with the query are taken to
-    be of average size.
+    A search is expected to score for `searched` seconds. Passages that come with the query are
+    taken to be of average size.
     """
-    texts = texts_of(query)
     if query.scores is not None:
-        return BESIDES, 0
-    encoding = BESIDES + sum(tokens_of(text, most=config.encoder_max_length) for text in texts)
+        return ENCODING, SCORING
+    sizes = [tokens_of(text, most=config.encoder_max_length) for text in texts_of(query)]
+    encoding = ENCODING + speed.encode * sum(sizes)
     if query.passages is None:
         return encoding, searched
     if query.logits is not None or not query.passages:
-        return encoding, 0
+        return encoding, SCORING
     sizes = [tokens_of(query.text, p.full_text, most=config.max_length) for p in query.passages]
-    scored = sum(sizes) * min(config.rerank_depth, len(sizes)) // len(sizes)
-    return encoding, BESIDES + scored
+    scored = sum(sizes) * min(config.rerank_depth, len(sizes)) / len(sizes)
+    return encoding, SCORING + speed.score * scored
+
+
+def measured_speed(model: CalibratedReranker) -> Speed:
+    """The speed of a model's networks here and now, the better of two times each."""
+    pipeline = model.pipeline
+    if not pipeline.networks:
+        return Speed(0.0, 0.0)
+    found = []
+    stages: tuple[tuple[Stage, int, int], ...] = (
+        ("encode", 1, pipeline.config.encoder_max_length),
+        ("score", 2, pipeline.config.max_length),
+    )
+    for stage, texts, most in stages:
+        times = []
+        for turn in range(2):  # with other texts, so that nothing comes from a cache
+            made = [tuple(f"{turn} {i} {k} {SAMPLE}" for k in range(texts)) for i in range(SAMPLES)]
+            start = time.perf_counter()
+            run_piece(model, stage, made if texts > 1 else [text for (text,) in made])
+            tokens = sum(tokens_of(*one, most=most) for one in made)
+            times.append((time.perf_counter() - start) / tokens)
+        found.append(min(times))
+    return Speed(*found)
 
 
 def _pieces(
-    stage: Stage, items: Sequence[Any], sizes: Sequence[int], *, most: int, after: int
+    stage: Stage, items: Sequence[Any], sizes: Sequence[float], *, most: float, after: float
 ) -> Iterator[Piece]:
-    """Neighbouring items with at most `most` tokens in all; a larger item goes alone."""
-    left = sum(sizes) + after
-    start, held = 0, 0
-    for end, size in enumerate([*sizes, most + 1]):
+    """Neighbouring items with at most `most` seconds in all; a larger item goes alone."""
+    besides = SCORING if stage == "score" else ENCODING
+    start, held = 0, 0.0
+    for end, size in enumerate([*sizes, math.inf]):
         if end > start and held + size > most:
-            left -= held
-            yield Piece(stage, items[start:end], held + BESIDES, left)
-            start, held = end, 0
+            yield Piece(stage, items[start:end], held + besides, sum(sizes[end:]) + after)
+            start, held = end, 0.0
         held += size

@@ -1,10 +1,11 @@
 """Decides which requests are accepted, which one is next, and which are dropped.
 
-Work is counted in tokens; the pace, in seconds per token, is measured. A request that would not be
-answered in time is refused on arrival. Accepted requests are worked on piece by piece, by two rules
-in turn: the earliest deadline first, and the least work left first. So a short request does not
-wait for a long one, a long one gets half of the machine, and a request may need half of its
-time-out. A request that can no longer be in time is dropped in favour of the others.
+Work is counted in seconds, as long as it would take at the speed that the model had when it was
+loaded; how much longer it takes now is measured. A request that would not be answered in time is
+refused on arrival. Accepted requests are worked on piece by piece, by two rules in turn: the
+earliest deadline first, and the least work left first. So a short request does not wait for a long
+one, a long one gets half of the machine, and a request may need half of its time-out. A request
+that can no longer be in time is dropped in favour of the others.
 
 It decides on numbers alone: it knows nothing of models, threads and HTTP; callers pass the time.
 """
@@ -13,23 +14,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 SHARE = 0.5  # share of a request's time that its work, and the work before it, may take
 MEMORY = 0.95  # factor by which each round reduces the weight of earlier ones in the pace
+TRUST = 1.0  # seconds of work for which the speed at loading counts
+STALE = 60.0  # seconds without work after which the pace is that at loading again
+HOPE = 2.0  # times as fast as measured that a machine may get
 PIECE = 0.1  # seconds of work after which another request may run
-TOKENS = (512, 65_536)  # least and most tokens of a piece, at any pace
-UNMEASURED = 2_048  # tokens of a piece before the pace is known
-FIRST = 4_096  # tokens after which the pace is known
+LEAST = 0.01  # seconds of a piece at least, at the speed at loading
 
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """An accepted request: when it must be answered, and about how many tokens are left."""
+    """An accepted request: when it must be answered, its work in seconds, and what is left of it.
+
+    The work is `whole` from its arrival on, and `left` from now on, at the speed at loading.
+    """
 
     deadline: float
-    left: int
+    left: float
+    whole: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """All of the work is left."""
+        self.whole = self.left
 
 
 T = TypeVar("T", bound=Task)
@@ -52,21 +62,21 @@ class Busy(Exception):  # noqa: N818  # an answer, not an error of ours
 
 
 class Pace:
-    """Measured seconds per token: of the latest rounds and the best; 0 before `FIRST` tokens."""
+    """How many times as long as expected the latest rounds took; 1 before any round."""
 
     def __init__(self) -> None:
-        self._seconds = self._tokens = self._total = 0.0
-        self.now = 0.0
-        self.best = 0.0
+        self.reset()
 
-    def add(self, tokens: float, seconds: float) -> None:
+    def reset(self) -> None:
+        """Forget all rounds."""
+        self._seconds = self._expected = TRUST
+        self.now = 1.0
+
+    def add(self, expected: float, seconds: float) -> None:
         """Count a round of work."""
         self._seconds = MEMORY * self._seconds + seconds
-        self._tokens = MEMORY * self._tokens + tokens
-        self._total += tokens
-        if self._total >= FIRST:
-            self.now = self._seconds / max(self._tokens, 1.0)
-            self.best = min(self.best or self.now, self.now)
+        self._expected = MEMORY * self._expected + expected
+        self.now = self._seconds / max(self._expected, 1e-9)
 
 
 class Schedule(Generic[T]):
@@ -76,6 +86,7 @@ class Schedule(Generic[T]):
         self.allowed = SHARE * seconds
         self.pace = Pace()
         self.tasks: list[T] = []
+        self._worked = -math.inf  # when the last round ended
 
     @property
     def backlog(self) -> float:
@@ -88,38 +99,49 @@ class Schedule(Generic[T]):
         return min(60, max(1, math.ceil(self.backlog)))
 
     @property
-    def piece(self) -> int:
-        """Tokens of a piece; a round of work has about twice as many."""
-        least, most = TOKENS
-        return min(most, max(least, int(PIECE / self.pace.now))) if self.pace.now else UNMEASURED
+    def piece(self) -> float:
+        """Work of a piece, in seconds at loading; a round of work has about twice as much."""
+        return max(LEAST, PIECE / self.pace.now)
 
-    def add(self, task: T) -> None:
+    def add(self, task: T, now: float) -> None:
         """Accept a request.
 
-        `TooLarge` is judged by the best pace, and `Busy` is never raised on an idle machine: so a
-        pace that was measured at a bad moment is measured again.
+        A pace that was measured at a bad moment would be believed for ever if it refused every
+        request; so it is forgotten after `STALE` seconds without work.
 
         Raises:
             TooLarge: alone it would take longer than `allowed`.
             Busy: it would not be done within `allowed`, by either of the two rules.
         """
-        if task.left * self.pace.best > self.allowed:
-            raise TooLarge(task.left * self.pace.best)
+        if not self.tasks and now - self._worked > STALE:
+            self.pace.reset()
+        if self.too_large(task):
+            raise TooLarge(self.pace.now * task.whole)
         shorter = sum(other.left for other in self.tasks if other.left <= task.left)
         done = self.pace.now * task.left + min(self.backlog, 2 * self.pace.now * shorter)
         if self.tasks and done > self.allowed:
             raise Busy(done)
         self.tasks.append(task)
 
+    def too_large(self, task: T) -> bool:
+        """Whether a request takes longer than `allowed`, even alone, at the present pace."""
+        return self.pace.now * task.whole > self.allowed
+
+    def worked(self, expected: float, seconds: float, now: float) -> None:
+        """Count a round of work that ended now."""
+        self.pace.add(expected, seconds)
+        self._worked = now
+
     def drop_late(self, now: float) -> list[T]:
         """Remove and return the requests that can no longer be in time.
 
-        If that is all of them, the likeliest one stays, unless its deadline is past.
+        If that is all of them, the likeliest one stays, in case that the pace was measured at a
+        bad moment, unless it would have to be more than `HOPE` times as fast.
         """
         late = [t for t in self.tasks if now + self.pace.now * t.left > t.deadline]
         if late and len(late) == len(self.tasks):
             likeliest = max(late, key=lambda t: t.deadline - self.pace.now * t.left)
-            if likeliest.deadline > now:
+            if self.pace.now * likeliest.left <= HOPE * (likeliest.deadline - now):
                 late.remove(likeliest)
         self.tasks = [t for t in self.tasks if t not in late]
         return late

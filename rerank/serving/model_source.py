@@ -29,6 +29,7 @@ from calibration.reliability import Comparison, Reliability
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MEASURED, REPORT
 from rerank.assessment.pipeline import Observe
+from rerank.assessment.steps import Speed, measured_speed
 from rerank.errors import FolderError, InputError, RerankError
 from rerank.rag.answer.model_answers import answer_confidence_of
 from rerank.rag.answer.quality import AnswerConfidence
@@ -87,6 +88,7 @@ class ServedModel:
     reliability: Mapping[str, Any]
     headline: list[str]  # the first lines of its report
     loaded: float  # Unix time
+    speed: Speed  # of its networks on this machine, measured when it was loaded
     answers: AnswerConfidence | None = None  # of generated answers, if labels were fitted on
 
     @property
@@ -184,9 +186,10 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
         except (OSError, ValueError) as error:
             raise InputError(str(error).replace(str(copy), str(folder))) from None
         _try(model)
+        speed = measured_speed(model)
         model.pipeline.observe = observe  # only now: the first call also loaded the networks
         headline = report.partition("\n\n")[0].splitlines()
-        return ServedModel(model, sketch, reliability, headline, time.time(), answers)
+        return ServedModel(model, sketch, reliability, headline, time.time(), speed, answers)
 
 
 def _try(model: CalibratedReranker) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from rerank.assessment.steps import Piece, Stage, Steps, expected_tokens, run_piece, steps
+from rerank.assessment.steps import Piece, Stage, Steps, expected_seconds, run_piece, steps
 from rerank.serving.admission import Busy, Schedule, Task, TooLarge
 from rerank.serving.answer_cache import AnswerCache
 from rerank.serving.model_source import ModelHolder, ServedModel, release_memory
@@ -79,7 +79,8 @@ class Worker:
         self._closing = False
         self._window: tuple[str, DriftWindow | None] | None = None
         config = holder.current.model.pipeline.config
-        self._searched = config.rerank_depth * config.max_length  # tokens that a search scores
+        tokens = config.rerank_depth * config.max_length
+        self._searched = tokens * holder.current.speed.score  # seconds that a search scores
         self._thread = threading.Thread(target=self._work, name="ranking", daemon=True)
         self._searches = ThreadPoolExecutor(SEARCHES, thread_name_prefix="searching")
 
@@ -126,7 +127,7 @@ class Worker:
             found, served = await asyncio.wait_for(job.future, self._settings.timeout)
         except TimeoutError:
             if job.piece is None:
-                raise self._late() from None
+                raise self._late(job) from None
             late = f"the answer was not ready within {self._settings.timeout:g} seconds"
             raise Refusal(504, late, reason="late") from None
         else:
@@ -145,24 +146,19 @@ class Worker:
                 f"calibrated for {served.reranker!r} (fingerprints.reranker at /v1/model)",
                 reason="reranker",
             )
-        config, scoring = served.model.pipeline.config, self._searched
-        tokens = sum(expected_tokens(query, config, searched=scoring))
-        todo = steps(served.model, query, most=self.schedule.piece, scoring=scoring)
+        config, speed, scoring = served.model.pipeline.config, served.speed, self._searched
+        work = sum(expected_seconds(query, config, speed, searched=scoring))
+        todo = steps(served.model, query, speed, most=self.schedule.piece, scoring=scoring)
         future = asyncio.get_running_loop().create_future()
-        return Job(now + self._settings.timeout, tokens, query, served, todo, future, now)
+        return Job(now + self._settings.timeout, work, query, served, todo, future, now)
 
     def _let_in(self, job: Job) -> None:
         """Accept the job, or raise the Refusal that says why not."""
         with self._changed:
             try:
-                self.schedule.add(job)
+                self.schedule.add(job, job.came)
             except TooLarge as large:
-                raise Refusal(
-                    413,
-                    f"the request would take about {large.seconds:.2g} seconds, and one request "
-                    f"may take {self.schedule.allowed:g}; send fewer or shorter documents",
-                    reason="cost",
-                ) from None
+                raise self._too_large(large.seconds) from None
             except Busy as busy:
                 raise self._busy(
                     429,
@@ -172,7 +168,18 @@ class Worker:
             self._metrics.backlog.set(self.schedule.backlog)
             self._changed.notify()
 
-    def _late(self) -> Refusal:
+    def _too_large(self, seconds: float) -> Refusal:
+        return Refusal(
+            413,
+            f"the request would take about {seconds:.2g} seconds, and one request may take "
+            f"{self.schedule.allowed:g}; send fewer or shorter documents",
+            reason="cost",
+        )
+
+    def _late(self, job: Job) -> Refusal:
+        """Why a job is dropped: it is too large, as is known by now, or the server is busy."""
+        if self.schedule.too_large(job):
+            return self._too_large(self.schedule.pace.now * job.whole)
         return self._busy(
             503, f"the answer would not be ready within {self._settings.timeout:g} seconds"
         )
@@ -208,7 +215,7 @@ class Worker:
             while True:
                 schedule.tasks = [job for job in schedule.tasks if not job.given_up]
                 for job in schedule.drop_late(time.monotonic()):
-                    _settle(job, self._late())
+                    _settle(job, self._late(job))
                 self._metrics.backlog.set(schedule.backlog)
                 ready = (job for job in schedule.in_turn() if not job.waits)
                 if jobs := list(islice(ready, self._settings.batch)):
@@ -220,19 +227,20 @@ class Worker:
     def _rank(self, jobs: Sequence[Job]) -> None:
         """Work one round: a piece of each job, in order, until the round is full."""
         start = time.monotonic()
-        most, tokens = 2 * self.schedule.piece, 0
+        most, work = 2 * self.schedule.piece, 0.0
         together: dict[tuple[str, Stage], list[Job]] = {}
         for job in jobs:
             if not self._begin(job, start) or job.piece is None:
                 continue
             together.setdefault((job.served.version, job.piece.stage), []).append(job)
-            tokens += job.piece.tokens
-            if tokens >= most:
+            work += job.piece.seconds
+            if work >= most:
                 break
         worked = sum(self._run(part) for part in together.values())
         self._metrics.batch_size.observe(sum(map(len, together.values())))
         with self._changed:
-            self.schedule.pace.add(worked, time.monotonic() - start)
+            end = time.monotonic()
+            self.schedule.worked(worked, end - start, end)
 
     def _begin(self, job: Job, now: float) -> bool:
         """Bring a job to its next piece for our models; False if it has none or must wait."""
@@ -262,7 +270,7 @@ class Worker:
             self._changed.notify()
 
     def _run(self, jobs: Sequence[Job]) -> float:
-        """Run pieces of one model and one stage in one call; return the tokens it worked on.
+        """Run pieces of one model and one stage in one call; return the expected seconds.
 
         If the call fails, each piece runs alone, so that only the failing job fails.
         """
@@ -280,7 +288,7 @@ class Worker:
             if self._advance(job, {item: found[item] for item in piece.items}):
                 self._search(job)
         different = len(items) / sum(len(piece.items) for piece in pieces)
-        return different * sum(piece.tokens for piece in pieces)
+        return different * sum(piece.seconds for piece in pieces)
 
     def _advance(self, job: Job, found: dict[Any, Any] | None) -> bool:
         """Send a job the results of its piece; False if that finishes the job."""
@@ -291,10 +299,10 @@ class Worker:
             return self._end(job, end.value)
         except Exception as error:
             return self._end(job, error)
-        job.left = job.piece.tokens + job.piece.left
+        job.left = job.piece.seconds + job.piece.left
         begins = before and before.stage != "score" and job.piece.stage == "score"
         if begins and job.query.mode == "search":
-            self._searched += round(0.1 * (job.left - self._searched))
+            self._searched += 0.1 * (job.left - self._searched)
         return True
 
     def _end(self, job: Job, found: Assessment | BaseException) -> Literal[False]:

@@ -9,10 +9,21 @@ import numpy as np
 import pytest
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.steps import BESIDES, Piece, expected_tokens, run_piece, steps, tokens_of
+from rerank.assessment.steps import (
+    SCORING,
+    Piece,
+    Speed,
+    expected_seconds,
+    measured_speed,
+    run_piece,
+    steps,
+    tokens_of,
+)
 from rerank.errors import InputError
 from rerank.inference.tokenizer import open_tokenizer
 from rerank.types import Assessment, Passage, Query
+
+SPEED = Speed(1.0, 2.0)  # seconds a token: so slow that nothing else counts
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +44,10 @@ def asked(texts: list[str]) -> list[Query]:
     ]
 
 
-def driven(model: CalibratedReranker, query: Query, most: int) -> tuple[Assessment, list[Piece]]:
+def driven(model: CalibratedReranker, query: Query, most: float) -> tuple[Assessment, list[Piece]]:
     """What the steps of a query come to, and their pieces."""
     pieces: list[Piece] = []
-    walk = steps(model, query, most=most, scoring=100)
+    walk = steps(model, query, SPEED, most=most, scoring=100)
     found = None
     while True:
         try:
@@ -55,7 +66,7 @@ def test_the_numbers_are_those_of_one_call(
         found, pieces = driven(model, query, most)
         (expected,) = model.assess([query])
         assert found.to_dict() == expected.to_dict()
-        assert all(len(p.items) == 1 or p.tokens <= most + BESIDES for p in pieces)
+        assert all(len(p.items) == 1 or p.seconds <= most + SCORING for p in pieces)
         lefts = [p.left for p in pieces if p.stage == pieces[-1].stage]
         assert (lefts[-1], lefts) == (
             0 if pieces[-1].stage == "score" else 100,
@@ -65,10 +76,10 @@ def test_the_numbers_are_those_of_one_call(
 
 def test_nothing_is_done_before_the_first_piece(model: CalibratedReranker) -> None:
     """Steps that are closed have read nothing; an empty query fails when it is begun."""
-    walk = steps(model, Query(" "), most=1, scoring=1)
+    walk = steps(model, Query(" "), SPEED, most=1, scoring=1)
     with pytest.raises(InputError, match="empty"):
         next(walk)
-    steps(model, Query(" "), most=1, scoring=1).close()
+    steps(model, Query(" "), SPEED, most=1, scoring=1).close()
 
 
 def test_estimates_are_near_the_tokenizer(
@@ -81,8 +92,15 @@ def test_estimates_are_near_the_tokenizer(
     assert tokens_of("é" * 40, most=512) == 2 * tokens_of("e" * 40, most=512) - 3
     for query in asked[1:]:
         _, pieces = driven(model, query, 10**6)
-        encoding, scoring = expected_tokens(query, model.pipeline.config, searched=0)
-        assert pieces[0].tokens <= encoding
-        done = sum(p.tokens for p in pieces if p.stage == "score")
+        encoding, scoring = expected_seconds(query, model.pipeline.config, SPEED, searched=0)
+        assert pieces[0].seconds <= encoding
+        done = sum(p.seconds for p in pieces if p.stage == "score")
         assert done <= 1.5 * scoring
-    assert expected_tokens(asked[0], model.pipeline.config, searched=7)[1] == 7
+    assert expected_seconds(asked[0], model.pipeline.config, SPEED, searched=7)[1] == 7
+
+
+def test_the_speed_is_measured(model: CalibratedReranker) -> None:
+    """Per token of both networks, more than nothing and far from a second."""
+    speed = measured_speed(model)
+    assert 0 < speed.encode < 1
+    assert 0 < speed.score < 1

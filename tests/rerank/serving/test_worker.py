@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from http_checks import HEAD, body, connect, metric
 from server import serving
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.steps import Speed
 from rerank.errors import InputError
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.schemas import Refusal
@@ -41,6 +43,13 @@ def holder(loaded: ModelHolder) -> ModelHolder:
     return loaded
 
 
+@pytest.fixture
+def swift(holder: ModelHolder, monkeypatch: pytest.MonkeyPatch) -> ModelHolder:
+    """The same, said to be so fast that no estimate refuses a request or cuts it into pieces."""
+    monkeypatch.setattr(holder, "current", replace(holder.current, speed=Speed(1e-9, 1e-9)))
+    return holder
+
+
 def assess_waiting(holder: ModelHolder, asked: Sequence[Asked], **settings: Any) -> list[Any]:
     """What a worker answers that starts when all of these wait in its queue."""
 
@@ -63,14 +72,14 @@ def rounds(holder: ModelHolder) -> list[float]:
 
 
 def test_requests_that_wait_share_rounds(
-    holder: ModelHolder, model: CalibratedReranker, queries: list[str]
+    swift: ModelHolder, model: CalibratedReranker, queries: list[str]
 ) -> None:
     """Of the size that is set; a search has two pieces, and gets what it would have got alone."""
-    answers = assess_waiting(holder, [(Query(q), None) for q in queries[:5]], batch=2)
-    assert rounds(holder) == [6, 10]
+    answers = assess_waiting(swift, [(Query(q), None) for q in queries[:5]], batch=2)
+    assert rounds(swift) == [5, 10]
     confidences = [found.confidence for found, _ in answers]
     assert confidences == [model.search(q).confidence for q in queries[:5]]
-    assert all(served is holder.current for _, served in answers)
+    assert all(served is swift.current for _, served in answers)
 
 
 def test_a_long_request_lets_others_come_between(
@@ -103,13 +112,15 @@ def test_a_long_request_lets_others_come_between(
     assert [found.confidence for found, _ in answers] == expected
 
 
-def test_what_takes_too_long_is_refused_at_once(holder: ModelHolder) -> None:
+def test_what_takes_too_long_is_refused_at_once(
+    holder: ModelHolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the estimate: 413 where it takes too long alone, 429 where it does beside the others."""
     long = Query("median", passages=tuple(Passage(str(i), "", "word " * 60) for i in range(100)))
+    monkeypatch.setattr(holder, "current", replace(holder.current, speed=Speed(0.001, 0.001)))
 
     async def main() -> None:
         worker = Worker(holder, Settings(timeout=30.0))  # not started: all that comes waits
-        worker.schedule.pace.add(100_000, 100.0)
         worker.schedule.allowed = 5.0
         with pytest.raises(Refusal, match=r"about [6-9].* seconds, .* may take 5;") as refused:
             await worker.assess(long)
@@ -152,11 +163,11 @@ def test_a_query_that_fails_fails_alone(holder: ModelHolder, model: CalibratedRe
     assert known[0].confidence == model.rerank("median", brought).confidence
 
 
-def test_a_turn_that_does_not_come_is_503(holder: ModelHolder) -> None:
+def test_a_turn_that_does_not_come_is_503(swift: ModelHolder) -> None:
     """With when to come again; what was given up is not ranked later."""
 
     async def main() -> Worker:
-        worker = Worker(holder, Settings(timeout=0.01))
+        worker = Worker(swift, Settings(timeout=0.01))
         with pytest.raises(Refusal, match=r"not be ready within 0\.01 seconds") as refused:
             await worker.assess(Query("median"))
         assert refused.value.status == 503
@@ -166,17 +177,17 @@ def test_a_turn_that_does_not_come_is_503(holder: ModelHolder) -> None:
         return worker
 
     assert not asyncio.run(main()).alive
-    assert rounds(holder) == [0, 0]
+    assert rounds(swift) == [0, 0]
 
 
-def test_an_answer_that_is_not_ready_is_504(holder: ModelHolder) -> None:
+def test_an_answer_that_is_not_ready_is_504(swift: ModelHolder) -> None:
     """What was begun and takes too long is refused; the worker then ends as usual."""
     ready = threading.Event()
 
     async def main() -> None:
-        worker = Worker(holder, Settings(timeout=5.0))
+        worker = Worker(swift, Settings(timeout=5.0))
         worker.start()
-        holder.current.model.pipeline.observe = lambda *_: bool(ready.wait(WAIT))
+        swift.current.model.pipeline.observe = lambda *_: bool(ready.wait(WAIT))
         with pytest.raises(Refusal, match="not ready within 5 seconds") as refused:
             await worker.assess(Query("median"))
         assert refused.value.status == 504
@@ -184,7 +195,7 @@ def test_an_answer_that_is_not_ready_is_504(holder: ModelHolder) -> None:
         await asyncio.to_thread(worker.finish)
 
     asyncio.run(main())
-    assert rounds(holder) == [1, 1]
+    assert rounds(swift) == [1, 1]
 
 
 def test_a_client_that_has_gone_is_not_worked_for(run: Any) -> None:
