@@ -20,6 +20,7 @@ from rerank.data.stop_words import STOP_WORDS
 from rerank.errors import InputError
 
 WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
+MARKS = regex.compile(r"(\p{M}{30})\p{M}++")  # no language writes so many on a letter
 LEAST = 512  # characters that texts count for in a cache, at least
 Made = TypeVar("Made")
 ASCII_WORD = re.compile(r"[a-z0-9]+")  # the same for lower-case ASCII, in half the time
@@ -92,7 +93,12 @@ def _found(normal: str) -> list[str]:
 
 
 def _normal(text: str) -> str:
-    return unicodedata.normalize("NFC", text).lower()
+    """Lower case, with composed characters.
+
+    Composing takes time that grows with the square of a run of combining marks; so runs are cut, as
+    in the Stream-Safe Text Format of Unicode's UAX #15.
+    """
+    return unicodedata.normalize("NFC", MARKS.sub(r"\1", text)).lower()
 
 
 def _stems(found: list[str], language: str) -> list[str]:

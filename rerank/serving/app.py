@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import AsyncIterator
+from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response, Security
@@ -17,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError, RetrieverError
-from rerank.serving.journaling import JournalRecorder, journal_routes, open_journal
+from rerank.serving.journaling import Access, JournalRecorder, journal_routes, open_journal
 from rerank.serving.labelling import Labels, label_routes
 from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
 from rerank.serving.model_source import ModelHolder, ModelPoller
@@ -83,6 +84,10 @@ def create_app(
         if journal is not None:
             await asyncio.to_thread(journal.close)
 
+    @cache
+    def paths() -> frozenset[str]:
+        return frozenset(getattr(route, "path", "") for route in app.routes)
+
     app = FastAPI(
         title="calibrated-rerank",
         description="Retrieval that knows when it is right. Every probability is calibrated.",
@@ -102,7 +107,7 @@ def create_app(
     )
     if journal is not None:
         app.add_middleware(JournalRecorder, journal=journal)
-    app.add_middleware(RequestLog, metrics=metrics)
+    app.add_middleware(RequestLog, metrics=metrics, paths=paths)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(InputError, _unusable)
     app.add_exception_handler(RetrieverError, _no_retriever)
@@ -143,7 +148,10 @@ def create_app(
         return rerank_response(found, asked, **names)
 
     app.include_router(rag_routes(assessed, feedback=journal is not None))
-    app.include_router(journal_routes(journal, lambda: holder.current.version))
+    access = Access(journal, settings.timeout)
+    app.include_router(
+        journal_routes(access, lambda: holder.current.version, shown=journal is not None)
+    )
     app.include_router(label_routes(labels, lambda: holder.current.model))
     app.include_router(page_routes())
     app.include_router(_about(holder, worker))

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 LINES = "application/x-ndjson"
 RETRY = 5  # seconds after which feedback may be sent again
+THREADS = 4  # that wait for the database
+WAITING = 32  # requests that may wait for it, at once
 NO_JOURNAL = "this server keeps no journal; it does when it is started with --journal URL"
+
+Made = TypeVar("Made")
 
 
 class ServerJournal:
@@ -170,19 +174,69 @@ class FeedbackRequest(BaseModel):
     comment: str = Field("", description="why, in words; it is kept unless texts are left out")
 
 
-def journal_routes(journal: ServerJournal | None, version: Callable[[], str]) -> APIRouter:
-    """The routes of the journal; without one they answer 404.
+class Access:
+    """Access of requests to the journal's database: few at a time, and for `seconds` at most.
+
+    So a database that is slow or locked takes threads and places from nobody else.
+    """
+
+    def __init__(self, journal: ServerJournal | None, seconds: float) -> None:
+        self._journal = journal
+        self._seconds = seconds
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="journal")
+        self._waiting = 0
+
+    async def __call__(self, what: str, call: Callable[[ServerJournal], Made]) -> Made:
+        """What `call` returns; `what` says what is not possible now if that fails.
+
+        Raises:
+            Refusal: 404 without a journal; 503 if the database fails, is late, or too many wait.
+        """
+        if self._journal is None:
+            raise Refusal(404, NO_JOURNAL, reason="journal")
+        if self._waiting >= WAITING:
+            raise _unavailable(f"{what}: {WAITING} requests wait for it")
+        self._waiting += 1
+        going = asyncio.get_running_loop().run_in_executor(self._threads, call, self._journal)
+        going.add_done_callback(self._done)
+        try:
+            return await asyncio.wait_for(asyncio.shield(going), self._seconds)
+        except TimeoutError:
+            late = f"{what} within {self._seconds:g} seconds; sending it twice does no harm"
+            raise _unavailable(late) from None
+        except JournalError as error:
+            event("journal failed", severity=logging.ERROR, why=str(error))
+            raise _unavailable(what) from None
+
+    def _done(self, going: asyncio.Future[Any]) -> None:
+        self._waiting -= 1
+        if not going.cancelled():
+            going.exception()  # a failure after the time-out is told to nobody
+
+
+def _unavailable(what: str) -> Refusal:
+    return Refusal(
+        503,
+        f"{what}; try again in {RETRY} seconds",
+        reason="journal",
+        headers={"Retry-After": str(RETRY)},
+    )
+
+
+def journal_routes(access: Access, version: Callable[[], str], *, shown: bool) -> APIRouter:
+    """The routes of the journal; without one they answer 404, and are not `shown` in the schema.
 
     `version` returns the version of the current model.
     """
     router = APIRouter(tags=["feedback"])
 
-    @router.post("/v1/feedback", include_in_schema=journal is not None)
+    @router.post("/v1/feedback", include_in_schema=shown)
     async def feedback(given: FeedbackRequest) -> dict[str, Any]:
         """Record whether an answer was right. The newest wins; a repetition changes nothing."""
-        kept = _required(journal)
-        with _refused_if_it_fails("the journal cannot be written now; nothing is recorded"):
-            known = await asyncio.to_thread(kept.judge, given.id, given.right, given.comment)
+        known = await access(
+            "the journal cannot be written now",
+            lambda journal: journal.judge(given.id, given.right, given.comment),
+        )
         if not known:
             raise Refusal(
                 404,
@@ -191,40 +245,15 @@ def journal_routes(journal: ServerJournal | None, version: Callable[[], str]) ->
             )
         return {"id": given.id, "right": given.right}
 
-    @router.get("/v1/journal", include_in_schema=journal is not None)
+    @router.get("/v1/journal", include_in_schema=shown)
     async def watched(days: float = Query(30, gt=0, le=366)) -> dict[str, Any]:
         """Report how confident answers were, whether labels agree, and what lacks feedback."""
-        kept = _required(journal)
-        with _refused_if_it_fails("the journal cannot be read now"):
-            return await asyncio.to_thread(kept.watched, days)
+        return await access("the journal cannot be read now", lambda j: j.watched(days))
 
-    @router.get("/v1/journal/labels", include_in_schema=journal is not None)
+    @router.get("/v1/journal/labels", include_in_schema=shown)
     async def labels() -> Response:
         """Return the current model's labels in the format of `rerank recalibrate --labels`."""
-        kept = _required(journal)
-        with _refused_if_it_fails("the journal cannot be read now"):
-            found = await asyncio.to_thread(kept.labels, version())
+        found = await access("the journal cannot be read now", lambda j: j.labels(version()))
         return Response("".join(f"{to_json(row)}\n" for row in found), media_type=LINES)
 
     return router
-
-
-def _required(journal: ServerJournal | None) -> ServerJournal:
-    if journal is None:
-        raise Refusal(404, NO_JOURNAL, reason="journal")
-    return journal
-
-
-@contextmanager
-def _refused_if_it_fails(what: str) -> Iterator[None]:
-    """Turn a database failure into a refusal and a log line."""
-    try:
-        yield
-    except JournalError as error:
-        event("journal failed", severity=logging.ERROR, why=str(error))
-        raise Refusal(
-            503,
-            f"{what}; try again in {RETRY} seconds",
-            reason="journal",
-            headers={"Retry-After": str(RETRY)},
-        ) from None

@@ -25,6 +25,7 @@ from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 
 OPEN = ("/healthz", "/readyz", "/openapi.json", *PAGES)  # need no key: they contain no data
+UNQUEUED = ("/v1/feedback", "/v1/label")  # wait for a database or a file, not for the model
 LOCAL = ("localhost", "127.0.0.1", "::1")
 READ = 16  # times max_body: limit of all bodies that are being read, together
 DRAINED = 16  # times max_body: how much is read and dropped, so that the client gets the refusal
@@ -36,11 +37,16 @@ class RequestLog:
     """The outermost layer: gives each request an id, an answer in JSON, a log line and a count.
 
     It answers what the layers below refuse. Routes add to the log line by `request.state.log`.
+    `paths` returns the paths of all routes: a request that is refused before its route is found is
+    counted by its path, and under `other` if there is no such route.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, *, metrics: Metrics, paths: Callable[[], frozenset[str]]
+    ) -> None:
         self._app = app
         self._metrics = metrics
+        self._paths = paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -71,7 +77,8 @@ class RequestLog:
             log["refused"] = refusal.reason
             if not status:
                 await _send(refusal, answer)
-        route = getattr(scope.get("route"), "path", "other")
+        path = scope["path"] if scope["path"] in self._paths() else "other"
+        route = getattr(scope.get("route"), "path", path)
         seconds = time.perf_counter() - start
         self._metrics.requests.labels(route, str(status)).inc()
         self._metrics.seconds.labels(route).observe(seconds)
@@ -134,6 +141,7 @@ class Keys:
 class RequestGuard:
     """Refuses requests before they are parsed: key, size, time, shape, and a full queue.
 
+    Requests to the paths in `UNQUEUED` take no place in the queue, which is that of the model.
     `retry_after` returns the seconds until the requests in progress are answered.
     """
 
@@ -171,12 +179,14 @@ class RequestGuard:
         self._count(1)
         try:
             content = await self._read(headers, receive)
-            self._refuse_when_full()  # slow bodies do not take up places in the queue
-            self._whole += 1
+            queued = scope["path"] not in UNQUEUED
+            if queued:
+                self._refuse_when_full()  # slow bodies do not take up places in the queue
+            self._whole += queued
             try:
                 await self._app(scope, _replayed(content, receive), send)
             finally:
-                self._whole -= 1
+                self._whole -= queued
         finally:
             self._count(-1)
 

@@ -36,11 +36,15 @@ class RetrieveRequest(PlainRequest):
     min_k: int = Field(1, strict=True, description="passages at least")
     max_k: int = Field(8, strict=True, description="passages at most")
     confidence_threshold: float = Field(
-        0.7, description="P(one of them is right) from which no more are added"
+        0.7, strict=True, description="P(one of them is right) from which no more are added"
     )
-    similarity_floor: float = Field(0.2, description="cosine below which none is handed on")
+    similarity_floor: float = Field(
+        0.2, strict=True, description="cosine below which none is handed on"
+    )
     guaranteed: bool = Field(
-        False, description="lose at most one answer in twenty questions; the others are not read"
+        False,
+        strict=True,
+        description="lose at most one answer in twenty questions; the others are not read",
     )
 
 

@@ -76,7 +76,8 @@ def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
     for error in errors[:3]:
         if error["type"] == "json_invalid":
             return f"the body is no JSON: it breaks at character {error['loc'][-1]}"
-        place = ".".join(str(part) for part in error["loc"] if part not in IN_PASSING)
+        parts = [str(part)[:SHOWN] for part in error["loc"] if part not in IN_PASSING]
+        place = ".".join(part if part.isprintable() else ascii(part)[1:-1] for part in parts)
         found.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
     if len(errors) > 3:
         found.append(f"and {len(errors) - 3} more")

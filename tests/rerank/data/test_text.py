@@ -26,3 +26,12 @@ def test_one_letter_of_another_script_is_enough(mixed: str) -> None:
     """A text that is not ASCII as a whole goes the way for all scripts, part by part the same."""
     expected = [WORD.findall(part) for part in SENTENCE_END.split(text._normal(mixed))]
     assert sentence_words(mixed, language="none") == expected
+
+
+def test_endless_accents_cost_no_time() -> None:
+    """Composing a run of them takes time that grows with its square: a hundred thousand, minutes.
+
+    They are cut after thirty; a letter with an accent stays what it is.
+    """
+    assert words("a" + "\u0301\u0323" * 100_000) == words("a" + "\u0301\u0323" * 15)
+    assert words("Zu\u0308rich", language="none") == ["zürich"]

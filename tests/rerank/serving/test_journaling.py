@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from server import serving
 
 from rerank.data.feedback import read_feedback
 from rerank.errors import InputError, JournalError
-from rerank.serving.journaling import check_journal
+from rerank.serving.journaling import WAITING, check_journal
 from rerank.serving.settings import Settings
 
 Run = Any  # the session's run, see conftest
@@ -104,13 +105,13 @@ def test_feedback_is_recorded_at_once(asking: httpx.Client, tmp_path: Path) -> N
 
 
 def test_answers_go_on_when_the_database_dies(asking: httpx.Client, tmp_path: Path) -> None:
-    """What cannot be written waits and is counted; feedback says that nothing is recorded."""
+    """What cannot be written waits and is counted; feedback says that it cannot be written."""
     with closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         answer = asking.post("/v1/search", json={"query": "median"})
         assert answer.status_code == 200
         refused = asking.post("/v1/feedback", json={"id": answer.json()["id"], "right": True})
-        assert_refused(refused, 503, "nothing is recorded")
+        assert_refused(refused, 503, "cannot be written")
         assert refused.headers["retry-after"]
         assert metric(asking, "rerank_journal_waiting") == 1
         other.execute("ROLLBACK")
@@ -119,6 +120,28 @@ def test_answers_go_on_when_the_database_dies(asking: httpx.Client, tmp_path: Pa
         pass  # the writer tries again in its own time
     assert metric(asking, "rerank_journal_entries_total", outcome="written") == 1
     assert metric(asking, "rerank_journal_failures_total") >= 1
+
+
+def test_a_locked_database_keeps_nobody_out(run: Run, tmp_path: Path) -> None:
+    """Feedback that waits for it takes no place in the queue, and too much of it is refused."""
+    with (
+        serving(run.folder, journal=sqlite_url(tmp_path), queue=2) as started,
+        httpx.Client(base_url=started.url, timeout=60) as client,
+        closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other,
+    ):
+        answer = client.post("/v1/search", json={"query": "median"}).json()
+        other.execute("BEGIN EXCLUSIVE")
+        given = {"id": answer["id"], "right": True}
+        with ThreadPoolExecutor(WAITING + 8) as people:
+            asked = [
+                people.submit(httpx.post, f"{started.url}/v1/feedback", json=given, timeout=120)
+                for _ in range(WAITING + 8)
+            ]
+            assert client.post("/v1/search", json={"query": "mean"}).status_code == 200
+            other.execute("ROLLBACK")
+            statuses = {one.result().status_code for one in asked}
+        assert 503 in statuses
+        assert statuses <= {200, 404, 503}
 
 
 def test_without_text(run: Run, tmp_path: Path) -> None:

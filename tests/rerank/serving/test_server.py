@@ -25,7 +25,7 @@ from server import serving
 from rerank.cli import main
 from rerank.errors import InputError
 from rerank.serving.middleware import Keys
-from rerank.serving.server import is_loopback, keys_for
+from rerank.serving.server import CONNECTIONS, connections, is_loopback, keys_for
 from rerank.storage.folder import sealed
 
 ROOT = Path(__file__).parents[3]
@@ -87,6 +87,58 @@ def test_idle_connections_make_room(run: Any, monkeypatch: pytest.MonkeyPatch) -
             assert client.get("/healthz").status_code == 200
         assert silent[0].recv(1) == b""
         assert len(started.server.server_state.connections) < 6
+
+
+def test_who_sends_single_bytes_is_cut_off(run: Any) -> None:
+    """Chunks of a byte cost the server far more than their sender; larger ones are read."""
+    head = HEAD.replace(b"Content-Length: 50", b"Transfer-Encoding: chunked")
+    content = body()
+    parts = [content[i : i + 40] for i in range(0, len(content), 40)]
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
+    with (
+        serving(run.folder) as started,
+        connect(started.url, head, chunks, b"0\r\n\r\n") as usual,
+        connect(started.url, head, b"1\r\n \r\n" * 10_000) as hostile,
+    ):
+        assert usual.recv(4096).startswith(b"HTTP/1.1 200")
+        with contextlib.suppress(ConnectionResetError):
+            assert hostile.recv(1) == b""
+
+
+def test_who_sends_much_ahead_is_cut_off(run: Any) -> None:
+    """Before the answer, which nobody could wait for: that a client leaves must be seen."""
+    ready = threading.Event()
+    with serving(run.folder) as started:
+        pipeline = started.holder.current.model.pipeline
+        pipeline.observe = lambda *_: bool(ready.wait(60))
+        content = body()
+        head = HEAD.replace(b"50", str(len(content)).encode())
+        with connect(started.url, head, content) as ahead, contextlib.suppress(OSError):
+            ahead.sendall(b"X" * 2**20)
+            assert ahead.recv(1) == b""
+        ready.set()
+
+
+def test_what_is_no_http_is_refused_as_all_is(run: Any) -> None:
+    """In JSON, with a sentence; and a body that breaks off in the middle ends the connection."""
+    head = HEAD.replace(b"Content-Length: 50", b"Transfer-Encoding: chunked")
+    with serving(run.folder) as started:
+        with connect(started.url, b"GET / HTTP/1.1\r\n\r\n") as nameless:
+            answer = nameless.recv(4096)
+            assert answer.startswith(b"HTTP/1.1 400")
+            assert "Host" in json.loads(answer.partition(b"\r\n\r\n")[2])["message"]
+        with connect(started.url, head, b'3\r\n{"q\r\n') as broken:
+            time.sleep(0.2)
+            broken.sendall(b"zz\r\n")
+            assert broken.recv(4096).startswith(b"HTTP/1.1 400")
+        assert httpx.get(f"{started.url}/healthz").status_code == 200
+
+
+def test_few_files_are_few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a low limit of open files leaves, and never none."""
+    for soft, expected in ((10, 8), (148, 100), (10**6, CONNECTIONS)):
+        monkeypatch.setattr("resource.getrlimit", lambda _, soft=soft: (soft, soft))
+        assert connections() == expected
 
 
 def test_a_client_that_does_not_read(run: Any) -> None:
