@@ -74,7 +74,9 @@ def _serve(o: argparse.Namespace, config: LabelConfig) -> None:
     from rerank.serving.server import serve
 
     settings = from_options(Settings, o)
-    note(f"open http://{settings.host}:{settings.port}/label in a browser; Ctrl-C ends")
+    address = f"http://{settings.host}:{settings.port}"
+    where = f"{address}/label" if settings.port else "/label of the address below"
+    note(f"open {where} in a browser; Ctrl-C ends")
     serve(locator(str(o.model), o.work), settings, Labels(o.out, config))
 
 

@@ -73,11 +73,18 @@ def _certificate(y: np.ndarray, p: np.ndarray, target: float) -> str:
     return f"About {found.labels_missing:,} more labels would certify {promise}."
 
 
-def agreements(questions: Sequence[Question]) -> dict[tuple[str, str], Agreement]:
-    """Cohen's kappa of each pair of people over the passages that both judged, by question."""
+def agreements(
+    questions: Sequence[Question], of: str | None = None
+) -> dict[tuple[str, str], Agreement]:
+    """Cohen's kappa of each pair of people over the passages that both judged, by question.
+
+    With `of`, only the pairs with this person.
+    """
     names = sorted({name for question in questions for name in question.people})
     found = {}
     for one, other in combinations(names, 2):
+        if of is not None and of not in (one, other):
+            continue
         both = [
             (a[doc_id], b[doc_id], question.query_id)
             for question in questions

@@ -25,6 +25,7 @@ from rerank.serving.model_source import ModelHolder, ModelPoller
 from rerank.serving.pages import page_routes
 from rerank.serving.rag_routes import rag_routes
 from rerank.serving.schemas import (
+    SHOWN,
     AssessRequest,
     ErrorResponse,
     QueryRequest,
@@ -210,10 +211,12 @@ async def _no_retriever(_: Request, error: Exception) -> JSONResponse:
     )
 
 
-async def _http(_: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
+    said = str(error.detail)
+    if error.status_code in (404, 405):
+        asked = f"{request.method[:SHOWN]} {request.url.path[:SHOWN]}"
+        said = f"there is no {asked!a}; the routes are at /openapi.json"
     if error.status_code == 400:  # FastAPI raises it for any body that its parser cannot read
         raise Refusal(422, "the body is no JSON that can be read", reason="input")
-    raise Refusal(
-        error.status_code, str(error.detail), reason="http", headers=dict(error.headers or {})
-    )
+    raise Refusal(error.status_code, said, reason="http", headers=dict(error.headers or {}))

@@ -28,6 +28,7 @@ SESSIONS = 64  # annotators whose sessions are kept; another one's is opened ane
 NO_LABELS = (
     "this server takes no labels; `rerank label MODEL --out FOLDER --page` starts one that does"
 )
+AGREEMENTS = 3  # with other people that a person is shown: those on the most passages
 ELSEWHERE = "this was judged in another window; here is what is asked now"
 
 Did = Literal["right", "partly", "wrong", "nothing", "accept", "skip", "undo"]
@@ -150,7 +151,8 @@ def _asked(session: Session) -> dict[str, Any]:
 
     task, questions = session.task(), session.questions()
     so_far = session.so_far() if sum(q.done for q in questions) >= EVERY else []
-    people = agreements(questions).items()
+    found = agreements(questions, session.annotator).items()
+    people = sorted(found, key=lambda pair: -pair[1].n)[:AGREEMENTS]
     return {
         "labelled": sum(q.person(session.annotator).done for q in questions),
         "questions": len(questions),
