@@ -6,7 +6,7 @@ DATA := datasets/pydata
 MODEL := work/model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format promise torture browser bench weights prior clean
+.PHONY: help install demo test lint types format docs promise torture browser bench weights prior clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,6 +43,10 @@ types: .venv/tested
 format: .venv/tested ## put the code into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: .venv/tested ## the guide as a site in work/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "work/site/index.html; with search: $(PYTHON) -m http.server --directory work/site"
 
 promise: .venv/tested ## worlds with known truth: does what is promised hold? (15 minutes)
 	$(BIN)/python tests/promise/promise.py

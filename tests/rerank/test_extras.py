@@ -17,7 +17,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OURS = "calibrated-rerank"
 SYSTEMS = {"elasticsearch", "lancedb", "opensearch", "qdrant"}
 FRAMEWORKS = {"adapters", *SYSTEMS}  # extras for those who have one already; not in `all`
-DEVELOPING = {"bench", "dev", "torture"}  # extras of those who work on this project
+DEVELOPING = {"bench", "dev", "docs", "torture"}  # extras of those who work on this project
 
 
 def name_of(requirement: str) -> str:
