@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, as_scores, sigmoid
+from calibration.arrays import Floats, as_features, as_scores, sigmoid
 from calibration.effective import Groups, design_effect
 from calibration.maps import LogisticMap
 from calibration.score_fitting import as_labels, log_evidence, maximum_likelihood
@@ -47,9 +47,12 @@ def fit_around(
     """Return sigmoid(a z + b + delta @ x): z the logit of `old`, x its standardised features.
 
     Maximum a posteriori with Gaussian priors: a around 1 and b around 0 with these standard
-    deviations, each delta around 0 with variance C, as in a ridge penalty. The features are clipped
-    to the range of `old`. Rows of one group (n,) count as fewer independent ones, by the design
-    effect of y - sigmoid(z); None: all rows are independent. Labels may be of one class.
+    deviations, each delta around 0 with variance C, as in a ridge penalty. Rows of one group (n,)
+    count as fewer independent ones, by the design effect of y - sigmoid(z); None: all rows are
+    independent. Labels may be of one class.
+
+    The features are clipped to the range of these rows, within that of `old`: beyond it the labels
+    say nothing, and a straight line promises too much.
 
     Raises:
         ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1, C or a
@@ -64,14 +67,23 @@ def fit_around(
     (slope, intercept, *moves), _ = _shrunk(design, labels, precision, groups)
     coef = slope * np.array(old.coef) + moves
     middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
+    low, high = _seen(old, as_features(X, len(old.coef)))
     return LogisticMap(
         tuple(coef),
         float(slope * old.intercept + intercept + coef @ middle),
         tuple(np.array(old.mean) + middle * np.array(old.scale)),
         old.scale,
-        old.low,
-        old.high,
+        low,
+        high,
     )
+
+
+def _seen(old: LogisticMap, x: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The range of rows x (n, d) within that of `old`; none if `old` has none."""
+    if not old.low:
+        return (), ()
+    within = np.clip(x, old.low, old.high)
+    return tuple(within.min(axis=0).tolist()), tuple(within.max(axis=0).tolist())
 
 
 def fit_update(

@@ -163,7 +163,9 @@ def test_form(client: httpx.Client) -> None:
     packed = {**JSON, "content-encoding": "gzip"}
     assert_refused(client.post("/v1/rerank", content=body(), headers=packed), 415, "compressed")
     assert_refused(client.get("/v1/rerank"), 405, "GET /v1/rerank")
-    assert_refused(client.post("/v1/../etc/passwd", content=body(), headers=JSON), 404, "there is no")
+    assert_refused(
+        client.post("/v1/../etc/passwd", content=body(), headers=JSON), 404, "there is no"
+    )
     assert_refused(client.get("/v1/model", headers={"host": "evil.example"}), 421, "localhost")
 
 
