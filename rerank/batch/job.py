@@ -11,6 +11,7 @@ from pathlib import Path
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Convert, Journal, open_journal
 from rerank.batch.chunks import Position
+from rerank.batch.ray_module import ray_module
 from rerank.batch.recovery import REJECTED, State
 from rerank.batch.rows import RejectedRow
 from rerank.batch.score import Scored, score
@@ -101,8 +102,7 @@ def _scoring(
     if engine != "ray":
         return _here
     with optional():
-        import ray  # noqa: F401  # it also brings pyarrow
-
+        ray_module()  # before `on_ray`, which needs the pyarrow that it brings
         from rerank.batch.on_ray import on_ray
     return partial(on_ray, actors=actors)
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.chunks import Position
 from rerank.batch.ray_guard import guarded
+from rerank.batch.ray_module import ray_module
 from rerank.batch.score import Scored, score
 from rerank.batch.source import Identity, Input, open_input
 from rerank.errors import InputError
@@ -172,13 +173,7 @@ def _ray(actors: int | None) -> Iterator[Any]:
 
     If it is started here, it listens on the loopback address only, and ends with this process.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = os.environ.get("RAY_ADDRESS")
-    if not address:  # read at Ray's import; despite its name it holds on Linux too
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    import ray
-    import ray.data
-
+    ray, address = ray_module(), os.environ.get("RAY_ADDRESS")
     with ExitStack() as stack:
         if not ray.is_initialized():
             given: dict[str, Any] = {"address": address}

@@ -17,6 +17,7 @@ import pytest
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch import on_ray, rescore
 from rerank.batch.ray_guard import users
+from rerank.batch.ray_module import LISTENS_EVERYWHERE, ray_module
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.score_cache import ScoreCache
@@ -114,15 +115,38 @@ def test_two_actors_give_the_same_bytes(
     assert not ray.is_initialized()
 
 
-DRIVER = """
-import os, sys, time
-from rerank.batch.on_ray import _ray
+@pytest.mark.parametrize("setting", [None, "0"])
+def test_where_ray_was_imported_before_it_is_told_of(
+    setting: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Too late for the loopback address: one line that says what to set; none if it was set."""
+    for name in ("RAY_ADDRESS", LISTENS_EVERYWHERE):
+        monkeypatch.setenv(name, setting or "")
+        monkeypatch.delenv(name)
+    if setting:
+        monkeypatch.setenv(LISTENS_EVERYWHERE, setting)
+    assert ray_module() is ray
+    assert ("listens on all network interfaces" in caplog.text) is (setting is None)
 
-with _ray(2) as ray:
-    actor = ray.remote(num_cpus=0.5)(type("Actor", (), {"pid": lambda self: os.getpid()})).remote()
-    ray.get(actor.pid.remote())
-    print(os.path.dirname(ray._private.worker._global_node.get_session_dir_path()), flush=True)
-    sys.stdin.read()
+
+DRIVER = """
+import os, sys
+from pathlib import Path
+
+import rerank
+from rerank.batch import on_ray, rescore
+
+def held(scored, in_order=on_ray._in_order):
+    for result in in_order(scored):  # so Ray runs, and an actor has answered
+        import ray
+        session = ray._private.worker._global_node.get_session_dir_path()
+        print(os.path.dirname(session), flush=True)
+        sys.stdin.read()
+        yield result
+
+on_ray._in_order = held
+model, queries, out = sys.argv[1:]
+rescore(rerank.load(model), Path(queries), Path(out), engine="ray", actors=1)
 """
 
 
@@ -142,13 +166,18 @@ def _listening(processes: set[int]) -> set[str]:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, None])
-def test_ray_on_this_machine_is_ours_alone(end: signal.Signals | None) -> None:
+def test_ray_on_this_machine_is_ours_alone(
+    run: Run, tmp_path: Path, end: signal.Signals | None
+) -> None:
     """It listens on the loopback address only; however its driver ends, no process of it stays."""
     if not Path("/proc/net/tcp").exists():
         pytest.skip("needs /proc")
+    queries, out = tmp_path / "queries.jsonl", tmp_path / "out.jsonl"
+    queries.write_text('{"_id": "a", "query": "median", "passages": ["The middle value."]}\n')
+    settings = ("RAY_ADDRESS", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER")
     with subprocess.Popen(
-        [sys.executable, "-c", DRIVER],
-        env={k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"},
+        [sys.executable, "-c", DRIVER, run.folder, queries, out],
+        env={k: v for k, v in os.environ.items() if k not in settings},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -169,6 +198,7 @@ def test_ray_on_this_machine_is_ours_alone(end: signal.Signals | None) -> None:
         else:
             driver.send_signal(end)
         driver.wait()
+    assert out.exists() is (end is None)
     deadline = time.monotonic() + 60
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
