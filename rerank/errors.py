@@ -12,7 +12,8 @@ RerankError
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import errno
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -40,6 +41,13 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
         *("sentence_transformers", "sklearn", "torch", "transformers"),
     },
 }
+
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Numbers of an OSError: the disk is full, or the user's share of it."""
+
+NO_HANDLES = frozenset({errno.EMFILE, errno.ENFILE})
+"""Numbers of an OSError: too many files are open, in this process or on this machine."""
 
 
 class RerankError(Exception):
@@ -94,6 +102,21 @@ class RetrieverError(RerankError):
     """The search system that a model takes its candidates from does not answer, or refuses."""
 
     exit_code = 3
+
+
+def led_to(error: BaseException, numbers: Collection[int]) -> OSError | None:
+    """The OSError with one of these numbers that led to `error`, or is it; None if there is none.
+
+    An error that was raised while another was handled counts as caused by it.
+    """
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        if isinstance(cause, OSError) and cause.errno in numbers:
+            return cause
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def missing_extra(extra: str, error: ImportError) -> MissingExtraError:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import gc
 import json
 import logging
 import math
+import os
 import shutil
 import tempfile
 import threading
@@ -30,7 +30,14 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MEASURED, REPORT
 from rerank.assessment.pipeline import Observe
 from rerank.assessment.steps import Speed, measured_speed
-from rerank.errors import FolderError, InputError, RerankError
+from rerank.errors import (
+    NO_HANDLES,
+    NO_SPACE,
+    FolderError,
+    InputError,
+    RerankError,
+    led_to,
+)
 from rerank.rag.answer.model_answers import answer_confidence_of
 from rerank.rag.answer.quality import AnswerConfidence
 from rerank.serving.telemetry import Metrics, event
@@ -148,18 +155,38 @@ class ServedModel:
 
 
 class NoRoomError(InputError):
-    """The disk is full: the same model may be served once there is space."""
+    """A disk is full, or too many files are open: the same model may be served later."""
 
 
 def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
+    """The model of a folder, ready to answer, and independent of the folder from now on.
+
+    `observe` is called with the seconds of each stage.
+
+    Raises:
+        InputError: the folder cannot be read or is refused, its networks cannot be kept in the
+            cache, or an answer is not a probability; `NoRoomError` if the disk of the copy or of
+            the cache is full, or too many files are open.
+    """
+    try:
+        return _opened(folder, observe)
+    except (RerankError, OSError) as error:
+        lack = led_to(error, NO_SPACE | NO_HANDLES)
+        if lack is None and isinstance(error, RerankError):
+            raise
+        kind = InputError if lack is None else NoRoomError
+        raise kind(f"{folder} cannot be served: {lack or error}") from error
+
+
+def _opened(folder: Path, observe: Observe | None) -> ServedModel:
     """Copy a model folder, load and check the copy, and let the model answer once.
 
     Later changes to the folder do not affect the model: its large files are memory-mapped from the
-    copy, which is deleted before this returns. `observe` is called with the seconds of each stage.
+    copy, which is deleted before this returns.
 
     Raises:
-        InputError: the folder cannot be read or is refused, or an answer is not a probability;
-            `NoRoomError` if there is no disk space for the copy.
+        InputError: the folder cannot be read or is refused, or an answer is not a probability.
+        OSError: the networks cannot be kept in the cache.
     """
     with ExitStack() as stack:
         remove_leftovers(COPIES)  # left by a server that was killed while it copied
@@ -173,10 +200,7 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(folder / name, copy / name, follow_symlinks=False)
         except (OSError, shutil.Error, FolderError) as error:
-            full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-            raise (NoRoomError if full else InputError)(
-                f"{folder} cannot be served: {error}"
-            ) from None
+            raise InputError(f"{folder} cannot be served: {error}") from None
         try:
             model = CalibratedReranker.load(copy)
             reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
@@ -207,17 +231,25 @@ def _try(model: CalibratedReranker) -> None:
 State = tuple[tuple[str, int, int, int], ...]
 
 
-def folder_state(folder: Path) -> State:
-    """Name, size, time and inode of each file: equal if nothing was written; () if it is gone."""
+def folder_state(folder: Path) -> State | None:
+    """Name, size, time and inode of each file: equal if nothing was written; () if it is gone.
+
+    None if it is not known, as too many files are open to look.
+    """
     found = []
     try:
-        for path in sorted(folder.rglob("*")):
-            kept = path.lstat()
-            name = path.relative_to(folder).as_posix()
-            found.append((name, kept.st_size, kept.st_mtime_ns, kept.st_ino))
-    except OSError:
-        return ()
-    return tuple(found)
+        for place, folders, files in os.walk(folder, onerror=_fail):
+            for path in (Path(place, name) for name in (*folders, *files)):
+                kept = path.lstat()
+                name = path.relative_to(folder).as_posix()
+                found.append((name, kept.st_size, kept.st_mtime_ns, kept.st_ino))
+    except OSError as error:
+        return None if error.errno in NO_HANDLES else ()
+    return tuple(sorted(found))
+
+
+def _fail(error: OSError) -> None:
+    raise error
 
 
 def release_memory() -> None:
@@ -240,7 +272,7 @@ class ModelHolder:
         self._locate = locate
         self.metrics = metrics
         self._refreshing = threading.Lock()
-        self._no_room = False  # whether the disk was full at the last refusal
+        self._no_room = False  # whether the last refusal was a `NoRoomError`
         folder = locate()
         self._known = self._latest = folder_state(folder)
         self.current = self._open(folder)
@@ -250,7 +282,8 @@ class ModelHolder:
         """Swap if there is another model and it answers; return whether it was swapped.
 
         A folder may be half written, so two calls in a row must find it the same, unless `now`. A
-        refused folder is not tried again until it changes, unless `now` or if the disk was full.
+        refused folder is not tried again until it changes, unless `now`, or if the disk was full
+        or too many files were open.
         """
         with self._refreshing:
             try:
@@ -258,6 +291,8 @@ class ModelHolder:
             except RerankError as error:
                 return self._refuse((), error, now=now)
             state = folder_state(folder)
+            if state is None:
+                return False
             settled, self._latest = state == self._latest, state
             if not now and ((state == self._known and not self._no_room) or not settled):
                 return False
@@ -285,7 +320,8 @@ class ModelHolder:
             raise
         except Exception as error:  # each library fails on a broken file in its own way
             event("model failed to load", severity=logging.WARNING, exc_info=error)
-            raise InputError(f"{folder} cannot be served: {type(error).__name__}") from error
+            what = (f"{type(error).__name__}: {error}").strip().splitlines()[0]
+            raise InputError(f"{folder} cannot be served: {what}") from error
 
     def _refuse(self, state: State, error: RerankError, *, now: bool) -> bool:
         if now or state != self._known:  # once per content

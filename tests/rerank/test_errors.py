@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from rerank import errors
 from rerank.errors import (
+    NO_HANDLES,
+    NO_SPACE,
     EndpointError,
     InputError,
     MissingExtraError,
     RerankError,
     RetrieverError,
     TrackingError,
+    led_to,
     missing_extra,
 )
 
@@ -38,6 +42,30 @@ def test_the_tree_is_drawn_as_it_is() -> None:
     assert errors.__doc__ is not None
     drawn = {word for word in errors.__doc__.split() if word.endswith("Error")}
     assert drawn == {kind.__name__ for kind in KINDS}
+
+
+def _raised(kind: type[Exception], before: BaseException | None, *, hidden: bool) -> Exception:
+    """An exception that was raised while another was handled."""
+    try:
+        try:
+            raise before or ValueError("no OSError")
+        except BaseException as error:
+            raise kind("a sentence") from (None if hidden else error)
+    except kind as error:
+        return error
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_what_led_to_an_error_is_found(hidden: bool) -> None:
+    """Through sentences around it, `from None` too; another number is not it, nor is a loop."""
+    full = OSError(errno.ENOSPC, "No space left on device", "file")
+    wrapped = _raised(InputError, _raised(OSError, full, hidden=hidden), hidden=hidden)
+    assert led_to(wrapped, NO_SPACE) is led_to(full, NO_SPACE) is full
+    assert led_to(wrapped, NO_HANDLES) is None
+    assert led_to(_raised(OSError, None, hidden=hidden), NO_SPACE) is None
+    own = OSError("its own cause")
+    own.__cause__ = own
+    assert led_to(own, NO_SPACE) is None
 
 
 @pytest.mark.parametrize("installed", [False, True])

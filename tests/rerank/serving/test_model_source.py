@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback
 from rerank.errors import InputError
 from rerank.jobs.recalibrate import recalibrate
-from rerank.serving.model_source import ModelHolder, locator, open_model
+from rerank.serving.model_source import ModelHolder, folder_state, locator, open_model
 from rerank.serving.telemetry import Metrics
 from rerank.storage.folder import sealed
 from rerank.types import Query
@@ -191,26 +192,98 @@ def test_only_what_the_manifest_lists_is_copied(run: Any, tmp_path: Path) -> Non
         open_model(folder)
 
 
+def _full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def _full_cache(*_: object, **__: object) -> None:
+    """As `engine` does when it keeps an exported network."""
+    try:
+        _full()
+    except OSError as error:
+        raise OSError(f"no exported network can be kept there: {error}") from error
+
+
+def _full_when_read(*_: object, **__: object) -> None:
+    """As a folder's reader does, which only passes on the sentence."""
+    try:
+        _full()
+    except OSError as error:
+        raise InputError(str(error)) from None
+
+
+def _crowded(*_: object, **__: object) -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.mark.parametrize(
+    ("step", "fails"),
+    [
+        ("shutil.copy2", _full),
+        ("shutil.copy2", _crowded),
+        ("rerank.serving.model_source._try", _full_cache),
+        ("rerank.serving.model_source.CalibratedReranker.load", _full_when_read),
+    ],
+)
 def test_a_swap_that_found_no_room_is_tried_again(
-    place: Path, other: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path,
+    other: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    step: str,
+    fails: Callable[..., None],
 ) -> None:
     """The poll swaps when there is room again, though the folder is the same; it is told once."""
     holder = ModelHolder(lambda: place, Metrics())
     before = holder.current
     replace(place, other)
-    copied: list[object] = []
+    tried: list[object] = []
 
-    def full(*given: object, **_: object) -> None:
-        copied.append(given)
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def failing(*given: object, **named: object) -> None:
+        tried.append(given)
+        fails(*given, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copy2", full)
+        patch.setattr(step, failing)
         assert not any(holder.refresh() for _ in range(4))
-    assert len(copied) == 3  # the first look waits until the folder has settled
+    assert len(tried) == 3  # the first look waits until the folder has settled
     assert holder.current is before
     assert holder.metrics.swaps.labels("refused")._value.get() == 1
+    (why,) = [r.fields["why"] for r in caplog.records if r.msg.startswith("model refused")]
+    assert re.search(r"cannot be served: \[Errno \d+\] (No space left|Too many open)", why)
     assert holder.refresh()
+    assert holder.current is not before
+
+
+def test_a_refusal_says_why(
+    place: Path, other: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cache that cannot be written is named, and not only the kind of the error."""
+    holder = ModelHolder(lambda: place, Metrics())
+    replace(place, other)
+
+    def closed(_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/cache/models")
+
+    monkeypatch.setattr("rerank.serving.model_source._try", closed)
+    assert not holder.refresh(now=True)
+    (why,) = [r.fields["why"] for r in caplog.records if r.msg.startswith("model refused")]
+    assert why == f"{place} cannot be served: [Errno 13] Permission denied: '/cache/models'"
+
+
+def test_a_folder_that_cannot_be_looked_at_now_is_looked_at_again(
+    place: Path, other: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where too many files are open nothing is refused, and the next looks swap."""
+    holder = ModelHolder(lambda: place, Metrics())
+    before = holder.current
+    replace(place, other)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", _crowded)
+        assert folder_state(place) is None
+        assert not any(holder.refresh() for _ in range(3))
+    assert "model refused" not in caplog.text
+    assert [holder.refresh(), holder.refresh()] == [False, True]
     assert holder.current is not before
 
 
