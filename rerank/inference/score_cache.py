@@ -6,12 +6,17 @@ knows keys and numbers, nothing of models or text.
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import logging
+import math
 import os
 import sqlite3
 import stat
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,28 +30,34 @@ CREATE TABLE scores (
     age INTEGER PRIMARY KEY,
     pair BLOB NOT NULL UNIQUE,
     logit REAL NOT NULL,
-    cut INTEGER NOT NULL
+    cut INTEGER NOT NULL,
+    digest BLOB NOT NULL
 )
 """
+DIGEST = 8  # bytes
+MADE = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_stat%'"
+PARTS = ("", "-journal", "-wal", "-shm")  # endings of the files of one database
 WAIT = 10  # seconds to wait for another process that writes
 ASKED = 500  # keys in one query
-ASIDE = ".aside"  # suffix for a file that is not a cache
-FAILING = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM")  # the machine, not the file
+ASIDE = ".aside"  # suffix for a file that is not a cache; ".aside-2" for the next one
+FULL = "SQLITE_FULL"
+FAILING = (FULL, "SQLITE_IOERR", "SQLITE_NOMEM")  # the machine, not the file
 NO_CACHE = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 
 
 class OtherTablesError(Exception):
-    """The file is a database of something else."""
+    """The file is a database of something else, or has more than the one table."""
 
 
 class ScoreCache:
-    """Scores by key, in the file `path`; one is dropped after `limit` newer ones (of 80 bytes).
+    """Scores by key, in the file `path`; one is dropped after `limit` newer ones (of 90 bytes).
 
-    Logits must be finite. Safe to share between processes and threads. All contents can be
-    recomputed, so a problem with the file never ends a run. A broken file, or one that is not a
-    cache, is set aside and a new one started. A file that is not this user's own regular file,
-    cannot be opened, or stays locked is left alone, and nothing is cached from then on. The log
-    says which.
+    Logits must be finite. A score that was changed on the disk counts as missing, so it is computed
+    and stored again. Safe to share between processes and threads. All contents can be recomputed,
+    so a problem with the file never ends a run. A broken file, or one that is not a cache, is set
+    aside and a new one started. A file that is not this user's own regular file, cannot be opened
+    or set aside, or stays locked is left alone, and nothing is cached from then on. The log says
+    which.
     """
 
     def __init__(self, path: Path, limit: int = 20_000_000) -> None:
@@ -61,17 +72,23 @@ class ScoreCache:
             OSError: the disk fails.
         """
 
-        def select(db: sqlite3.Connection) -> dict[bytes, Score]:
+        def select(db: sqlite3.Connection) -> tuple[dict[bytes, Score], int]:
             found: dict[bytes, Score] = {}
+            changed = 0
             for start in range(0, len(keys), ASKED):
                 part = keys[start : start + ASKED]
                 marks = ",".join("?" * len(part))
-                wanted = f"SELECT pair, logit, cut FROM scores WHERE pair IN ({marks})"
-                rows = db.execute(wanted, part)
-                found |= {pair: (logit, bool(cut)) for pair, logit, cut in rows}
-            return found
+                wanted = f"SELECT pair, logit, cut, digest FROM scores WHERE pair IN ({marks})"
+                rows = db.execute(wanted, part).fetchall()
+                right = {row[0]: (row[1], bool(row[2])) for row in rows if _is_right(*row)}
+                found |= right
+                changed += len(rows) - len(right)
+            return found, changed
 
-        return (self._tried(select) if os.path.lexists(self.path) else None) or {}
+        found, changed = (self._tried(select) if os.path.lexists(self.path) else None) or ({}, 0)
+        if changed:
+            logger.warning("%s: %d scores are damaged, and are computed anew", self.path, changed)
+        return found
 
     def put(self, scores: Mapping[bytes, Score]) -> None:
         """Store `scores`: all of them, or none if the process dies meanwhile.
@@ -79,10 +96,13 @@ class ScoreCache:
         Raises:
             OSError: the disk fails, or is full.
         """
-        rows = [(pair, logit, int(cut)) for pair, (logit, cut) in scores.items()]
+        rows = [
+            (pair, logit, int(cut), _digest(pair, logit, int(cut)))
+            for pair, (logit, cut) in scores.items()
+        ]
 
         def insert(db: sqlite3.Connection) -> None:
-            wanted = "INSERT OR REPLACE INTO scores(pair, logit, cut) VALUES (?, ?, ?)"
+            wanted = "INSERT OR REPLACE INTO scores(pair, logit, cut, digest) VALUES (?, ?, ?, ?)"
             db.executemany(wanted, rows)
             oldest = "DELETE FROM scores WHERE age <= (SELECT max(age) FROM scores) - ?"
             db.execute(oldest, (self.limit,))
@@ -103,7 +123,8 @@ class ScoreCache:
             except sqlite3.DatabaseError as error:
                 name = getattr(error, "sqlite_errorname", "")
                 if name.startswith(FAILING):
-                    raise OSError(f"{self.path}: {error}") from error
+                    number = errno.ENOSPC if name.startswith(FULL) else errno.EIO
+                    raise OSError(number, str(error), str(self.path)) from error
                 if name.startswith(NO_CACHE):
                     self._set_aside(str(error))
                 else:
@@ -129,10 +150,10 @@ class ScoreCache:
             raise OSError("the file of another user")
         db = sqlite3.connect(self.path, timeout=WAIT)
         try:
+            db.text_factory = bytes  # text that is no UTF-8 is read too
             if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 db.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
-            made = db.execute("SELECT sql FROM sqlite_master WHERE name = 'scores'").fetchone()
-            if made is None or made[0].split() != TABLE.split():
+            if [made.split() for (made,) in db.execute(MADE)] != [TABLE.encode().split()]:
                 raise OtherTablesError
         except BaseException:
             db.close()
@@ -140,12 +161,41 @@ class ScoreCache:
         return db
 
     def _set_aside(self, why: str) -> None:
-        aside = self.path.with_name(self.path.name + ASIDE)
+        """Rename the file to a name that is free, or leave it where it is if that fails."""
+        if not self.path.exists():  # another process was faster
+            return
+        aside = self._free_name()
+        try:
+            for part in PARTS:
+                with suppress(FileNotFoundError):
+                    os.replace(f"{self.path}{part}", f"{aside}{part}")
+        except OSError as error:
+            self._leave(f"it is no cache of scores ({why}), and cannot be set aside: {error}")
+            return
         logger.warning("%s is no cache of scores (%s): it is now %s", self.path, why, aside.name)
-        with suppress(FileNotFoundError):  # another process was faster
-            os.replace(self.path, aside)
-        self.path.with_name(f"{self.path.name}-journal").unlink(missing_ok=True)  # of the old file
+
+    def _free_name(self) -> Path:
+        first = self.path.with_name(self.path.name + ASIDE)
+        names = chain([first], (first.with_name(f"{first.name}-{n}") for n in count(2)))
+        return next(name for name in names if not os.path.lexists(name))
 
     def _leave(self, why: str) -> None:
         logger.warning("%s is not used, scores are computed anew: %s", self.path, why)
         self._used = False
+
+
+def _digest(pair: bytes, logit: float, cut: int) -> bytes:
+    """A short hash of a row's values; SQLite keeps no sign of a zero, so it has none here."""
+    values = pair + struct.pack("<d?", logit + 0.0, cut)
+    return hashlib.blake2b(values, digest_size=DIGEST).digest()
+
+
+def _is_right(pair: bytes, logit: object, cut: object, digest: object) -> bool:
+    """Whether a row holds values such as `put` stores, and those that it stored."""
+    return (
+        type(logit) is float
+        and math.isfinite(logit)
+        and type(cut) is int
+        and cut in (0, 1)
+        and digest == _digest(pair, logit, cut)
+    )

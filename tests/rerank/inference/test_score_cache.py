@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from rerank.inference.score_cache import ScoreCache
 
 SCORES = st.dictionaries(
     st.binary(min_size=16, max_size=16),
-    st.tuples(st.floats(allow_nan=False), st.booleans()),
+    st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.booleans()),
     max_size=20,
 )
 
@@ -69,7 +70,27 @@ def _other_table(path: Path) -> None:
         db.execute("CREATE TABLE thesis (chapter TEXT)")
 
 
-@pytest.mark.parametrize("make", [_no_database, _other_columns, _other_table])
+def _older_columns(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(
+            "CREATE TABLE scores (age INTEGER PRIMARY KEY, pair BLOB NOT NULL UNIQUE, "
+            "logit REAL NOT NULL, cut INTEGER NOT NULL)"
+        )
+
+
+def _trigger(path: Path) -> None:
+    ScoreCache(path).put({})
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(
+            "CREATE TRIGGER turned AFTER INSERT ON scores BEGIN "
+            "UPDATE scores SET logit = -logit WHERE age = new.age; END"
+        )
+
+
+NO_CACHES = [_no_database, _other_columns, _older_columns, _other_table, _trigger]
+
+
+@pytest.mark.parametrize("make", NO_CACHES)
 @pytest.mark.parametrize("read_first", [True, False])
 def test_a_file_that_is_no_cache_is_set_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None], read_first: bool
@@ -84,6 +105,90 @@ def test_a_file_that_is_no_cache_is_set_aside(
     assert cache.get([b"k" * 16]) == {b"k" * 16: (1.5, True)}
     assert (tmp_path / "scores.sqlite.aside").read_bytes() == content
     assert caplog.text.count("is no cache of scores") == 1
+
+
+def test_an_earlier_file_that_was_set_aside_stays(tmp_path: Path) -> None:
+    """The second has a number, the third the next one."""
+    for content in (b"one" * 999, b"two" * 999, b"three" * 999):
+        (tmp_path / "scores.sqlite").write_bytes(content)
+        assert ScoreCache(tmp_path / "scores.sqlite").get([b"k" * 16]) == {}
+    endings = ("aside", "aside-2", "aside-3")
+    kept = [(tmp_path / f"scores.sqlite.{ending}").read_bytes()[:3] for ending in endings]
+    assert kept == [b"one", b"two", b"thr"]
+
+
+def test_a_database_that_is_set_aside_is_whole(tmp_path: Path) -> None:
+    """What another program has written, and SQLite still keeps beside the file, goes with it."""
+    cache = ScoreCache(tmp_path / "scores.sqlite")
+    with closing(sqlite3.connect(cache.path)) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        with other:
+            other.execute("CREATE TABLE thesis (chapter TEXT)")
+            other.execute("INSERT INTO thesis VALUES ('ten years of work')")
+        cache.put({b"k" * 16: (1.5, True)})
+        with closing(sqlite3.connect(tmp_path / "scores.sqlite.aside")) as aside:
+            assert aside.execute("SELECT chapter FROM thesis").fetchall() == [
+                ("ten years of work",)
+            ]
+    assert cache.get([b"k" * 16]) == {b"k" * 16: (1.5, True)}
+
+
+@pytest.mark.parametrize("make", NO_CACHES)
+def test_what_cannot_be_set_aside_is_left_alone(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Path], None],
+) -> None:
+    """The run goes on without a cache, and one line says so and nothing else."""
+    cache = ScoreCache(tmp_path / "scores.sqlite")
+    make(cache.path)
+    content = cache.path.read_bytes()
+
+    def closed(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "replace", closed)
+    assert cache.get([b"k" * 16]) == {}
+    cache.put({b"k" * 16: (1.5, True)})
+    assert cache.get([b"k" * 16]) == {}
+    assert cache.path.read_bytes() == content
+    (line,) = caplog.messages
+    assert "scores.sqlite is not used, scores are computed anew: it is no cache" in line
+    assert line.endswith("and cannot be set aside: [Errno 13] Permission denied")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "logit = -logit",
+        "logit = logit + 1e-15",
+        "logit = 9e999",
+        "logit = 'one and a half'",
+        "logit = CAST(x'ff' AS TEXT)",
+        "logit = x'3ff8000000000000'",
+        "cut = 0",
+        "cut = 2",
+        "cut = 'yes'",
+        "digest = x'00'",
+        "digest = 7",
+        "digest = (SELECT digest FROM scores WHERE age = 2)",
+    ],
+)
+def test_a_score_that_was_changed_on_the_disk_counts_as_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    """It is told of once a reading, the others are read, and what is stored anew is read again."""
+    cache = ScoreCache(tmp_path / "scores.sqlite")
+    scores = {b"k" * 16: (1.5, True), b"l" * 16: (-0.5, False), b"m" * 16: (-0.0, True)}
+    cache.put(scores)
+    with closing(sqlite3.connect(cache.path)) as db, db:
+        db.execute(f"UPDATE scores SET {change} WHERE age = 1")
+    assert cache.get(list(scores)) == {key: scores[key] for key in (b"l" * 16, b"m" * 16)}
+    assert caplog.messages == [f"{cache.path}: 1 scores are damaged, and are computed anew"]
+    cache.put({b"k" * 16: (1.5, True)})
+    assert cache.get(list(scores)) == scores
+    assert len(caplog.messages) == 1
 
 
 def _link(path: Path) -> None:
@@ -156,8 +261,9 @@ def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return db
 
     monkeypatch.setattr(sqlite3, "connect", small)
-    with pytest.raises(OSError, match=r"scores\.sqlite: database or disk is full"):
+    with pytest.raises(OSError, match="database or disk is full") as caught:
         cache.put({k.to_bytes(16, "big"): (0.5, True) for k in range(999)})
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(cache.path))
 
 
 def test_threads_share_one_file(tmp_path: Path) -> None:
