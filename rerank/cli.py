@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from rerank.commands.command import Command
 from rerank.commands.parser import parser
-from rerank.errors import RerankError, optional
+from rerank.errors import NO_SPACE, RerankError, led_to, optional
 from rerank.progress import progress_shown
 
 ENOUGH = 141  # exit code if the output is no longer read: 128 plus the number of SIGPIPE
@@ -35,14 +35,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ENOUGH
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _refuse(f"{where}{error.strerror}" if error.strerror else str(error))
+        what = f"{where}{error.strerror}" if error.strerror else str(error)
+        advice = f"; make room and {_again(command)}" if led_to(error, NO_SPACE) else ""
+        return _refuse(f"{what}{advice}")
     except KeyboardInterrupt:
-        resume = ": run the same command again to resume" if command.resumes else ""
+        resume = f": {_again(command)}" if command.resumes else ""
         print(f"\nrerank: interrupted{resume}", file=sys.stderr)
         return 130
     if isinstance(answer, bool) or answer is None:
         return 1 if answer is False else 0
     return answer
+
+
+def _again(command: Command) -> str:
+    return f"run the same command again{' to resume' if command.resumes else ''}"
 
 
 def _refuse(message: str, code: int = 2) -> int:

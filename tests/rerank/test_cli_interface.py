@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import errno
 import json
 import signal
 import subprocess
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from rerank.cli import main
+from rerank.commands.command import Command
 
 Run = Any  # the session's run, see conftest
 
@@ -44,6 +47,7 @@ def test_an_interrupted_calibration_says_that_it_resumes(
     code = f"""
 import os, signal
 from rerank.cli import main
+from rerank.commands.command import Command
 import rerank.fitting.rankings as rankings
 signal.signal(signal.SIGINT, signal.default_int_handler)  # some shells start us with it ignored
 rankings.fit_prior = lambda *_: os.kill(os.getpid(), signal.SIGINT)
@@ -71,3 +75,50 @@ def test_an_option_out_of_bounds_is_told_before_the_data_are_read(
     assert capsys.readouterr().err == (
         "rerank: error: --pool should be a whole number, at least 10, got 3\n"
     )
+
+
+def _wrapped(error: OSError, sentence: str) -> OSError:
+    made = OSError(sentence)
+    made.__cause__ = error
+    return made
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("error", "resumes", "expected"),
+    [
+        (FULL, False, "No space left on device; make room and run the same command again"),
+        (FULL, True, "No space left on device; make room and run the same command again to resume"),
+        (
+            OSError(errno.EDQUOT, "Disk quota exceeded", "/work/out"),
+            True,
+            "/work/out: Disk quota exceeded; make room and run the same command again to resume",
+        ),
+        (
+            _wrapped(FULL, "/cache: nothing can be kept there"),
+            False,
+            "/cache: nothing can be kept there; make room and run the same command again",
+        ),
+        (OSError(errno.EACCES, "Permission denied", "/out"), True, "/out: Permission denied"),
+    ],
+)
+def test_a_full_disk_is_told_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: OSError,
+    resumes: bool,
+    expected: str,
+) -> None:
+    """What is full where it is known, and whether the same command goes on where it stopped."""
+
+    def fail(_: argparse.Namespace) -> None:
+        raise error
+
+    parser = argparse.ArgumentParser()
+    command = Command("full", "", "", lambda _: None, fail, resumes=resumes)
+    parser.set_defaults(command=command, quiet=True)
+    monkeypatch.setattr("rerank.cli.parser", lambda: parser)
+    assert main([]) == 2
+    assert capsys.readouterr().err == f"rerank: error: {expected}\n"
