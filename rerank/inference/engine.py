@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from rerank.inference.model_files import ModelFiles, cache_folder
 from rerank.inference.onnx_safety import refuse_unsafe
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.progress import progress
-from rerank.storage.files import sync
+from rerank.storage.files import clear_away, sync
 from rerank.storage.folder import read_manifest, read_verified, write_folder
 
 logger = logging.getLogger(__name__)
@@ -165,7 +164,7 @@ def _kept(home: Path, bound: Mapping[str, Any]) -> Callable[[Tokens], Row] | Non
 
     None if there is none, or if it is changed, broken, or not `bound` to these values.
     """
-    if not home.exists():
+    if not os.path.lexists(home):
         return None
     try:
         manifest = read_manifest(home)
@@ -185,14 +184,14 @@ def _keep(
     """Write a graph into the folder `home`, replacing what is there; and open it.
 
     Raises:
-        OSError: the folder cannot be written.
+        OSError: the folder cannot be written, or what is there cannot be removed.
     """
 
     def fill(folder: Path) -> Mapping[str, Any]:
         write(folder / GRAPH)
         return bound
 
-    shutil.rmtree(home, ignore_errors=True)  # it could not be used
+    clear_away(home)  # it could not be used
     try:
         with suppress(FolderError):  # another process has made it meanwhile
             write_folder(home, fill)

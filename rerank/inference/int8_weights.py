@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rerank.errors import FolderError, InputError, optional
-from rerank.storage.files import files_below
+from rerank.storage.files import clear_away, files_below
 from rerank.storage.folder import MANIFEST, read_manifest, sha256_file, write_file, write_folder
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ def unpack(
 
     Raises:
         InputError: the packed weights are not those of the manifest.
-        OSError: `cache` cannot be written.
+        OSError: `cache` cannot be written, or what is there cannot be removed.
     """
     manifest = json.loads((packed / "manifest.json").read_text(encoding="utf-8"))
     content = "".join(sha256_file(packed / name) for name in ("manifest.json", *COPIED))
@@ -115,17 +116,17 @@ def unpack(
         _unpack(packed, manifest, base, part / MODEL)
         return {}
 
-    if home.exists():
+    if os.path.lexists(home):
         changed = _changed(home, sha256)
         if not changed:
             return home / MODEL
         logger.warning("%s is unpacked again: %s", home, changed)
-        shutil.rmtree(home, ignore_errors=True)
+        clear_away(home)
     try:
         write_folder(home, fill)
     except FolderError:
         if _changed(home, sha256):  # else another process unpacked it meanwhile
-            raise
+            raise OSError(f"{home} is changed while it is written; try again") from None
     except OSError as error:
         raise OSError(f"{cache}: no model can be unpacked there: {error}") from error
     return home / MODEL

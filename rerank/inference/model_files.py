@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,10 @@ from typing import Any
 
 from rerank.errors import InputError, optional
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack
+from rerank.storage.files import clear_away
 from rerank.storage.folder import read_verified, sha256_file
+
+logger = logging.getLogger(__name__)
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 HERE = Path(__file__).resolve().parent.parent
@@ -73,16 +77,26 @@ class ModelFiles:
 def cache_folder() -> Path:
     """The folder of unpacked weights and exported graphs; it is created, for its user only.
 
-    It is in `$RERANK_CACHE`, or in the user's cache.
+    It is in `$RERANK_CACHE`, or in the user's cache. A link to nothing in its place is removed.
 
     Raises:
-        InputError: it belongs to another user, or others can write to it.
+        InputError: it belongs to another user, or others can write to it; a file is in its place.
         OSError: it cannot be created.
     """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     given = os.environ.get("RERANK_CACHE") or Path(base) / "calibrated-rerank"
     folder = Path(given) / "models"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.is_symlink() and not folder.exists():
+        logger.warning("%s is made again: it is a link to nothing", folder)
+        clear_away(folder)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        found = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+        raise InputError(
+            f"{folder} cannot be made: {found} is no folder. Move it away, or name another folder "
+            "in RERANK_CACHE"
+        ) from None
     if hasattr(os, "geteuid"):
         state = folder.stat()
         if state.st_uid not in (0, os.geteuid()) or state.st_mode & 0o022:

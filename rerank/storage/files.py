@@ -153,6 +153,28 @@ def umask() -> int:
     return mask
 
 
+def clear_away(path: Path) -> None:
+    """Remove a folder with its contents, a file, or a link but not its target; or nothing.
+
+    Raises:
+        OSError: it cannot be removed; the sentence asks to remove it by hand.
+    """
+    try:
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+            return
+        shutil.rmtree(path, ignore_errors=True)  # all that can be, whatever another process removes
+        if path.exists():
+            shutil.rmtree(path)
+    except FileNotFoundError:  # by another process
+        return
+    except OSError as error:
+        raise OSError(
+            f"{path} is not usable and cannot be removed ({error}): remove it by hand, then try "
+            "again"
+        ) from error
+
+
 def copy_folder(source: Path, target: Path) -> None:
     """Copy a folder.
 

@@ -368,7 +368,19 @@ def _no_manifest(home: Path) -> None:
     (home / "manifest.json").unlink()
 
 
-@pytest.mark.parametrize("change", [_emptied, _one_bit, _of_other_weights, _no_manifest])
+def _a_file(home: Path) -> None:
+    shutil.rmtree(home)
+    home.write_bytes(b"no folder")
+
+
+def _lost_link(home: Path) -> None:
+    shutil.rmtree(home)
+    home.symlink_to("nothing")
+
+
+@pytest.mark.parametrize(
+    "change", [_emptied, _one_bit, _of_other_weights, _no_manifest, _a_file, _lost_link]
+)
 def test_an_export_that_is_changed_is_made_again(
     tiny: Path,
     tmp_path: Path,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -142,6 +144,50 @@ def test_an_unpacked_file_that_is_changed_is_made_again(
     assert unpack(BUNDLED_RERANKER, base=base, cache=cache) == folder
     assert f"is unpacked again: model/{name} is changed" in caplog.text
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("what", ["file", "link", "link to nothing", "link to a file"])
+def test_what_is_no_folder_gives_way_to_the_unpacked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    """It is told of and removed, but not what a link points to."""
+    base, cache, target = resolve("minilm").folder, tmp_path / "cache", tmp_path / "target"
+    home = unpack(BUNDLED_RERANKER, base=base, cache=cache).parent
+    shutil.rmtree(home)
+    kept = target / "thesis" if what == "link" else target
+    if what != "link to nothing":
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text("ten years of work")
+    if what == "file":
+        kept.rename(home)
+    else:
+        home.symlink_to(target)
+    assert unpack(BUNDLED_RERANKER, base=base, cache=cache) == home / "model"
+    assert not home.is_symlink()
+    assert caplog.messages == [f"{home} is unpacked again: {home} has no manifest.json"]
+    assert kept.exists() is (what in ("link", "link to a file"))
+    assert list(cache.iterdir()) == [home]
+
+
+def test_what_cannot_be_removed_is_to_be_removed_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence names the folder, and why it stays."""
+    base, cache = resolve("minilm").folder, tmp_path / "cache"
+    home = unpack(BUNDLED_RERANKER, base=base, cache=cache).parent
+    (home / "model" / "config.json").write_text("changed")
+
+    def stays(_: Path, *, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(shutil, "rmtree", stays)
+    expected = (
+        f"{home} is not usable and cannot be removed ([Errno 13] Permission denied): "
+        "remove it by hand, then try again"
+    )
+    with pytest.raises(OSError, match=re.escape(expected)):
+        unpack(BUNDLED_RERANKER, base=base, cache=cache)
 
 
 def test_other_word_embeddings_cannot_be_packed(tmp_path: Path) -> None:

@@ -159,3 +159,43 @@ def test_the_cache_is_its_users_alone(monkeypatch: pytest.MonkeyPatch, tmp_path:
         os.chown(folder, 12345, -1)
         with pytest.raises(InputError, match="belongs to user 12345"):
             cache_folder()
+
+
+def test_a_link_to_nothing_in_place_of_the_cache_is_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The folder is made in its place, and told of once."""
+    monkeypatch.setenv("RERANK_CACHE", str(tmp_path))
+    (tmp_path / "models").symlink_to(tmp_path / "nothing")
+    for _ in range(2):
+        folder = cache_folder()
+        assert folder.is_dir()
+        assert not folder.is_symlink()
+    assert caplog.messages == [f"{folder} is made again: it is a link to nothing"]
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_cache_that_is_linked_to_another_folder_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As by a user whose home is small."""
+    (tmp_path / "large").mkdir(mode=0o700)
+    (tmp_path / "models").symlink_to(tmp_path / "large")
+    monkeypatch.setenv("RERANK_CACHE", str(tmp_path))
+    assert cache_folder().resolve() == tmp_path / "large"
+
+
+@pytest.mark.parametrize("name", ["models", "."])
+def test_a_file_in_place_of_the_cache_is_named_and_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """It may be anyone's work: the sentence says what to move away."""
+    given = tmp_path / "given"
+    place = given / name
+    place.parent.mkdir(exist_ok=True, parents=True) if name != "." else None
+    place.write_text("ten years of work")
+    monkeypatch.setenv("RERANK_CACHE", str(given))
+    expected = f"{place} is no folder. Move it away, or name another folder in RERANK_CACHE"
+    with pytest.raises(InputError, match=re.escape(expected)):
+        cache_folder()
+    assert place.read_text() == "ten years of work"
