@@ -172,10 +172,11 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
         return _opened(folder, observe)
     except (RerankError, OSError) as error:
         lack = led_to(error, NO_SPACE | NO_HANDLES)
-        if lack is None and isinstance(error, RerankError):
+        known = isinstance(error, RerankError)
+        if known and not lack:
             raise
-        kind = InputError if lack is None else NoRoomError
-        raise kind(f"{folder} cannot be served: {lack or error}") from error
+        sentence = str(error) if known else f"{folder} cannot be served: {error}"
+        raise (NoRoomError if lack else InputError)(sentence) from error
 
 
 def _opened(folder: Path, observe: Observe | None) -> ServedModel:
