@@ -22,7 +22,7 @@ OF_ANOTHER_SET = 1.0
 """Standard deviation of b where the old map is of other sets: their shares of hits differ more."""
 
 OLD_WORTH = 50
-"""Number of labels that an old map of other sets counts as, for the bound on probabilities."""
+"""Labels that an old map of other sets counts as, for bounds on probabilities and features."""
 
 LEAST_SLOPE = 0.05
 """Lowest slope of an update of log odds: below 0 it would reverse the order."""
@@ -51,8 +51,8 @@ def fit_around(
     count as fewer independent ones, by the design effect of y - sigmoid(z); None: all rows are
     independent. Labels may be of one class.
 
-    The features are clipped to the range of these rows, within that of `old`: beyond it the labels
-    say nothing, and a straight line promises too much.
+    The features are clipped to a range between that of these rows and that of `old`, which counts
+    as `OLD_WORTH` labels: beyond it the labels say nothing, and a straight line promises too much.
 
     Raises:
         ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1, C or a
@@ -79,11 +79,14 @@ def fit_around(
 
 
 def _seen(old: LogisticMap, x: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The range of rows x (n, d) within that of `old`; none if `old` has none."""
+    """The range between those of rows x (n, d) and of `old`, by their worth; none without one."""
     if not old.low:
         return (), ()
     within = np.clip(x, old.low, old.high)
-    return tuple(within.min(axis=0).tolist()), tuple(within.max(axis=0).tolist())
+    own = len(x) / (len(x) + OLD_WORTH)
+    low = own * within.min(axis=0) + (1 - own) * np.array(old.low)
+    high = own * within.max(axis=0) + (1 - own) * np.array(old.high)
+    return tuple(low.tolist()), tuple(high.tolist())
 
 
 def fit_update(

@@ -96,7 +96,17 @@ def test_labels_of_one_class_and_separated_ones_give_finite_maps(hits: int) -> N
     far = np.array([[1e9, -1e9, 1e9], [-1e9, 1e9, -1e9]])
     found = fit_around(OLD, x, apart, C=10.0)
     assert np.abs(found.logit(far)).max() < 60
-    assert found.low == OLD.low
+
+
+def test_it_does_not_extrapolate_beyond_what_its_labels_have_shown() -> None:
+    """Few labels leave the range of the old map nearly as it is, many narrow it to their own."""
+    x, y = rows(10_000)
+    inside = x[np.abs(x[:, 0] - 1) < 1], y[np.abs(x[:, 0] - 1) < 1]
+    few, many = (fit_around(OLD, inside[0][:n], inside[1][:n], C=0.1) for n in (5, 3000))
+    assert OLD.low[0] < few.low[0] < -4
+    assert few.low[0] < many.low[0] < inside[0][:3000, 0].min()
+    assert many.low[0] == pytest.approx(0.0, abs=0.15)
+    assert inside[0][:3000, 0].max() < many.high[0] < few.high[0] < OLD.high[0]
 
 
 @pytest.mark.parametrize("n", [20, 40, 300])

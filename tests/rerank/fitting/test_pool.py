@@ -57,12 +57,14 @@ def test_pooled_maps_promise_nothing_and_decide_nothing(
 def test_labels_are_fitted_around_the_pooled_maps(
     pooled: FittedMaps, sets: dict[str, PlannedRankings], config: Config
 ) -> None:
-    """A few labels of another set move the maps, keep their range, and claim no certainty."""
+    """A few labels of another set move the maps, within their range, and claim no certainty."""
     own = sets["set 4"]
     fitted = fit(own.fit, own.policy, config, pooled=pooled)
     assert fitted.maps.calibrated
     assert fitted.maps.score.scale == pooled.score.scale
-    assert fitted.maps.confidence.first.low == pooled.confidence.first.low
+    own_low, low = (np.array(m.confidence.first.low) for m in (fitted.maps, pooled))
+    assert (own_low >= low).all()
+    assert (own_low > low).any()
     assert "other labelled sets" in fitted.reason
     judged = judge(own.fit.items, fitted.maps, config)
     assert judged.sufficiency.max() <= fitted.maps.confidence.most < 0.99
