@@ -2,16 +2,18 @@
 
     python tests/bench/performance.py [--out docs/performance.md] [--passages 10000 100000 1000000]
 
-The page is the same but for its numbers each time; it names the processor and the versions of what
-was measured, and nothing else of the machine. Progress goes to stderr.
+With `--only`, some sections are measured again, and the others stay as they are in `--out`. The
+page is the same but for its numbers each time; it names the processor and the versions of what was
+measured, and nothing else of the machine. Progress goes to stderr.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rerank.storage.files import write_file
@@ -20,7 +22,8 @@ HERE = Path(__file__).resolve().parent
 HEADING = """\
 # Performance
 
-`make bench` writes this page; every number on it is measured by that command, in one run.
+`make bench` writes this page; every number on it is measured by that command, those of a section
+in one run.
 
 **How to read it.** Ways of doing one thing are run in turns, round by round, in one run and on the
 same input; a ratio is taken within a round, and the table gives its median and, in brackets, the
@@ -44,11 +47,14 @@ reads fewer.
 """
 
 
-QUESTION = """\
+PREFACES = {
+    "One question": """\
 Shares are of the processor's time of one question, stage by stage, asked alone. Below, the same
 questions in one bulk call, one at a time, and all at once over HTTP, with client and server on this
 machine; the answers are equal.
+
 """
+}
 
 
 def machine(information: str) -> str:
@@ -72,16 +78,24 @@ def printed(script: str, *arguments: str) -> Iterator[str]:
         raise SystemExit(f"{script} ended with status {process.returncode}")
 
 
-def page(scoring: list[str], first_stage: list[str], question: list[str]) -> Iterator[str]:
-    """The page in parts, as they are measured, with the options of the three scripts."""
+def sections(page: str) -> dict[str, str]:
+    """The sections of a page by their headings."""
+    parts = re.split(r"^(?=## )", page, flags=re.MULTILINE)[1:]
+    return {part.partition("\n")[0].removeprefix("## "): part for part in parts}
+
+
+def page(scripts: Mapping[str, Sequence[str]], kept: Mapping[str, str]) -> Iterator[str]:
+    """The page in parts, as they are measured: a section each script, but for those `kept`."""
     processor = Path("/proc/cpuinfo")
     information = processor.read_text(encoding="utf-8") if processor.exists() else ""
-    yield f"{HEADING}\n**The machine.** {machine(information)}.\n\n## Scoring pairs\n\n"
-    yield from printed("scoring.py", *scoring)
-    yield "\n## First stage\n"
-    yield from printed("first_stage.py", *first_stage)
-    yield f"\n## One question\n\n{QUESTION}\n"
-    yield from printed("question.py", *question)
+    yield f"{HEADING}\n**The machine.** {machine(information)}.\n\n"
+    for heading, (script, *arguments) in scripts.items():
+        if heading in kept:
+            yield kept[heading].rstrip("\n")
+        else:
+            yield f"## {heading}\n\n{PREFACES.get(heading, '')}"
+            yield from printed(script, *arguments)
+        yield "\n" if heading == list(scripts)[-1] else "\n\n"
 
 
 def main() -> None:
@@ -93,15 +107,23 @@ def main() -> None:
     parser.add_argument("--rounds", default="3")
     parser.add_argument("--peers", default="work/peers", help="environment of the backends")
     parser.add_argument("--passages", nargs="+", default=["10000", "100000", "1000000"])
+    parser.add_argument("--only", nargs="+", default=[], help="headings of sections to measure")
     parser.add_argument("--out", type=Path, help="to write when all is measured")
     o = parser.parse_args()
     shared = ["--set", o.set, "--rounds", o.rounds]
+    scripts = {
+        "Scoring pairs": ["scoring.py", *shared, "--pairs", o.pairs, "--peers", o.peers],
+        "First stage": ["first_stage.py", *shared, "--passages", *o.passages],
+        "One question": ["question.py", o.model, *shared],
+    }
+    if wrong := set(o.only).difference(scripts):
+        parser.error(f"there is no section {', '.join(wrong)}, only {', '.join(scripts)}")
+    kept = {}
+    if o.only:
+        before = sections(o.out.read_text(encoding="utf-8"))
+        kept = {heading: part for heading, part in before.items() if heading not in o.only}
     parts = []
-    for part in page(
-        [*shared, "--pairs", o.pairs, "--peers", o.peers],
-        [*shared, "--passages", *o.passages],
-        [o.model, *shared],
-    ):
+    for part in page(scripts, kept):
         print(part, end="", flush=True)
         parts.append(part)
     if o.out:  # whole or not at all: what stands there is an hour's work

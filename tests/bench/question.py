@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import threading
 import time
@@ -26,7 +27,7 @@ import numpy as np
 from ratios import in_turns, ratios, table
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.steps import Piece, run_piece, steps
+from rerank.assessment.steps import Piece, Speed, run_piece, steps
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.tokenizer import open_tokenizer
 from rerank.serving.model_source import ModelHolder
@@ -36,6 +37,7 @@ from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics
 from rerank.types import Query
 
+WHOLE = Speed(0.0, 0.0)  # at which nothing is cut into pieces
 STAGES = {
     "tokenise": "tokens of the question and of its pairs",
     "encode": "the bi-encoder, one question",
@@ -63,7 +65,7 @@ class Profile:
     def ask(self, text: str) -> None:
         """Ask one question, and add what it took."""
         self._now = dict.fromkeys(STAGES, 0.0)
-        walk = steps(self._model, Query(text), most=10**9, scoring=0)
+        walk = steps(self._model, Query(text), WHOLE, most=math.inf, scoring=0)
         piece = next(walk)
         while True:
             found = self._run(piece)
