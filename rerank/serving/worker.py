@@ -29,6 +29,7 @@ from rerank.serving.telemetry import DriftWindow, event
 from rerank.types import Assessment, Query
 
 Answer = tuple[Assessment, ServedModel]
+IN_TIME = 0.85  # share of the time-out for the queue; under load, reading and sending take the rest
 SEARCHES = 32  # concurrent calls to an external search system
 
 
@@ -150,7 +151,7 @@ class Worker:
         work = sum(expected_seconds(query, config, speed, searched=scoring))
         todo = steps(served.model, query, speed, most=self.schedule.piece, scoring=scoring)
         future = asyncio.get_running_loop().create_future()
-        return Job(now + self._settings.timeout, work, query, served, todo, future, now)
+        return Job(now + IN_TIME * self._settings.timeout, work, query, served, todo, future, now)
 
     def _let_in(self, job: Job) -> None:
         """Accept the job, or raise the Refusal that says why not."""
