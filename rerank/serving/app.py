@@ -71,6 +71,7 @@ def create_app(
     worker = Worker(holder, settings)
     poller = ModelPoller(holder, settings.poll)
     journal = open_journal(settings, metrics)
+    access = Access(journal, settings.timeout)
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -81,6 +82,7 @@ def create_app(
         poller.start()
         yield
         poller.stop()
+        access.close()
         await asyncio.to_thread(worker.finish)
         if journal is not None:
             await asyncio.to_thread(journal.close)
@@ -148,14 +150,14 @@ def create_app(
         found, names = await assessed(request, asked, asked.reranker)
         return rerank_response(found, asked, **names)
 
-    app.include_router(rag_routes(assessed, feedback=journal is not None))
-    access = Access(journal, settings.timeout)
-    app.include_router(
-        journal_routes(access, lambda: holder.current.version, shown=journal is not None)
-    )
-    app.include_router(label_routes(labels, lambda: holder.current.model))
-    app.include_router(page_routes())
-    app.include_router(_about(holder, worker))
+    for router in (
+        rag_routes(assessed, feedback=journal is not None),
+        journal_routes(access, lambda: holder.current.version, shown=journal is not None),
+        label_routes(labels, lambda: holder.current.model),
+        page_routes(),
+        _about(holder, worker),
+    ):
+        app.include_router(router)
     return app
 
 

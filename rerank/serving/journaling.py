@@ -208,6 +208,10 @@ class Access:
             event("journal failed", severity=logging.ERROR, why=str(error))
             raise _unavailable(what) from None
 
+    def close(self) -> None:
+        """Take no more requests; those that wait are not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
     def _done(self, going: asyncio.Future[Any]) -> None:
         self._waiting -= 1
         if not going.cancelled():
