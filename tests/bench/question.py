@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import threading
 import time
@@ -65,7 +64,7 @@ class Profile:
     def ask(self, text: str) -> None:
         """Ask one question, and add what it took."""
         self._now = dict.fromkeys(STAGES, 0.0)
-        walk = steps(self._model, Query(text), WHOLE, most=math.inf, scoring=0)
+        walk = steps(self._model, Query(text), WHOLE, most=1e9, scoring=0)
         piece = next(walk)
         while True:
             found = self._run(piece)
