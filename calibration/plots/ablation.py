@@ -23,12 +23,12 @@ from calibration.plots.style import (
     DASHED,
     INK,
     LEFT,
-    LEGEND,
     SMALL,
     SOFT,
     WIDE,
     caption,
     heading,
+    legend_below,
     tidy,
 )
 
@@ -222,15 +222,7 @@ def label_budget(
         for colour, name in zip((BLUE, AMBER), selected, strict=False)
     ]
     promise = Line2D([], [], color=SOFT, lw=1.1, ls=DASHED, label=f"{threshold:g}")
-    figure.legend(
-        handles=[*kinds, promise],
-        loc="upper left",
-        bbox_to_anchor=(0.095, (foot - 0.52) / height),
-        ncols=3,
-        borderaxespad=0.0,
-        columnspacing=1.6,
-        **LEGEND,
-    )
+    legend_below(figure, [*kinds, promise], foot, ncols=3, columnspacing=1.6)
     caption(
         figure,
         "How to read it: dots are the median of random subsets of the fitted queries, lines reach "

@@ -34,6 +34,7 @@ from calibration.plots.style import (
     WIDE,
     caption,
     heading,
+    legend_below,
     tidy,
 )
 from calibration.thresholds import lower_bound, upper_bound
@@ -174,15 +175,7 @@ def risk_coverage_curve(
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_xlabel("coverage: share of the queries accepted", color=INK)
     axes.set_ylabel("share of the accepted that is right", color=INK)
-    figure.legend(
-        handles=handles[3:] + handles[:3],
-        loc="upper left",
-        bbox_to_anchor=(0.095, (foot - 0.52) / height),
-        ncols=2,
-        columnspacing=2.0,
-        borderaxespad=0.0,
-        **LEGEND,
-    )
+    legend_below(figure, handles[3:] + handles[:3], foot, ncols=2, columnspacing=2.0)
     caption(
         figure,
         "How to read it: accept the most confident queries first, and follow a curve from left to "

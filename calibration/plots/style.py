@@ -6,11 +6,12 @@ It knows nothing of what is drawn. No pyplot and no global state.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -56,6 +57,21 @@ def heading(figure: Figure, title: str, below: str) -> None:
     second = figure.text(LEFT, 1 - 0.62 / height, below, fontsize=9.5, color=SOFT)
     for text in (first, second):
         text.set_parse_math(False)  # a name with dollar signs is no formula
+
+
+def legend_below(
+    figure: Figure, handles: Sequence[Artist], foot: float, *, ncols: int, columnspacing: float
+) -> None:
+    """Write the legend under the axes, which begin `foot` inches above the bottom."""
+    figure.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(0.095, (foot - 0.52) / figure.get_size_inches()[1]),
+        ncols=ncols,
+        columnspacing=columnspacing,
+        borderaxespad=0.0,
+        **LEGEND,
+    )
 
 
 def caption(figure: Figure, text: str) -> None:

@@ -135,21 +135,22 @@ def measured_speed(model: CalibratedReranker) -> Speed:
     pipeline = model.pipeline
     if not pipeline.networks:
         return Speed(0.0, 0.0)
-    found = []
-    stages: tuple[tuple[Stage, int, int], ...] = (
-        ("encode", 1, pipeline.config.encoder_max_length),
-        ("score", 2, pipeline.config.max_length),
-    )
-    for stage, texts, most in stages:
-        times = []
-        for turn in range(2):  # with other texts, so that nothing comes from a cache
-            made = [tuple(f"{turn} {i} {k} {SAMPLE}" for k in range(texts)) for i in range(SAMPLES)]
-            start = time.perf_counter()
-            run_piece(model, stage, made if texts > 1 else [text for (text,) in made])
-            tokens = sum(tokens_of(*one, most=most) for one in made)
-            times.append((time.perf_counter() - start) / tokens)
-        found.append(min(times))
-    return Speed(*found)
+    encoding, scoring = [], []
+    for turn in range(2):  # with other texts, so that nothing comes from a cache
+        texts = [f"{turn} {i} {SAMPLE}" for i in range(SAMPLES)]
+        pairs = list(zip(texts, texts[::-1], strict=True))
+        tokens = sum(tokens_of(text, most=pipeline.config.encoder_max_length) for text in texts)
+        encoding.append(_timed(model, "encode", texts) / tokens)
+        tokens = sum(tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs)
+        scoring.append(_timed(model, "score", pairs) / tokens)
+    return Speed(min(encoding), min(scoring))
+
+
+def _timed(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> float:
+    """The seconds that the model takes for some items."""
+    start = time.perf_counter()
+    run_piece(model, stage, items)
+    return time.perf_counter() - start
 
 
 def _pieces(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rerank.commands.command import REJECTED, Command
 from rerank.commands.inputs import load_model
 from rerank.commands.options import add_json, add_model, add_work
 from rerank.commands.printing import print_json
+
+if TYPE_CHECKING:
+    from rerank.batch.job import Summary
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -58,13 +62,17 @@ def _run(o: argparse.Namespace) -> int:
     )
     if o.json:
         print_json(out=o.out, **asdict(done))
-        return REJECTED if done.rejected else 0
+    else:
+        _print(done, o.out)
+    return REJECTED if done.rejected else 0
+
+
+def _print(done: Summary, out: Path) -> None:
     if done.resumed:
         print(f"{done.resumed} of the rows were done before an interruption")
-    print(f"{o.out}: {done.answered} predictions")
+    print(f"{out}: {done.answered} predictions")
     if done.rejected:
         print(f"{done.side}: {done.rejected} rows were rejected")
-    return REJECTED if done.rejected else 0
 
 
 COMMAND = Command(

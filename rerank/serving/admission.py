@@ -115,17 +115,18 @@ class Schedule(Generic[T]):
         """
         if not self.tasks and now - self._worked > STALE:
             self.pace.reset()
-        if self.too_large(task):
-            raise TooLarge(self.pace.now * task.whole)
+        alone = self.alone(task)
+        if alone > self.allowed:
+            raise TooLarge(alone)
         shorter = sum(other.left for other in self.tasks if other.left <= task.left)
         done = self.pace.now * task.left + min(self.backlog, 2 * self.pace.now * shorter)
         if self.tasks and done > self.allowed:
             raise Busy(done)
         self.tasks.append(task)
 
-    def too_large(self, task: T) -> bool:
-        """Whether a request takes longer than `allowed`, even alone, at the present pace."""
-        return self.pace.now * task.whole > self.allowed
+    def alone(self, task: T) -> float:
+        """Seconds that all work of a request takes at the present pace, if there is no other."""
+        return self.pace.now * task.whole
 
     def worked(self, expected: float, seconds: float, now: float) -> None:
         """Count a round of work that ended now."""

@@ -152,7 +152,7 @@ def create_app(
 
     for router in (
         rag_routes(assessed, feedback=journal is not None),
-        journal_routes(access, lambda: holder.current.version, shown=journal is not None),
+        journal_routes(access, lambda: holder.current.version),
         label_routes(labels, lambda: holder.current.model),
         page_routes(),
         _about(holder, worker),

@@ -181,7 +181,7 @@ class Access:
     """
 
     def __init__(self, journal: ServerJournal | None, seconds: float) -> None:
-        self._journal = journal
+        self.journal = journal
         self._seconds = seconds
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="journal")
         self._waiting = 0
@@ -192,12 +192,12 @@ class Access:
         Raises:
             Refusal: 404 without a journal; 503 if the database fails, is late, or too many wait.
         """
-        if self._journal is None:
+        if self.journal is None:
             raise Refusal(404, NO_JOURNAL, reason="journal")
         if self._waiting >= WAITING:
             raise _unavailable(f"{what}: {WAITING} requests wait for it")
         self._waiting += 1
-        going = asyncio.get_running_loop().run_in_executor(self._threads, call, self._journal)
+        going = asyncio.get_running_loop().run_in_executor(self._threads, call, self.journal)
         going.add_done_callback(self._done)
         try:
             return await asyncio.wait_for(asyncio.shield(going), self._seconds)
@@ -227,14 +227,14 @@ def _unavailable(what: str) -> Refusal:
     )
 
 
-def journal_routes(access: Access, version: Callable[[], str], *, shown: bool) -> APIRouter:
-    """The routes of the journal; without one they answer 404, and are not `shown` in the schema.
+def journal_routes(access: Access, version: Callable[[], str]) -> APIRouter:
+    """The routes of the journal; without one they answer 404, and are not in the schema.
 
     `version` returns the version of the current model.
     """
-    router = APIRouter(tags=["feedback"])
+    router = APIRouter(tags=["feedback"], include_in_schema=access.journal is not None)
 
-    @router.post("/v1/feedback", include_in_schema=shown)
+    @router.post("/v1/feedback")
     async def feedback(given: FeedbackRequest) -> dict[str, Any]:
         """Record whether an answer was right. The newest wins; a repetition changes nothing."""
         known = await access(
@@ -249,12 +249,12 @@ def journal_routes(access: Access, version: Callable[[], str], *, shown: bool) -
             )
         return {"id": given.id, "right": given.right}
 
-    @router.get("/v1/journal", include_in_schema=shown)
+    @router.get("/v1/journal")
     async def watched(days: float = Query(30, gt=0, le=366)) -> dict[str, Any]:
         """Report how confident answers were, whether labels agree, and what lacks feedback."""
         return await access("the journal cannot be read now", lambda j: j.watched(days))
 
-    @router.get("/v1/journal/labels", include_in_schema=shown)
+    @router.get("/v1/journal/labels")
     async def labels() -> Response:
         """Return the current model's labels in the format of `rerank recalibrate --labels`."""
         found = await access("the journal cannot be read now", lambda j: j.labels(version()))

@@ -179,8 +179,9 @@ class Worker:
 
     def _late(self, job: Job) -> Refusal:
         """Why a job is dropped: it is too large, as is known by now, or the server is busy."""
-        if self.schedule.too_large(job):
-            return self._too_large(self.schedule.pace.now * job.whole)
+        alone = self.schedule.alone(job)
+        if alone > self.schedule.allowed:
+            return self._too_large(alone)
         return self._busy(
             503, f"the answer would not be ready within {self._settings.timeout:g} seconds"
         )
