@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -245,7 +246,15 @@ def onnx_runtime() -> Any:
     """The module `onnxruntime`, imported so that it sends no telemetry and writes nothing to home.
 
     A telemetry setting of the user in the environment takes precedence.
+
+    Raises:
+        InputError: USearch was imported first: importing ONNX Runtime would crash the process.
     """
+    if "usearch.compiled" in sys.modules and "onnxruntime" not in sys.modules:
+        raise InputError(
+            "USearch was imported before ONNX Runtime, and in this order the process would crash; "
+            "import onnxruntime, or load a model, before usearch"
+        )
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
