@@ -16,7 +16,6 @@ import numpy as np
 
 from calibration.monitoring.drift import Sketch
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_from_dict, refuse_overflow
-from rerank.assessment.judge import judge
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model_folder import (
     CALIBRATORS,
@@ -32,6 +31,7 @@ from rerank.assessment.model_folder import (
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import decide
 from rerank.assessment.pooled_maps import MADE_BY, pooled_for
+from rerank.assessment.predictions import predict
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.config import Config
 from rerank.data.text import can_be_written
@@ -277,7 +277,7 @@ class CalibratedReranker:
     def conclude(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
         """Turn scored candidates into one assessment each, by the maps of a mode."""
         maps, config = self.maps[mode], self.pipeline.config
-        return decide(judge(scored, maps, config), maps, config)
+        return decide(predict(scored, maps, config), maps, config)
 
     def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:
         """Like `assess`, but a query that fails gives its exception, and the others an answer."""

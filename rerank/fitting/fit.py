@@ -21,9 +21,9 @@ from calibration.selection import choose, enough_rows
 from calibration.thresholds import ABOUT, certify
 from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import segments_of
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import ReadPolicy
+from rerank.assessment.predictions import segments_of
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config

@@ -16,7 +16,7 @@ import numpy as np
 from calibration import metrics
 from calibration.monitoring.drift import LEAST_ROWS
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import judge
+from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.errors import InputError
@@ -149,9 +149,9 @@ def _parts(
 
 def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Figures:
     seen = limited(measured, maps.policy.cutoff)
-    judged = judge(seen.items, maps, config)
-    right = hits(Labelled(judged.rankings, seen.groups, seen.grades))[:, 0]
-    p = judged.confidence
+    predicted = predict(seen.items, maps, config)
+    right = hits(Labelled(predicted.rankings, seen.groups, seen.grades))[:, 0]
+    p = predicted.confidence
     accepted = p >= config.thresholds.medium
     return {
         "n": len(p),

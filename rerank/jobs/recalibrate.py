@@ -21,11 +21,11 @@ from calibration.monitoring.recalibration import (
 )
 from calibration.segments import Segments
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_to_dict
-from rerank.assessment.judge import Judged, judge
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, RETRIEVER, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline, prior_score
 from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
+from rerank.assessment.predictions import Predictions, predict
 from rerank.config import Config
 from rerank.data.feedback import (
     Feedback,
@@ -162,7 +162,7 @@ def _contents(
     found = new.found
 
     # queries of another corpus have another distribution; a few more of the same corpus do not
-    features, known = new.judged.features, same and model.maps[mode].calibrated
+    features, known = new.predicted.features, same and model.maps[mode].calibrated
     seen = (
         model.sketch if known else sketch(features, list(new.maps.features.ranking), found.groups)
     )
@@ -285,7 +285,7 @@ class _MovedMode:
 
     found: Recalibration
     maps: FittedMaps
-    judged: Judged
+    predicted: Predictions
 
     def without_promises(self, reason: str) -> _MovedMode:
         """The same, with all certificates refused for this reason."""
@@ -313,13 +313,13 @@ def _moved_mode(
         scored = _pretended(queries, maps, pipeline)
     else:
         scored = pipeline.run(queries, old.policy, label="scoring candidates")
-    judged = judge(scored, old, pipeline.config)
+    predicted = predict(scored, old, pipeline.config)
     index = pipeline.index
     groups, about = group_labels(labels, map(index.passage, range(len(index))))
-    found, moved = _update(old, judged, labels, groups, about, pipeline.config)
+    found, moved = _update(old, predicted, labels, groups, about, pipeline.config)
     if pretend:
         moved = without_promises(moved, NO_LISTS)
-    return _MovedMode(found, moved, judged)
+    return _MovedMode(found, moved, predicted)
 
 
 def _pretended(
@@ -347,16 +347,16 @@ def _unmoved(old: FittedMaps, *, another_corpus: bool) -> FittedMaps:
 
 def _update(
     old: FittedMaps,
-    judged: Judged,
+    predicted: Predictions,
     feedback: Sequence[Feedback],
     groups: Sequence[str],
     about: str,
     config: Config,
 ) -> tuple[Recalibration, FittedMaps]:
-    """The recalibration by labels of rankings that were judged by `old`, and the new maps."""
+    """The recalibration by labels of rankings with the probabilities of `old`, and the new maps."""
     found = fit_recalibration(
-        judged.confidence,
-        hit_labels(feedback, judged.rankings),
+        predicted.confidence,
+        hit_labels(feedback, predicted.rankings),
         groups,
         target=config.thresholds.medium,
         about=about,
