@@ -27,7 +27,7 @@ class ListPipeline(Pipeline):
     not scored.
     """
 
-    networks = False
+    has_models = False
 
     def __init__(
         self, kind: ListKind, config: Config, metadata: tuple[MetadataFeature, ...] = ()

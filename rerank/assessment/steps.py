@@ -76,7 +76,7 @@ def steps(
     vectors: dict[str, Any] = {}
     for piece in _pieces("encode", texts, sizes, most=most, after=scoring):
         vectors |= yield piece
-    if pipeline.waits and query.passages is None:
+    if pipeline.remote_search and query.passages is None:
         find = partial(pipeline.candidates, query, vectors)
         candidates = (yield Piece("search", [find], ENCODING, scoring))[find]
     else:
@@ -133,7 +133,7 @@ def expected_seconds(
 def measured_speed(model: CalibratedReranker) -> Speed:
     """The speed of a model's networks here and now, the better of two times each."""
     pipeline = model.pipeline
-    if not pipeline.networks:
+    if not pipeline.has_models:
         return Speed(0.0, 0.0)
     encoding, scoring = [], []
     for turn in range(2):  # with other texts, so that nothing comes from a cache

@@ -135,7 +135,7 @@ def calibrate(
         made_from["corpus_digest"] = labelled.corpus_digest()
         contents = _fitted_and_measured(planned, ranked, source.baselines, config, made_from)
         contents = replace(contents, index=folder)
-        write_model(out, contents, overwrite=overwrite, carry=source.carry)
+        write_model(out, contents, overwrite=overwrite, write_exported=source.write_exported)
         run, notes = track_if_installed(out, work=workspace)
     return Outcome(out, contents.report, run, made=True, notes=(*source.notes, *notes))
 

@@ -41,9 +41,9 @@ from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, refused, without_promises
 from rerank.fitting.rankings import as_brought
+from rerank.inference.exported_models import NETWORKS
 from rerank.inference.model_files import trained_on
-from rerank.inference.networks import NETWORKS
-from rerank.jobs.pipelines import network_writer, pipeline_over
+from rerank.jobs.pipelines import exported_writer, pipeline_over
 from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.recalibration import (
     recalibration_page,
@@ -132,8 +132,8 @@ def recalibrate(
         moved = _moved(model, feedback, pipeline, notes, at_random=at_random)
         contents, found = _contents(model, feedback, pipeline, corpus, moved, name)
         notes += [NOTHING_SAID[mode] for mode in model.maps if mode not in moved]
-        carry = network_writer(pipeline) if NETWORKS in model.manifest else None
-        write_model(out, contents, overwrite=overwrite, carry=carry)
+        write_exported = exported_writer(pipeline) if NETWORKS in model.manifest else None
+        write_model(out, contents, overwrite=overwrite, write_exported=write_exported)
         run, untracked = track_if_installed(out, work=workspace)
     return RecalibrationRun(out, found, run, (*notes, *untracked))
 

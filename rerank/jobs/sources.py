@@ -15,7 +15,7 @@ from typing import Any
 from rerank.assessment.features import features_of
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.metadata_features import MetadataFeature, choose_metadata_features
-from rerank.assessment.model_folder import RETRIEVER, Carry, fingerprints
+from rerank.assessment.model_folder import RETRIEVER, WriteExported, fingerprints
 from rerank.assessment.pooled_maps import pooled_for
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.config import Config
@@ -30,8 +30,14 @@ from rerank.fitting.rankings import (
     retriever_rankings,
     search_rankings,
 )
+from rerank.inference.exported_models import (
+    NETWORKS,
+    ROLES,
+    exported_files,
+    manifest_entry,
+    write_exported,
+)
 from rerank.inference.model_files import ModelFiles, lasting_name, resolve, trained_on
-from rerank.inference.networks import NETWORKS, ROLES, described, exported, write_networks
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
 from rerank.jobs.retriever_checks import as_held, refuse_other_vectors
@@ -60,7 +66,7 @@ class Source:
     baselines: Mapping[str, Heuristic]
     trained_on: frozenset[str] = frozenset()  # hashes of queries that the cross-encoder has seen
     networks: Mapping[str, Any] = field(default_factory=dict)
-    carry: Carry | None = None  # writes the networks into the model folder
+    write_exported: WriteExported | None = None  # writes the networks into the model folder
     notes: tuple[str, ...] = ()  # what the user should know about the source
 
 
@@ -100,8 +106,8 @@ def open_source(
     else:
         source = _search_system(labelled, config, workspace, Path(retriever), models)
     made_from = {"fingerprints": fingerprints(encoder, reranker, config), **source.made_from}
-    carried = _carried(models, config) if self_contained else {}
-    return replace(source, made_from=made_from, trained_on=trained_on(reranker), **carried)
+    networks = _exported(models, config) if self_contained else {}
+    return replace(source, made_from=made_from, trained_on=trained_on(reranker), **networks)
 
 
 def _own_stages(
@@ -174,13 +180,13 @@ def _metadata(labelled: LabelledSet, config: Config) -> Metadata:
     return choose_metadata_features(config.metadata_keys, labelled.corpus.values())
 
 
-def _carried(models: tuple[ModelFiles, ModelFiles], config: Config) -> dict[str, Any]:
+def _exported(models: tuple[ModelFiles, ModelFiles], config: Config) -> dict[str, Any]:
     """The fields of a `Source` whose model folder is to include its networks.
 
     Raises:
         InputError: a network cannot be exported.
     """
     for role, files in zip(ROLES, models, strict=True):
-        exported(files, role, config.precision)  # fail now, not after the fit
-    carry = partial(write_networks, models=models, precision=config.precision)
-    return {"networks": {NETWORKS: described(config.precision)}, "carry": carry}
+        exported_files(files, role, config.precision)  # fail now, not after the fit
+    write = partial(write_exported, models=models, precision=config.precision)
+    return {"networks": {NETWORKS: manifest_entry(config.precision)}, "write_exported": write}
