@@ -34,7 +34,7 @@ from rerank.assessment.pooled_maps import MADE_BY, pooled_for
 from rerank.assessment.predictions import predict
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.config import Config
-from rerank.data.text import can_be_written
+from rerank.data.checks import is_encodable
 from rerank.errors import InputError, MissingExtraError, RetrieverError
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
@@ -327,7 +327,7 @@ def refuse_empty(query: Query) -> None:
     for name, text in texts + brought:
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"{name} is empty; expected some words")
-        if not can_be_written(text):
+        if not is_encodable(text):
             raise InputError(f"{name} is not text: it holds bytes that are no UTF-8")
 
 

@@ -15,8 +15,8 @@ from rerank.assessment.list_pipeline import ListPipeline, unused_policy
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_score
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
+from rerank.data.canonical import query_hash
 from rerank.data.labels import Labelled
-from rerank.data.text import query_hash
 from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
 from rerank.fitting.unanswerable import mixture, speak_for_themselves, with_copies

@@ -11,10 +11,10 @@ import numpy as np
 from calibration.label_selection import weighted_mean
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
+from rerank.data.canonical import query_hash
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
-from rerank.data.text import query_hash
 from rerank.data.weights import weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import Config, FinetuneConfig
-from rerank.data.text import query_hash
+from rerank.data.canonical import query_hash
 from rerank.errors import InputError, MissingExtraError
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING

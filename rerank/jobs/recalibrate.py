@@ -27,6 +27,7 @@ from rerank.assessment.pipeline import Pipeline, prior_score
 from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
 from rerank.assessment.predictions import Predictions, predict
 from rerank.config import Config
+from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
     Feedback,
     feedback_of,
@@ -37,7 +38,6 @@ from rerank.data.feedback import (
     refuse_unknown,
 )
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, refused, without_promises
 from rerank.fitting.rankings import as_brought

@@ -20,7 +20,7 @@ from rerank.assessment.pipeline import Pipeline, prior_score
 from rerank.assessment.policy import accepted, decide, level, verdict
 from rerank.assessment.predictions import predict
 from rerank.assessment.relevance import relevance_and_sufficiency
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.errors import optional
 from rerank.rag.expansion import expansion_words
 from rerank.types import Assessment, Candidates, FirstStage, Floats, Query, Scored

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.config import FinetuneConfig
+from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet
-from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index

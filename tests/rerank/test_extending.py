@@ -21,7 +21,7 @@ from rerank.assessment.policy import decide
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import GROUPS, feature, meaning
 from rerank.data.labels import Labelled
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.rankings import search_rankings
 from rerank.inference.score_cache import ScoreCache

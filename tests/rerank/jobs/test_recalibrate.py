@@ -14,6 +14,7 @@ from coherence import check_coherent
 from calibration.arrays import log_odds
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config
+from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
     feedback_of,
     group_labels,
@@ -24,7 +25,6 @@ from rerank.data.feedback import (
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
-from rerank.data.text import query_hash
 from rerank.errors import FolderError, InputError
 from rerank.fitting.label_checks import NO_LISTS
 from rerank.jobs.calibrate import calibrate

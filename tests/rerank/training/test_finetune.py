@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from rerank.config import FinetuneConfig
+from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.text import query_hash
 from rerank.errors import FolderError, InputError
 from rerank.fitting.plan import plan
 from rerank.inference.cross_encoder import CrossEncoder

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rerank.config import FinetuneConfig
+from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve
 from rerank.retrieval.dense import Encoder
