@@ -44,6 +44,21 @@ AROUND = {  # whether there are pooled maps -> sentence of the report
 
 
 @dataclass(frozen=True, slots=True)
+class FitContext:
+    """What a fit must know of the queries and features, besides the labels.
+
+    about: the questions that a certificate is about. pooled: maps that the fitted ones are shrunk
+    towards: with few labels they stay close to them, with many they do not. lists: the kind of the
+    lists, if they came with scores. metadata: the last features, of the passages' metadata.
+    """
+
+    about: str = ABOUT
+    pooled: FittedMaps | None = None
+    lists: ListKind | None = None
+    metadata: tuple[MetadataFeature, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Fitted:
     """The maps, the calibrator that was chosen and why, and the fitted baseline."""
 
@@ -67,11 +82,8 @@ def fit(
     scored: Labelled[Scored],
     policy: ReadPolicy,
     config: Config,
+    context: FitContext = FitContext(),
     *,
-    about: str = ABOUT,
-    pooled: FittedMaps | None = None,
-    lists: ListKind | None = None,
-    metadata: tuple[MetadataFeature, ...] = (),
     to_keep: bool = False,
 ) -> Fitted:
     """Fit score, confidence and hazards on labelled candidates, cross-fitted by query group.
@@ -79,21 +91,19 @@ def fit(
     A query's features are computed on an order by a score map that has not seen its group, and the
     certificate rests on confidences of such maps. The maps that are kept are refitted on
     everything. `scored` had no cutoff, which the baseline needs; `policy` says how much of it the
-    model will score. `about` names the questions that the certificate is about. All maps are shrunk
-    towards the `pooled` ones, if there are any: with few labels they stay close to them, with many
-    they do not. `lists` is the kind of the lists if they came with scores, and `metadata` are the
-    last of their features. The certificates of the context are made only for a model `to_keep`.
+    model will score. The certificates of the first passages are made only for a model `to_keep`.
     """
     with optional():
         from calibration.fitting import cross_fit_two_stage, fit_two_stage
         from calibration.score_fitting import fit_temperature
 
+    about, pooled = context.about, context.pooled
     groups, seen = scored.groups, limited(scored, policy.cutoff)
     of_passages = pooled.score if pooled else None
     of_rankings = pooled.confidence.as_logistic() if pooled else None
     of_others = (pooled.hazard, pooled.another) if pooled else (None, None)
     ordered = cross_ordered(seen, config, of_passages)
-    table = features_of(lists).ranking
+    table = features_of(context.lists).ranking
     features, right = ranking_features(ordered.items, table), hits(ordered)[:, 0]
     asked = AUTO if config.calibrator == "auto" else (config.calibrator,)
     worth = effective_n(right - right.mean(), groups)
@@ -133,12 +143,12 @@ def fit(
         about=about,
     )
     answered = [bool(grades) for grades in scored.grades]
-    context, stopping_threshold = None, None
+    sufficiency, stopping_threshold = None, None
     if to_keep:
-        context, stopping_threshold = context_promises(
+        sufficiency, stopping_threshold = context_promises(
             ordered, unseen, config, of_others, most=confidence.most, about=about
         )
-        context = refuse_one_sided(context, answered)
+        sufficiency = refuse_one_sided(sufficiency, answered)
     real = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
     return Fitted(
         FittedMaps(
@@ -148,10 +158,10 @@ def fit(
             *fit_hazards(ordered, unseen, of_others),
             refuse_one_sided(certificate, answered),
             segments,
-            context,
+            sufficiency,
             stopping_threshold,
-            lists=lists,
-            metadata=metadata,
+            lists=context.lists,
+            metadata=context.metadata,
         ),
         choice.name,
         f"{choice.reason if asked is AUTO else 'As asked for.'} {AROUND[pooled is not None]}",

@@ -19,7 +19,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import Heuristic
 from rerank.evaluation.evaluate import Part, measure_parts
-from rerank.fitting.cross_fitted import fold_fits, fold_policies, held_out
+from rerank.fitting.cross_fitted import fit_folds
 from rerank.fitting.fit import fit
 from rerank.fitting.label_checks import (
     BESIDE_TRAINING,
@@ -160,20 +160,10 @@ def _fitted_and_measured(
 ) -> ModelContents:
     """Fit and measure each mode; the first is the main one, which is compared with baselines."""
     main, *others = ranked
-    first = ranked[main]
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
         fits = {
-            mode: fit(
-                r.fit,
-                r.policy,
-                config,
-                about=r.about,
-                pooled=r.pooled,
-                lists=r.lists,
-                metadata=r.metadata,
-                to_keep=True,
-            )
-            for mode, r in ranked.items()
+            mode: fit(one.fit, one.policy, config, one.context, to_keep=True)
+            for mode, one in ranked.items()
         }
         fitted = fits[main]
         if planned.beside_training:
@@ -182,11 +172,9 @@ def _fitted_and_measured(
         refuse_one_outcome(own, made_from["dataset"]["name"])
         bar.update()
         if planned.cross_fitted:
-            held = held_out(first.fit, config)
-            policies = fold_policies(first, held, config)
-            parts = {mode: fold_fits(r, held, policies, config) for mode, r in ranked.items()}
+            parts = fit_folds(ranked, config)
         else:
-            parts = {mode: [(r.report, fits[mode])] for mode, r in ranked.items()}
+            parts = {mode: [(one.report, fits[mode])] for mode, one in ranked.items()}
         bar.update()
         evaluation = measure_parts(
             [
@@ -206,7 +194,7 @@ def _fitted_and_measured(
             evaluation,
             config,
             fits=[one for _, one in parts[main]],
-            copies=len(first.fit) - len(planned.fit),
+            copies=len(ranked[main].fit) - len(planned.fit),
             rerank=measured.get("rerank"),
             made_from=made_from,
         )

@@ -13,7 +13,7 @@ from rerank.assessment.pooled_maps import PooledMaps
 from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.errors import InputError
-from rerank.fitting.fit import fit
+from rerank.fitting.fit import FitContext, fit
 from rerank.fitting.leave_one_set_out import card, leave_one_set_out, summary
 from rerank.fitting.pool import alike, pool
 from rerank.fitting.rankings import PlannedRankings
@@ -59,7 +59,7 @@ def test_labels_are_fitted_around_the_pooled_maps(
 ) -> None:
     """A few labels of another set move the maps, within their range, and claim no certainty."""
     own = sets["set 4"]
-    fitted = fit(own.fit, own.policy, config, pooled=pooled)
+    fitted = fit(own.fit, own.policy, config, FitContext(pooled=pooled))
     assert fitted.maps.calibrated
     assert fitted.maps.score.scale == pooled.score.scale
     own_low, low = (np.array(m.confidence.first.low) for m in (fitted.maps, pooled))

@@ -66,6 +66,7 @@ class _Unsearched:
 
     def __init__(self, config: Config) -> None:
         self.config = replace(config, expected_unanswerable=0.5)
+        self.metadata = ()
 
     def retrieve(self, queries: Sequence[Query], **_: object) -> list[Candidates]:
         return [make_scored().candidates for _ in queries]
