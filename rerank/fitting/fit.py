@@ -30,8 +30,8 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit
-from rerank.fitting.context_certificates import context_promises
-from rerank.fitting.label_checks import refuse_one_sided
+from rerank.fitting.context_certificates import certify_context
+from rerank.fitting.label_checks import require_both_kinds
 from rerank.fitting.passages import cross_ordered, fit_score, limited
 from rerank.fitting.unanswerable import is_copy
 from rerank.types import Floats, ListKind, Ranking, Scored
@@ -145,10 +145,10 @@ def fit(
     answered = [bool(grades) for grades in scored.grades]
     sufficiency, stopping_threshold = None, None
     if to_keep:
-        sufficiency, stopping_threshold = context_promises(
+        sufficiency, stopping_threshold = certify_context(
             ordered, unseen, config, of_others, most=confidence.most, about=about
         )
-        sufficiency = refuse_one_sided(sufficiency, answered)
+        sufficiency = require_both_kinds(sufficiency, answered)
     real = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
     return Fitted(
         FittedMaps(
@@ -156,7 +156,7 @@ def fit(
             fit_score(seen, of_passages),
             confidence,
             *fit_hazards(ordered, unseen, of_others),
-            refuse_one_sided(certificate, answered),
+            require_both_kinds(certificate, answered),
             segments,
             sufficiency,
             stopping_threshold,

@@ -18,7 +18,7 @@ from rerank.data.labels import Labelled
 from rerank.fitting.fit import FitContext
 from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
-from rerank.fitting.unanswerable import mixture, speak_for_themselves, with_copies
+from rerank.fitting.unanswerable import add_copies, described_mixture, has_enough_unanswerable
 from rerank.types import Candidates, Floats, Query, Scored
 
 LENGTHS = (5, 10, 20, 50)  # how many passages a caller brings, chosen by a query's hash
@@ -50,13 +50,13 @@ def search_rankings(
     def found(part: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:
         items = pipeline.retrieve(part.items, label=f"finding candidates to {use} on")
         plain = part.with_items(items)
-        return with_copies(pipeline, plain) if copy else plain
+        return add_copies(pipeline, plain) if copy else plain
 
-    fit = found(planned.fit, "fit", copy=not speak_for_themselves(planned.fit.grades))
+    fit = found(planned.fit, "fit", copy=not has_enough_unanswerable(planned.fit.grades))
     report = fit
     if not planned.cross_fitted:
         report = found(planned.report, "report", copy=len(fit) > len(planned.fit))
-    about = mixture(planned.grouping.about, fit)
+    about = described_mixture(planned.grouping.about, fit)
     context = FitContext(about, pooled, lists=None, metadata=pipeline.metadata)
     return _score(pipeline, fit, report, context, cutoff)
 

@@ -22,11 +22,11 @@ from rerank.evaluation.evaluate import Part, measure_parts
 from rerank.fitting.cross_fitted import fit_folds
 from rerank.fitting.fit import fit
 from rerank.fitting.label_checks import (
-    BESIDE_TRAINING,
     NO_LISTS,
-    refuse_one_outcome,
-    refuse_one_passage,
-    without_promises,
+    TRAINED_ON_DOCUMENTS,
+    check_both_outcomes,
+    check_corpus,
+    without_certificates,
 )
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import PlannedRankings
@@ -110,7 +110,7 @@ def calibrate(
         self_contained=self_contained,
     )
     labelled, config = source.labelled, source.config
-    refuse_one_passage(labelled)
+    check_corpus(labelled)
     made_from: dict[str, Any] = {
         "name": name_of(name, labelled.name),
         "config": config.to_dict(),
@@ -167,9 +167,9 @@ def _fitted_and_measured(
         }
         fitted = fits[main]
         if planned.beside_training:
-            fitted = replace(fitted, maps=without_promises(fitted.maps, BESIDE_TRAINING))
+            fitted = replace(fitted, maps=without_certificates(fitted.maps, TRAINED_ON_DOCUMENTS))
         own = fitted.right[: len(planned.fit)]  # copies come last
-        refuse_one_outcome(own, made_from["dataset"]["name"])
+        check_both_outcomes(own, made_from["dataset"]["name"])
         bar.update()
         if planned.cross_fitted:
             parts = fit_folds(ranked, config)
@@ -203,7 +203,7 @@ def _fitted_and_measured(
         page = report_page(report, pictures)
         bar.update()
     maps = {main: fitted.maps}
-    maps |= {mode: without_promises(fits[mode].maps, NO_LISTS) for mode in others}
+    maps |= {mode: without_certificates(fits[mode].maps, NO_LISTS) for mode in others}
     return ModelContents(
         manifest={
             **made_from,

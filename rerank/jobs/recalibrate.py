@@ -39,7 +39,7 @@ from rerank.data.feedback import (
 )
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, refused, without_promises
+from rerank.fitting.label_checks import NO_LISTS, refused, require_both_kinds, without_certificates
 from rerank.fitting.rankings import as_brought
 from rerank.inference.exported_models import NETWORKS
 from rerank.inference.model_files import trained_on
@@ -218,7 +218,7 @@ def _moved(
         InputError: no mode has enough.
     """
     moved = {
-        mode: new if at_random else new.without_promises(AS_THEY_CAME)
+        mode: new if at_random else new.without_certificates(AS_THEY_CAME)
         for mode in model.maps
         if (new := _moved_mode(model.maps, mode, feedback, pipeline)) is not None
     }
@@ -287,10 +287,10 @@ class _MovedMode:
     maps: FittedMaps
     predicted: Predictions
 
-    def without_promises(self, reason: str) -> _MovedMode:
+    def without_certificates(self, reason: str) -> _MovedMode:
         """The same, with all certificates refused for this reason."""
         found = replace(self.found, certificate=refused(self.found.certificate, reason))
-        return replace(self, found=found, maps=without_promises(self.maps, reason))
+        return replace(self, found=found, maps=without_certificates(self.maps, reason))
 
 
 def _moved_mode(
@@ -318,7 +318,7 @@ def _moved_mode(
     groups, about = group_labels(labels, map(index.passage, range(len(index))))
     found, moved = _update(old, predicted, labels, groups, about, pipeline.config)
     if pretend:
-        moved = without_promises(moved, NO_LISTS)
+        moved = without_certificates(moved, NO_LISTS)
     return _MovedMode(found, moved, predicted)
 
 
@@ -342,7 +342,7 @@ def _unmoved(old: FittedMaps, *, another_corpus: bool) -> FittedMaps:
     """The maps of a mode without labels; for another corpus they certify nothing."""
     if not another_corpus:
         return old
-    return without_promises(old, OTHER_CORPUS)
+    return without_certificates(old, OTHER_CORPUS)
 
 
 def _update(
@@ -364,7 +364,7 @@ def _update(
     )
     if all(f.right is None for f in feedback):  # else a wrong answer may mean that there is none
         answered = [bool(f.relevant) for f in feedback]
-        found = replace(found, certificate=refuse_one_sided(found.certificate, answered))
+        found = replace(found, certificate=require_both_kinds(found.certificate, answered))
     updates = {k: rebase_update(u, found.update) for k, u in old.segments.updates.items()}
     moved = replace(
         old,
