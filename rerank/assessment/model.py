@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calibration.monitoring.drift import Sketch
-from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_from_dict, refuse_overflow
+from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, check_no_overflow, maps_from_dict
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model_folder import (
     CALIBRATORS,
@@ -150,7 +150,7 @@ class CalibratedReranker:
         config = Config.from_dict(files.manifest["config"])
         maps = maps_from_dict(files.json(CALIBRATORS))
         for fitted in maps.values():
-            refuse_overflow(fitted, path)
+            check_no_overflow(fitted, path)
         kind, metadata = maps[maps.main].lists, maps[maps.main].metadata
         if kind and maps.main == LISTS:
             return cls(files, maps, ListPipeline(kind, config, metadata))
@@ -248,7 +248,7 @@ class CalibratedReranker:
                 mode of a query.
         """
         for query in queries:
-            refuse_empty(query)
+            check_not_empty(query)
         modes = [self.mode_of(query) for query in queries]
         found: dict[int, Assessment] = {}
         for mode in dict.fromkeys(modes):
@@ -314,7 +314,7 @@ def _of_system(
     return pipeline
 
 
-def refuse_empty(query: Query) -> None:
+def check_not_empty(query: Query) -> None:
     """Refuse a query, or a passage of it, without any text.
 
     Raises:

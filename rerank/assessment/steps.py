@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rerank.assessment.model import CalibratedReranker, refuse_empty
+from rerank.assessment.model import CalibratedReranker, check_not_empty
 from rerank.assessment.pipeline import prior_score, texts_of
 from rerank.config import Config
 from rerank.inference.cross_encoder import Pair
@@ -67,7 +67,7 @@ def steps(
     Raises:
         InputError: the query or a passage is empty, or not text.
     """
-    refuse_empty(query)
+    check_not_empty(query)
     mode = model.mode_of(query)
     pipeline, maps = model.pipeline, model.maps[mode]
     texts = list(dict.fromkeys(texts_of(query)))

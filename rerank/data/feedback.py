@@ -125,7 +125,7 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
     return Feedback(query, " ".join(query.text.lower().split()), right, frozenset(ids))
 
 
-def refuse_unknown(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:
+def check_known_passages(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:
     """Refuse labels that name passages which are not among these.
 
     Raises:

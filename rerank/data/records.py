@@ -72,7 +72,7 @@ def read_query(
     known = np.array(logits, dtype=np.float64) if logits else None
     scores = _by_stage([one for _, _, one in read], name)
     if scores is not None:
-        _refuse_twice(found, name)
+        _check_once(found, name)
     return Query(text, query_id, metadata, found, known, scores)
 
 
@@ -233,7 +233,7 @@ def _by_stage(read: Sequence[Scores | None], where: str) -> dict[str, Floats] | 
     return {s: np.array([one[s] for one in read if one], dtype=np.float64) for s in stages}
 
 
-def _refuse_twice(passages: Sequence[Passage], where: str) -> None:
+def _check_once(passages: Sequence[Passage], where: str) -> None:
     seen: set[str] = set()
     for passage in passages:
         if passage.doc_id in seen:

@@ -100,7 +100,7 @@ def calibrate(
             it now, or nothing can be written there.
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
-    _refuse_unknown_calibrator(config.calibrator)
+    _check_calibrator(config.calibrator)
     source = open_source(
         labelled,
         config,
@@ -140,7 +140,7 @@ def calibrate(
     return Outcome(out, contents.report, run, made=True, notes=(*source.notes, *notes))
 
 
-def _refuse_unknown_calibrator(name: str) -> None:
+def _check_calibrator(name: str) -> None:
     from calibration.score_fitting import SCORE_FITS
 
     known = ("auto", *SCORE_FITS)

@@ -20,7 +20,7 @@ from rerank.fitting.label_checks import check_corpus
 from rerank.inference.model_files import lasting_name, resolve
 from rerank.jobs.pipelines import open_index
 from rerank.report.html import html_page
-from rerank.storage.folder import refuse_to_replace
+from rerank.storage.folder import check_can_replace
 from rerank.storage.locks import reserved
 from rerank.tracking.registry import name_of
 from rerank.workspace import Workspace
@@ -62,7 +62,7 @@ def init(
     unlabelled = LabelledSet(read_corpus(file), {}, {}, {}, name)
     check_corpus(unlabelled)
     with reserved(out):
-        refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
+        check_can_replace(out, overwrite=overwrite, kind=MODEL_KIND)
         index = open_index(unlabelled, config, Workspace(Path(work)))
         contents = ModelContents(
             manifest={

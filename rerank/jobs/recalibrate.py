@@ -30,12 +30,12 @@ from rerank.config import Config
 from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
     Feedback,
+    check_known_passages,
     feedback_of,
     group_labels,
     hit_labels,
     labels_of,
     read_feedback,
-    refuse_unknown,
 )
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
@@ -249,7 +249,7 @@ def _labels(
     if RETRIEVER in model.manifest:
         return feedback, model.pipeline, {}
     index = model.pipeline.index
-    refuse_unknown(feedback, map(index.passage, range(len(index))))
+    check_known_passages(feedback, map(index.passage, range(len(index))))
     return feedback, model.pipeline, {}
 
 

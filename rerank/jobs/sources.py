@@ -40,7 +40,7 @@ from rerank.inference.exported_models import (
 from rerank.inference.model_files import ModelFiles, lasting_name, resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
-from rerank.jobs.retriever_checks import as_held, refuse_other_vectors
+from rerank.jobs.retriever_checks import as_held, check_vectors
 from rerank.retrieval.index import LAYOUT
 from rerank.retrieval.systems.connect import connect
 from rerank.retrieval.systems.settings import read_settings
@@ -147,7 +147,7 @@ def _search_system(
     pipeline = RetrieverPipeline(system, config, cache=cache, models=models, metadata=metadata)
 
     def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
-        refuse_other_vectors(pipeline, labelled)
+        check_vectors(pipeline, labelled)
         return {"search": retriever_rankings(pipeline, planned)}, None
 
     names = features_of(pipeline.kind, metadata).names()
