@@ -30,7 +30,7 @@ from rerank.fitting.label_checks import (
 )
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import PlannedRankings
-from rerank.jobs.sources import open_source
+from rerank.jobs.candidate_sources import open_candidate_source
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
@@ -101,7 +101,7 @@ def calibrate(
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
     _check_calibrator(config.calibrator)
-    source = open_source(
+    source = open_candidate_source(
         labelled,
         config,
         workspace,

@@ -1,7 +1,7 @@
-"""Where the scores of a labelled set come from: our own stages, another system, or given lists.
+"""Where the candidates of a calibration come from: our index, another search system, or lists.
 
-A calibration needs the same from each: how to rank the queries, what the model is made from, and
-which baselines it is compared with. So the job does not know which of the three it uses.
+Each gives the same: how to rank the queries, what the model is made from, and the baselines to
+compare with. So `calibrate` does not know which of the three it uses.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ Metadata = tuple[MetadataFeature, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """What a calibration needs besides the labels.
+class CandidateSource:
+    """What finds and scores the candidates of a calibration, and what the model records of it.
 
     rank: takes a plan, and returns the rankings of its queries that each mode of the model is
         fitted on, the main mode first, and the folder of the index, if there is one.
@@ -70,7 +70,7 @@ class Source:
     notes: tuple[str, ...] = ()  # what the user should know about the source
 
 
-def open_source(
+def open_candidate_source(
     labelled: LabelledSet,
     config: Config,
     workspace: Workspace,
@@ -78,7 +78,7 @@ def open_source(
     index: Path | None,
     retriever: str | Path | None,
     self_contained: bool,
-) -> Source:
+) -> CandidateSource:
     """The source of a set: its own lists, the search system of `retriever`, or our own stages.
 
     The arguments are those of `rerank.calibrate`.
@@ -116,7 +116,7 @@ def _own_stages(
     workspace: Workspace,
     index: Path | None,
     models: tuple[ModelFiles, ModelFiles],
-) -> Source:
+) -> CandidateSource:
     """Our own index and models, over the corpus of the set."""
     pooled, metadata = pooled_for(*models, config), _metadata(labelled, config)
 
@@ -130,7 +130,7 @@ def _own_stages(
         "fitted_around": pooled.described() if pooled else None,
         "inputs": {**features_of(None, metadata).names(), "index": LAYOUT},
     }
-    return Source(labelled, config, made_from, rank, HEURISTICS)
+    return CandidateSource(labelled, config, made_from, rank, HEURISTICS)
 
 
 def _search_system(
@@ -139,7 +139,7 @@ def _search_system(
     workspace: Workspace,
     retriever: Path,
     models: tuple[ModelFiles, ModelFiles],
-) -> Source:
+) -> CandidateSource:
     """Another search system for the candidates, and our cross-encoder."""
     system = connect(read_settings(retriever))
     labelled, notes = as_held(labelled, system)
@@ -155,10 +155,10 @@ def _search_system(
         RETRIEVER: system.settings.to_dict(),
         "inputs": {"stages": list(pipeline.kind.stages), **names},
     }
-    return Source(labelled, config, made_from, rank, OF_LOGITS, notes=tuple(notes))
+    return CandidateSource(labelled, config, made_from, rank, OF_LOGITS, notes=tuple(notes))
 
 
-def _given_lists(labelled: LabelledSet, kind: ListKind, config: Config) -> Source:
+def _given_lists(labelled: LabelledSet, kind: ListKind, config: Config) -> CandidateSource:
     """The stages of any other system, whose scores came with the lists."""
     if config.expected_unanswerable:
         raise InputError(
@@ -173,7 +173,9 @@ def _given_lists(labelled: LabelledSet, kind: ListKind, config: Config) -> Sourc
 
     names = features_of(kind, metadata).names()
     inputs = {"stages": list(kind.stages), "texts": kind.texts, **names}
-    return Source(labelled, config, {"fingerprints": {}, "inputs": inputs}, rank, OF_LOGITS)
+    return CandidateSource(
+        labelled, config, {"fingerprints": {}, "inputs": inputs}, rank, OF_LOGITS
+    )
 
 
 def _metadata(labelled: LabelledSet, config: Config) -> Metadata:
@@ -181,7 +183,7 @@ def _metadata(labelled: LabelledSet, config: Config) -> Metadata:
 
 
 def _exported(models: tuple[ModelFiles, ModelFiles], config: Config) -> dict[str, Any]:
-    """The fields of a `Source` whose model folder is to include its networks.
+    """The fields of a `CandidateSource` whose model folder is to include its networks.
 
     Raises:
         InputError: a network cannot be exported.
