@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CalibrationRun:
     """The model folder, its report, and its run in MLflow (None without MLflow)."""
 
     folder: Path
@@ -69,7 +69,7 @@ def calibrate(
     name: str = "",
     self_contained: bool = False,
     retriever: str | Path | None = None,
-) -> Outcome:
+) -> CalibrationRun:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
     Indexes and cross-encoder scores are kept under `work`; after an interruption, the same call
@@ -121,7 +121,7 @@ def calibrate(
     if not overwrite and is_made_from(out, {**made_from, **source.networks}):
         text = (out / REPORT).read_text(encoding="utf-8")
         run, notes = track_if_installed(out, work=workspace)
-        return Outcome(out, text, run, made=False, notes=(*source.notes, *notes))
+        return CalibrationRun(out, text, run, made=False, notes=(*source.notes, *notes))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         planned = plan(
             labelled, trained_on=source.trained_on, max_queries=max_queries, seed=config.seed
@@ -137,7 +137,7 @@ def calibrate(
         contents = replace(contents, index=folder)
         write_model(out, contents, overwrite=overwrite, write_exported=source.write_exported)
         run, notes = track_if_installed(out, work=workspace)
-    return Outcome(out, contents.report, run, made=True, notes=(*source.notes, *notes))
+    return CalibrationRun(out, contents.report, run, made=True, notes=(*source.notes, *notes))
 
 
 def _check_calibrator(name: str) -> None:
