@@ -44,7 +44,7 @@ def as_scores(scores: ArrayLike) -> Floats:
         s = s[:, 0]
     if s.ndim != 1:
         raise ValueError(f"expected one score a row, shape (n,), got an array of shape {s.shape}")
-    _refuse_non_finite(s)
+    _check_finite(s)
     return s
 
 
@@ -65,7 +65,7 @@ def as_features(X: ArrayLike, width: int | None = None) -> Floats:
         raise ValueError(
             f"expected features of shape (n, {width}), got an array of shape {x.shape}"
         )
-    _refuse_non_finite(x)
+    _check_finite(x)
     return x
 
 
@@ -76,7 +76,7 @@ def all_finite(x: Floats) -> bool:
     return math.isfinite(total) or bool(np.isfinite(x).all())
 
 
-def _refuse_non_finite(x: Floats) -> None:
+def _check_finite(x: Floats) -> None:
     if not all_finite(x):
         first = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
         count = int((~np.isfinite(x)).sum())

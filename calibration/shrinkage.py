@@ -60,7 +60,7 @@ def fit_around(
     """
     z, x = old.logit(X), old.standardised(X)
     labels = as_labels(y, len(z))
-    _refuse_not_positive(C=C, slope_spread=slope_spread, intercept_spread=intercept_spread)
+    _check_positive(C=C, slope_spread=slope_spread, intercept_spread=intercept_spread)
     design = np.column_stack([z, np.ones(len(z)), x])
     steps = np.full(x.shape[1], 1 / C)
     precision = np.array([slope_spread**-2.0, intercept_spread**-2.0, *steps])
@@ -108,7 +108,7 @@ def fit_update(
     """
     s = as_scores(scores)
     labels = as_labels(y, len(s))
-    _refuse_not_positive(slope_spread=slope_spread, intercept_spread=intercept_spread)
+    _check_positive(slope_spread=slope_spread, intercept_spread=intercept_spread)
     design = np.column_stack([s, np.ones(len(s))])
     spreads = np.array([slope_spread, intercept_spread])
     (slope, intercept), precision = _shrunk(design, labels, spreads**-2, groups)
@@ -172,7 +172,7 @@ def _shrunk(
     return (wide, wider) if gain > STRONG else (narrow, precision)
 
 
-def _refuse_not_positive(**numbers: float) -> None:
+def _check_positive(**numbers: float) -> None:
     wrong = {name: value for name, value in numbers.items() if not value > 0}
     if wrong:
         raise ValueError(f"expected positive numbers, got {wrong}")

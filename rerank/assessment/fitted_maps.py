@@ -218,7 +218,7 @@ def maps_to_dict(maps: Mapping[Mode, FittedMaps]) -> dict[str, Any]:
     return {mode: fitted.to_dict() for mode, fitted in maps.items()}
 
 
-def refuse_overflow(fitted: FittedMaps, path: Path) -> None:
+def check_no_overflow(fitted: FittedMaps, path: Path) -> None:
     """Refuse maps of numbers so large that a probability would not be finite.
 
     Raises:

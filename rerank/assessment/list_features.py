@@ -15,7 +15,7 @@ from rerank.assessment import passage_features as of_passage
 from rerank.assessment import ranking_features as of_ranking
 from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, View, lead
 from rerank.assessment.ranking_features import TOP, Feature, mean_ranks, spearman
-from rerank.data.text import content_words, words
+from rerank.data.words import content_words, words
 from rerank.types import FirstStage, Floats, ListKind, Query, Ranking
 
 STAGE = ("score", "standing", "lead", "log_rank", "absent")  # of a passage in a stage

@@ -27,7 +27,7 @@ class ListPipeline(Pipeline):
     not scored.
     """
 
-    networks = False
+    has_models = False
 
     def __init__(
         self, kind: ListKind, config: Config, metadata: tuple[MetadataFeature, ...] = ()
@@ -66,7 +66,7 @@ class ListPipeline(Pipeline):
             width = len(list_passage_features(self.kind)) - len(CROSS_ENCODER)
             none = self._with_metadata(np.zeros((0, width)), ())
             return Candidates(query, (), nothing, none)
-        self.refuse_other(query)
+        self.check_kind(query)
         rows = np.arange(len(passages))
         whole = self._stage(rows, self._fused(query))
         features = list_features(self.kind, query, whole, language=self.config.language)
@@ -74,7 +74,7 @@ class ListPipeline(Pipeline):
         by_id = sorted(rows.tolist(), key=lambda i: (-whole.fused[i], passages[i].doc_id))
         return Candidates(query, passages, whole, features).take(np.array(by_id))
 
-    def refuse_other(self, query: Query) -> None:
+    def check_kind(self, query: Query) -> None:
         """Refuse a list of another kind than the model was calibrated on.
 
         Raises:

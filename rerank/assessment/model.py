@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from calibration.monitoring.drift import Sketch
-from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_from_dict, refuse_overflow
-from rerank.assessment.judge import judge
+from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, check_no_overflow, maps_from_dict
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model_folder import (
     CALIBRATORS,
@@ -32,9 +31,10 @@ from rerank.assessment.model_folder import (
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import decide
 from rerank.assessment.pooled_maps import MADE_BY, pooled_for
+from rerank.assessment.predictions import predict
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.config import Config
-from rerank.data.text import can_be_written
+from rerank.data.checks import is_encodable
 from rerank.errors import InputError, MissingExtraError, RetrieverError
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
@@ -150,7 +150,7 @@ class CalibratedReranker:
         config = Config.from_dict(files.manifest["config"])
         maps = maps_from_dict(files.json(CALIBRATORS))
         for fitted in maps.values():
-            refuse_overflow(fitted, path)
+            check_no_overflow(fitted, path)
         kind, metadata = maps[maps.main].lists, maps[maps.main].metadata
         if kind and maps.main == LISTS:
             return cls(files, maps, ListPipeline(kind, config, metadata))
@@ -248,7 +248,7 @@ class CalibratedReranker:
                 mode of a query.
         """
         for query in queries:
-            refuse_empty(query)
+            check_not_empty(query)
         modes = [self.mode_of(query) for query in queries]
         found: dict[int, Assessment] = {}
         for mode in dict.fromkeys(modes):
@@ -277,7 +277,7 @@ class CalibratedReranker:
     def conclude(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
         """Turn scored candidates into one assessment each, by the maps of a mode."""
         maps, config = self.maps[mode], self.pipeline.config
-        return decide(judge(scored, maps, config), maps, config)
+        return decide(predict(scored, maps, config), maps, config)
 
     def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:
         """Like `assess`, but a query that fails gives its exception, and the others an answer."""
@@ -314,7 +314,7 @@ def _of_system(
     return pipeline
 
 
-def refuse_empty(query: Query) -> None:
+def check_not_empty(query: Query) -> None:
     """Refuse a query, or a passage of it, without any text.
 
     Raises:
@@ -327,7 +327,7 @@ def refuse_empty(query: Query) -> None:
     for name, text in texts + brought:
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"{name} is empty; expected some words")
-        if not can_be_written(text):
+        if not is_encodable(text):
             raise InputError(f"{name} is not text: it holds bytes that are no UTF-8")
 
 

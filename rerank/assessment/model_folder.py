@@ -15,13 +15,13 @@ from typing import Any
 
 from rerank.config import Config
 from rerank.errors import FolderError, InputError, MissingExtraError
-from rerank.inference.model_files import ModelFiles, resolve
-from rerank.inference.networks import (
+from rerank.inference.exported_models import (
     NETWORKS,
-    carried,
-    described,
-    is_network_file,
+    is_exported_file,
+    manifest_entry,
+    open_exported,
 )
+from rerank.inference.model_files import ModelFiles, resolve
 from rerank.storage.files import copy_folder, parse_json
 from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder, write_json
 
@@ -56,13 +56,17 @@ class ModelContents:
     index: Path | None  # folder to copy; None if the model searches no index
 
 
-Carry = Callable[[Path], Mapping[str, Any]]  # writes networks, returns their manifest entries
+WriteExported = Callable[[Path], Mapping[str, Any]]  # writes networks; returns manifest entries
 
 
 def write_model(
-    path: Path, contents: ModelContents, *, overwrite: bool, carry: Carry | None = None
+    path: Path,
+    contents: ModelContents,
+    *,
+    overwrite: bool,
+    write_exported: WriteExported | None = None,
 ) -> None:
-    """Write a model folder whole or not at all; `carry` writes the networks that it is to include.
+    """Write a model folder whole or not at all; `write_exported` adds the networks, if any.
 
     Raises:
         FolderError: `path` exists, is no model folder, or `overwrite` is False.
@@ -81,7 +85,7 @@ def write_model(
             (folder / name).write_text(text, encoding="utf-8")
         for name, picture in c.pictures.items():
             (folder / f"{name}.png").write_bytes(picture)
-        return {**c.manifest, **(carry(folder) if carry else {})}
+        return {**c.manifest, **(write_exported(folder) if write_exported else {})}
 
     write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
 
@@ -119,20 +123,6 @@ class ModelFolder:
         if not isinstance(found, dict):
             raise InputError(f"{self.path}: {name} holds no object; calibrate again")
         return found
-
-
-def write_self_contained(old: ModelFolder, path: Path, *, overwrite: bool, carry: Carry) -> None:
-    """Write a copy of a model folder that includes its networks, which `carry` writes.
-
-    Raises:
-        FolderError: as `write_changed`.
-        InputError: a model cannot be exported.
-    """
-
-    def change(folder: Path) -> Mapping[str, Any]:
-        return {**old.manifest, **carry(folder)}
-
-    write_changed(old, path, change, without=NETWORKS, overwrite=overwrite)
 
 
 def write_changed(
@@ -200,7 +190,7 @@ def open_folder(path: Path) -> ModelFolder:
 def _is_data(name: str, carries_networks: bool) -> bool:
     """Whether a model folder may hold a file: plain data, or a network in its place."""
     if PurePosixPath(name).parts[0] == NETWORKS:
-        return carries_networks and is_network_file(name)
+        return carries_networks and is_exported_file(name)
     return PurePosixPath(name).suffix in DATA
 
 
@@ -236,7 +226,7 @@ def models_of(
     kept = folder.manifest["fingerprints"]
     names = (config.encoder, config.reranker)
     if NETWORKS in folder.manifest:
-        encoder, reranker = _carried(folder, names, config)
+        encoder, reranker = _exported(folder, names, config)
     else:
         encoder, reranker = (_elsewhere(folder, name, download=download) for name in names)
     here = fingerprints(encoder, reranker, config)
@@ -252,13 +242,13 @@ def models_of(
     return encoder, reranker
 
 
-def _carried(folder: ModelFolder, names: Sequence[str], config: Config) -> Sequence[ModelFiles]:
-    if folder.manifest[NETWORKS] != described(config.precision):
+def _exported(folder: ModelFolder, names: Sequence[str], config: Config) -> Sequence[ModelFiles]:
+    if folder.manifest[NETWORKS] != manifest_entry(config.precision):
         raise InputError(
             f"{folder.path}: its networks are {folder.manifest[NETWORKS]}, expected "
-            f"{described(config.precision)}; export the model again"
+            f"{manifest_entry(config.precision)}; export the model again"
         )
-    return carried(folder.path, folder.manifest, names)
+    return open_exported(folder.path, folder.manifest, names)
 
 
 def _elsewhere(folder: ModelFolder, name: str, *, download: bool) -> ModelFiles:

@@ -14,10 +14,11 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from rerank.data.text import content_words, remembered, sentence_words, words
+from rerank.assessment.text_cache import cached_by_length
+from rerank.data.words import content_words, sentence_words, words
 from rerank.types import Bools, FirstStage, Floats, Passage
 
-REMEMBERED = 2**22  # characters of passages whose words are kept, at about 50 bytes each
+CACHED_LENGTH = 2**22  # characters of passages whose words are kept, at about 50 bytes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def first_stage(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
     return function
 
 
-@remembered(REMEMBERED)
+@cached_by_length(CACHED_LENGTH)
 def passage_words(title: str, text: str, language: str) -> PassageWords:
     """The passage's words; cached, because a passage is a candidate of many queries."""
     said = sentence_words(text, language=language)

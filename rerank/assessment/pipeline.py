@@ -77,13 +77,13 @@ class Pipeline:
 
     `models` are the files of the encoder and of the reranker, if the caller has resolved them
     already. `observe`, if set, is called with the seconds of each call of a model: `encode`,
-    `score`. `metadata` are additional features of the passages' metadata. `networks`: whether it
-    has the two models. `waits`: whether finding candidates means waiting for another system, which
-    any thread may do.
+    `score`. `metadata` are additional features of the passages' metadata. `has_models`: whether it
+    has the two models. `remote_search`: whether another system finds the candidates; any thread
+    may wait for it.
     """
 
-    networks = True
-    waits = False
+    has_models = True
+    remote_search = False
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import Judged
+from rerank.assessment.predictions import Predictions
 from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
 from rerank.config import Config, Thresholds
 from rerank.types import Assessment, Floats
@@ -59,28 +59,28 @@ def reasons(
     )
 
 
-def decide(judged: Judged, maps: FittedMaps, config: Config) -> list[Assessment]:
+def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Assessment]:
     """One assessment per ranking, by the thresholds of the configuration."""
-    if not judged.rankings:
+    if not predicted.rankings:
         return []
     t, k = config.thresholds, config.sufficiency_k
-    moves = maps.confidence.contributions(judged.features)
+    moves = maps.confidence.contributions(predicted.features)
     table, usual = maps.features.ranking, maps.confidence.first.mean
     names = list(table)
     found = []
-    for i, ranking in enumerate(judged.rankings):
-        confidence = float(judged.confidence[i])
-        sufficiency = float(judged.sufficiency[i, k - 1])
-        why = reasons(names, judged.features[i], usual, moves[i], table)
+    for i, ranking in enumerate(predicted.rankings):
+        confidence = float(predicted.confidence[i])
+        sufficiency = float(predicted.sufficiency[i, k - 1])
+        why = reasons(names, predicted.features[i], usual, moves[i], table)
         if accepted(confidence, t) and maps.certificate.refused:
             why = (f"not certified: {maps.certificate.refused}", *why)
         found.append(
             Assessment(
                 ranking=ranking,
-                relevance=judged.relevance[i],
+                relevance=predicted.relevance[i],
                 confidence=confidence,
                 sufficiency=sufficiency,
-                sufficiency_at=tuple(judged.sufficiency[i].tolist()),
+                sufficiency_at=tuple(predicted.sufficiency[i].tolist()),
                 level=level(confidence, t),
                 verdict=verdict(sufficiency, t),
                 accepted=accepted(confidence, t),

@@ -15,7 +15,7 @@ import numpy as np
 
 from calibration.arrays import log_odds
 from rerank.assessment.passage_features import PASSAGE_FEATURES
-from rerank.data.text import remembered
+from rerank.assessment.text_cache import cached_by_length
 from rerank.types import Floats, Ranking
 
 TOP = 5  # passages that "the top" means below
@@ -326,6 +326,6 @@ def _length(text: str) -> int:
     return max(1, len(re.findall(r"\w+", text)))
 
 
-@remembered(2**22)
+@cached_by_length(2**22)
 def _word_set(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text.lower()))

@@ -34,8 +34,8 @@ class RetrieverPipeline(ListPipeline):
     A list that comes with the scores of all its stages is used as it is.
     """
 
-    networks = True
-    waits = True
+    has_models = True
+    remote_search = True
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rerank.assessment.model import CalibratedReranker, refuse_empty
+from rerank.assessment.model import CalibratedReranker, check_not_empty
 from rerank.assessment.pipeline import prior_score, texts_of
 from rerank.config import Config
 from rerank.inference.cross_encoder import Pair
@@ -67,7 +67,7 @@ def steps(
     Raises:
         InputError: the query or a passage is empty, or not text.
     """
-    refuse_empty(query)
+    check_not_empty(query)
     mode = model.mode_of(query)
     pipeline, maps = model.pipeline, model.maps[mode]
     texts = list(dict.fromkeys(texts_of(query)))
@@ -76,7 +76,7 @@ def steps(
     vectors: dict[str, Any] = {}
     for piece in _pieces("encode", texts, sizes, most=most, after=scoring):
         vectors |= yield piece
-    if pipeline.waits and query.passages is None:
+    if pipeline.remote_search and query.passages is None:
         find = partial(pipeline.candidates, query, vectors)
         candidates = (yield Piece("search", [find], ENCODING, scoring))[find]
     else:
@@ -133,7 +133,7 @@ def expected_seconds(
 def measured_speed(model: CalibratedReranker) -> Speed:
     """The speed of a model's networks here and now, the better of two times each."""
     pipeline = model.pipeline
-    if not pipeline.networks:
+    if not pipeline.has_models:
         return Speed(0.0, 0.0)
     encoding, scoring = [], []
     for turn in range(2):  # with other texts, so that nothing comes from a cache

@@ -26,14 +26,14 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Neighbouring rows of the input, not decoded; `RowSource.rows` decodes them, once."""
+    """Neighbouring rows of the input, not decoded; `RowReader.rows` decodes them, once."""
 
     start: Position
     end: Position
     raw: Any
 
 
-class RowSource(Protocol):
+class RowReader(Protocol):
     """An open input."""
 
     total: int  # lines, or Parquet rows; blank lines count

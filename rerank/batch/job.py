@@ -11,11 +11,11 @@ from pathlib import Path
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Convert, Journal, open_journal
 from rerank.batch.chunks import Position
+from rerank.batch.input import Input, is_parquet, open_input
 from rerank.batch.ray_module import ray_module
 from rerank.batch.recovery import REJECTED, State
 from rerank.batch.rows import RejectedRow
-from rerank.batch.score import Scored, score
-from rerank.batch.source import Input, is_parquet, open_input
+from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.errors import InputError, optional
 from rerank.progress import progress
 from rerank.storage.folder import MANIFEST, sha256_file
@@ -89,7 +89,7 @@ def rescore(
                 journal.install(out, side, convert)
             except OSError as error:
                 raise OSError(
-                    f"{error}; {journal.state.line} of {given.source.total} rows are done and kept "
+                    f"{error}; {journal.state.line} of {given.reader.total} rows are done and kept "
                     f"in {journal.folder}: the same command goes on from there"
                 ) from error
             return Summary(journal.state.answered, journal.state.refused, side, resumed)
@@ -97,7 +97,7 @@ def rescore(
 
 def _scoring(
     engine: str, actors: int | None
-) -> Callable[[CalibratedReranker, Input, Position], Iterator[tuple[Position, Scored]]]:
+) -> Callable[[CalibratedReranker, Input, Position], Iterator[tuple[Position, ScoredChunk]]]:
     """The function that scores the chunks of an input from a position on."""
     if engine != "ray":
         return _here
@@ -109,17 +109,17 @@ def _scoring(
 
 def _here(
     model: CalibratedReranker, given: Input, start: Position
-) -> Iterator[tuple[Position, Scored]]:
+) -> Iterator[tuple[Position, ScoredChunk]]:
     """The end and the result of each chunk, scored one at a time in this process."""
-    for chunk in given.source.chunks(start):
-        yield chunk.end, score(model, given.source.rows(chunk))
+    for chunk in given.reader.chunks(start):
+        yield chunk.end, score_chunk(model, given.reader.rows(chunk))
 
 
 def _keep(
-    results: Iterator[tuple[Position, Scored]], given: Input, journal: Journal, *, strict: bool
+    results: Iterator[tuple[Position, ScoredChunk]], given: Input, journal: Journal, *, strict: bool
 ) -> None:
     """Append the results of the chunks to the journal, until all is scored."""
-    total, label = given.source.total, "rescoring queries"
+    total, label = given.reader.total, "rescoring queries"
     with progress(total, label, unit="query", done=journal.state.line) as bar:
         for end, scored in results:
             given.check()
@@ -154,8 +154,8 @@ def _check_places(model: Path, queries: Path, out: Path, side: Path) -> None:
 
 def _check_rows(given: Input) -> None:
     """Refuse the first row that cannot be read, before hours of scoring."""
-    for chunk in given.source.chunks(Position()):
-        for row in given.source.rows(chunk):
+    for chunk in given.reader.chunks(Position()):
+        for row in given.reader.rows(chunk):
             if isinstance(row, RejectedRow):
                 raise InputError(f"{given.path}:{row.line}: {row.reason}")
 

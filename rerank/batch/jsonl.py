@@ -20,7 +20,7 @@ class Line(NamedTuple):
     data: bytes | None
 
 
-class JsonlSource:
+class JsonlReader:
     """An open JSONL file; lines end with a line feed, and blank ones are skipped.
 
     It holds the lines of one chunk in memory: 8 MiB and one line of at most 8 MiB.

@@ -22,10 +22,10 @@ import pyarrow as pa
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.chunks import Position
+from rerank.batch.input import FileIdentity, Input, open_input
 from rerank.batch.ray_guard import guarded
 from rerank.batch.ray_module import ray_module
-from rerank.batch.score import Scored, score
-from rerank.batch.source import Identity, Input, open_input
+from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.errors import InputError
 from rerank.inference.engine import CORES, cores
 from rerank.types import Ints
@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
 
 def on_ray(
     model: CalibratedReranker, given: Input, start: Position, *, actors: int | None = None
-) -> Iterator[tuple[Position, Scored]]:
+) -> Iterator[tuple[Position, ScoredChunk]]:
     """The end and the result of each chunk from `start` on, in order.
 
     Memory: one chunk, and 24 bytes per chunk of the input.
@@ -53,7 +53,7 @@ def on_ray(
     Raises:
         InputError: Ray is not installed, or has no room for so many actors.
     """
-    flat = chain.from_iterable(given.source.starts(start))
+    flat = chain.from_iterable(given.reader.starts(start))
     places = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
     if not len(places):
         return
@@ -77,14 +77,16 @@ def on_ray(
             raise _plain(error) from None
 
 
-def _in_order(scored: Dataset) -> Iterator[tuple[Position, Scored]]:
+def _in_order(scored: Dataset) -> Iterator[tuple[Position, ScoredChunk]]:
     """The chunks in order of their numbers, from 0; early ones wait for those before them."""
     waiting: dict[int, dict[str, Any]] = {}
     due = 0
     for batch in scored.iter_batches(batch_size=None, batch_format="pyarrow"):
         waiting |= {row["number"]: row for row in batch.to_pylist()}
         while (row := waiting.pop(due, None)) is not None:
-            lines = Scored(row["predictions"], row["rejected"], row["answered"], row["refused"])
+            lines = ScoredChunk(
+                row["predictions"], row["rejected"], row["answered"], row["refused"]
+            )
             yield Position(row["line"], row["byte"]), lines
             due += 1
 
@@ -100,7 +102,7 @@ def _blocks(places: Ints) -> list[pa.Table]:
 class _Actor:
     """A process of the pool: the model, loaded once, and the open input."""
 
-    def __init__(self, model: Path, queries: Path, identity: Identity, *, threads: int) -> None:
+    def __init__(self, model: Path, queries: Path, identity: FileIdentity, *, threads: int) -> None:
         os.environ[CORES] = str(threads)
         self._model = CalibratedReranker.load(model)
         self._open = open_input(queries, identity, segment_by=self._model.segment_by)
@@ -110,9 +112,9 @@ class _Actor:
         return pa.Table.from_pylist([self._score(**p) for p in places.to_pylist()], schema=SCHEMA)
 
     def _score(self, number: int, line: int, byte: int) -> dict[str, Any]:
-        source = self._given.source
-        chunk = source.at(Position(line, byte))
-        scored = score(self._model, source.rows(chunk))
+        reader = self._given.reader
+        chunk = reader.at(Position(line, byte))
+        scored = score_chunk(self._model, reader.rows(chunk))
         self._given.check()
         return {
             "number": number,

@@ -55,7 +55,7 @@ SCHEMA = pa.schema(
 )
 
 
-class ParquetSource:
+class ParquetReader:
     """An open Parquet file, of which only the known columns are read.
 
     Memory: one row, and a page and the dictionary of each column, whatever the size of the row

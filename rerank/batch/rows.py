@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rerank.data.checks import json_type
 from rerank.data.records import read_id, read_query
-from rerank.data.text import kind
 from rerank.errors import InputError
 from rerank.types import Query
 
@@ -43,7 +43,7 @@ def parse(line: int, row: object, *, segment_by: str = "") -> Row:
     Ids may repeat: each row is answered separately.
     """
     if not isinstance(row, Mapping):
-        return RejectedRow(line, f"expected a JSON object, got {kind(row)}")
+        return RejectedRow(line, f"expected a JSON object, got {json_type(row)}")
     try:
         query_id = read_id(row, "_id")
     except InputError as error:

@@ -17,7 +17,7 @@ LEAST_LENGTH = 2**9  # least length that a text counts as: its vector takes memo
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredChunk:
     """Lines of predictions and of rejected rows, in the order of the input, and their counts."""
 
     predictions: bytes
@@ -26,7 +26,7 @@ class Scored:
     refused: int
 
 
-def score(model: CalibratedReranker, rows: Iterable[Row]) -> Scored:
+def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
     """The lines of a chunk. A row on which the model fails is rejected.
 
     Only the rows that are scored together are in memory.
@@ -49,7 +49,7 @@ def score(model: CalibratedReranker, rows: Iterable[Row]) -> Scored:
     whole = [found[line] for line in sorted(found)]
     answers = [line for line in whole if isinstance(line, str)]
     refusals = [_to_line(row.to_dict()) for row in whole if isinstance(row, RejectedRow)]
-    return Scored(
+    return ScoredChunk(
         "".join(answers).encode(), "".join(refusals).encode(), len(answers), len(refusals)
     )
 

@@ -21,11 +21,11 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.inference.int8_weights import refuse_to_pack_into
+    from rerank.inference.int8_weights import check_can_pack
     from rerank.jobs.average import average
 
     if o.pack:
-        refuse_to_pack_into(o.pack)
+        check_can_pack(o.pack)
     print(f"{average(o.models, o.out, overwrite=o.overwrite)}: the mean of {len(o.models)} models")
     if o.pack:
         pack(o.out, o.pack)

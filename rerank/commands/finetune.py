@@ -46,13 +46,13 @@ def _set(given: str) -> tuple[Path, int | None]:
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.inference.int8_weights import refuse_to_pack_into
+    from rerank.inference.int8_weights import check_can_pack
     from rerank.jobs.finetune import finetune
     from rerank.training.mining import TrainingSet
 
     config = from_options(FinetuneConfig, o)
     if o.pack:
-        refuse_to_pack_into(o.pack)
+        check_can_pack(o.pack)
     folders, limits = zip(*o.datasets, strict=True)
     labelled = read_sets(folders, o)
     for one in labelled:

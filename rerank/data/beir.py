@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rerank.data.canonical import to_json
 from rerank.data.lines import Problems, lines, read_records, records
 from rerank.data.records import passage_row, query_row, read_passage, read_query
-from rerank.data.text import to_json
 from rerank.errors import InputError
 from rerank.types import Passage, Query
 

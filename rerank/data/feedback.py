@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from rerank.data.checks import json_type
 from rerank.data.grouping import groupings
 from rerank.data.labelled_set import ASKED_ABOUT, LabelledSet
 from rerank.data.labels import Labels
 from rerank.data.lines import read_records
 from rerank.data.records import read_id, read_query, read_right
-from rerank.data.text import kind
 from rerank.errors import InputError
 from rerank.types import Mode, Passage, Query, Ranking
 
@@ -116,7 +116,7 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
     if (right is None) == (relevant is None):
         raise InputError(f"expected one of 'right' and 'relevant', got {sorted(row)}")
     if relevant is not None and not isinstance(relevant, list):
-        raise InputError(f"'relevant' should be a list of passage ids, got {kind(relevant)}")
+        raise InputError(f"'relevant' should be a list of passage ids, got {json_type(relevant)}")
     ids = [read_id({"relevant": i}, "relevant") for i in relevant or ()]
     if query.passages is not None:
         unknown = sorted(set(ids) - {passage.doc_id for passage in query.passages})
@@ -125,7 +125,7 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
     return Feedback(query, " ".join(query.text.lower().split()), right, frozenset(ids))
 
 
-def refuse_unknown(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:
+def check_known_passages(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:
     """Refuse labels that name passages which are not among these.
 
     Raises:

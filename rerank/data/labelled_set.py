@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from rerank.data.beir import LabelledFiles, read_files, write_files
+from rerank.data.canonical import query_hash, to_json
 from rerank.data.labels import Labelled
 from rerank.data.lists import read_lists
 from rerank.data.records import passage_row, query_row
-from rerank.data.text import query_hash, to_json
 from rerank.errors import InputError, nearest
 from rerank.types import LISTS, ListKind, Mode, Passage, Query
 

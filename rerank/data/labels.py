@@ -15,6 +15,7 @@ Labels = NDArray[np.int64]
 Grades = Mapping[str, float]  # passage id -> grade above 0; empty if nothing answers the query
 
 Item = TypeVar("Item", Query, Candidates, Scored, Ranking)
+Made = TypeVar("Made", Query, Candidates, Scored, Ranking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,10 @@ class Labelled(Generic[Item]):
     def __len__(self) -> int:
         """Count of queries."""
         return len(self.items)
+
+    def with_items(self, items: Sequence[Made]) -> Labelled[Made]:
+        """The labels of these queries with the next stage's output: one item per query."""
+        return Labelled(items, self.groups, self.grades)
 
     def where(self, kept: NDArray[np.bool_]) -> Labelled[Item]:
         """The queries at which `kept` (n,) is True."""

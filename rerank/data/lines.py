@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rerank.data.text import kind
+from rerank.data.checks import json_type
 from rerank.errors import InputError
 from rerank.storage.files import regular
 
@@ -76,7 +76,7 @@ def records(
             problems.add(where, f"not JSON ({error})")
             continue
         if not isinstance(row, dict):
-            problems.add(where, f"expected a JSON object, got {kind(row)}")
+            problems.add(where, f"expected a JSON object, got {json_type(row)}")
             continue
         try:
             made = make(row)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.data.beir import LabelledFiles
+from rerank.data.checks import json_type
 from rerank.data.lines import Problems, records
 from rerank.data.records import (
     DOC_ID,
@@ -24,7 +25,6 @@ from rerank.data.records import (
     read_right,
     read_text,
 )
-from rerank.data.text import kind
 from rerank.errors import InputError, nearest
 from rerank.types import ListKind, Passage, Query
 
@@ -120,7 +120,7 @@ def _grades(
         found = {read_id({"relevant": i}, "relevant"): _grade(relevant, i) for i in relevant}
     elif relevant is not None:
         raise InputError(
-            f"'relevant' should be a list of ids, or grades by id, got {kind(relevant)}"
+            f"'relevant' should be a list of ids, or grades by id, got {json_type(relevant)}"
         )
     else:
         found = own

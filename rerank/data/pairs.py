@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rerank.data.canonical import query_hash
+from rerank.data.checks import as_text
 from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet
-from rerank.data.text import as_text, query_hash
 from rerank.errors import InputError
 from rerank.types import Passage, Query
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rerank.data.text import as_text, can_be_written, kind, to_json
+from rerank.data.canonical import to_json
+from rerank.data.checks import as_text, is_encodable, json_type
 from rerank.errors import InputError
 from rerank.types import Floats, Passage, Query, metadata_name
 
@@ -57,7 +58,7 @@ def read_query(
         return Query(text, query_id, metadata)
     brought = row[name]
     if not isinstance(brought, list):
-        raise InputError(f"{name!r} should be a list, got {kind(brought)}")
+        raise InputError(f"{name!r} should be a list, got {json_type(brought)}")
     if len(brought) > MOST_PASSAGES:
         raise InputError(f"{name!r} holds {len(brought)}, at most {MOST_PASSAGES} are taken")
     read = [_brought(i, value, f"{name}[{i}]") for i, value in enumerate(brought)]
@@ -71,7 +72,7 @@ def read_query(
     known = np.array(logits, dtype=np.float64) if logits else None
     scores = _by_stage([one for _, _, one in read], name)
     if scores is not None:
-        _refuse_twice(found, name)
+        _check_once(found, name)
     return Query(text, query_id, metadata, found, known, scores)
 
 
@@ -161,7 +162,7 @@ def _brought(
         text = read_text({where: value}, where)
         return Passage(str(position), "", text), None, None
     if not isinstance(value, Mapping):
-        raise InputError(f"{where} should be text or an object, got {kind(value)}")
+        raise InputError(f"{where} should be text or an object, got {json_type(value)}")
     try:
         scores = _scores(value)
         row = value if scores is None or value.get("text") is not None else {**value, "text": ""}
@@ -180,7 +181,7 @@ def read_number(row: Mapping[str, Any], key: str) -> float:
     """A field that holds a finite number."""
     number = row[key]
     if isinstance(number, bool) or not isinstance(number, (int, float)):
-        raise InputError(f"{key!r} should be a number, got {kind(number)}")
+        raise InputError(f"{key!r} should be a number, got {json_type(number)}")
     try:
         finite = math.isfinite(number)
     except OverflowError:
@@ -206,7 +207,7 @@ def _scores(value: Mapping[str, Any]) -> Scores | None:
     if given is None:
         return None
     if not isinstance(given, Mapping) or not given:
-        raise InputError(f"'scores' should be an object, a number by stage, got {kind(given)}")
+        raise InputError(f"'scores' should be an object, a number by stage, got {json_type(given)}")
     if value.get("logit") is not None or value.get("score") is not None:
         raise InputError("has both 'scores' and a logit; expected one of them")
     if len(given) > MOST_STAGES:
@@ -232,7 +233,7 @@ def _by_stage(read: Sequence[Scores | None], where: str) -> dict[str, Floats] | 
     return {s: np.array([one[s] for one in read if one], dtype=np.float64) for s in stages}
 
 
-def _refuse_twice(passages: Sequence[Passage], where: str) -> None:
+def _check_once(passages: Sequence[Passage], where: str) -> None:
     seen: set[str] = set()
     for passage in passages:
         if passage.doc_id in seen:
@@ -248,9 +249,9 @@ def _metadata(row: Mapping[str, Any], only: str | None) -> Mapping[str, Any]:
     if not found:
         return {}
     if not isinstance(found, Mapping):
-        raise InputError(f"'metadata' should be an object, got {kind(found)}")
+        raise InputError(f"'metadata' should be an object, got {json_type(found)}")
     if only is None:
-        if not can_be_written(to_json(found)):
+        if not is_encodable(to_json(found)):
             raise InputError("'metadata' holds a lone surrogate, which is not text")
         return found
     name = metadata_name(found, only)

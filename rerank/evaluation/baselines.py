@@ -25,7 +25,7 @@ HOT = 70.0  # `temperature` metadata above which a result earns a bonus
 Heuristic = Callable[[Ranking], float]
 
 
-def predict(heuristic: Heuristic, rankings: Sequence[Ranking]) -> Floats:
+def heuristic_confidences(heuristic: Heuristic, rankings: Sequence[Ranking]) -> Floats:
     """The formula's number for each ranking, shape (n,); 0 for a ranking without passages."""
     return np.array([heuristic(r) if len(r) else 0.0 for r in rankings], dtype=np.float64)
 

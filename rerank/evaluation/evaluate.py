@@ -16,12 +16,12 @@ from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
 from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import Judged, judge
 from rerank.assessment.pipeline import limit_scored, rank
+from rerank.assessment.predictions import Predictions, predict
 from rerank.assessment.relevance import DEPTH
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits, passage_labels
-from rerank.evaluation.baselines import HEURISTICS, Heuristic, predict
+from rerank.evaluation.baselines import HEURISTICS, Heuristic, heuristic_confidences
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
 from rerank.types import Bools, Floats, Ints, Ranking, Scored
 
@@ -162,7 +162,7 @@ def measure(
 class _Seen:
     """What one part gives, before it is measured together with the others."""
 
-    judged: Judged
+    predicted: Predictions
     orders: Mapping[str, Sequence[Sequence[str]]]  # passage ids, best first
     confidences: dict[str, Floats]
     passages_scored: list[int]
@@ -177,7 +177,7 @@ def measure_parts(
     """
     every = [_see(part, config) for part in parts]
     labelled = Labelled(
-        [ranking for seen in every for ranking in seen.judged.rankings],
+        [ranking for seen in every for ranking in seen.predicted.rankings],
         np.concatenate([part.scored.groups for part in parts]),
         [grades for part in parts for grades in part.scored.grades],
     )
@@ -186,9 +186,9 @@ def measure_parts(
         name: np.concatenate([seen.confidences[name] for seen in every])
         for name in every[0].confidences
     }
-    sufficiency = np.concatenate([seen.judged.sufficiency for seen in every])
+    sufficiency = np.concatenate([seen.predicted.sufficiency for seen in every])
     counts = [count for seen in every for count in seen.passages_scored]
-    relevance = [row for seen in every for row in seen.judged.relevance]
+    relevance = [row for seen in every for row in seen.predicted.relevance]
     hit = hits(labelled, depth=DEPTH)
     events = {
         SUFFICIENCY.format(k): _event(hit[:, k - 1], sufficiency[:, k - 1])
@@ -206,7 +206,7 @@ def measure_parts(
     several = len(parts) > 1
     return Evaluation(
         labelled,
-        np.concatenate([seen.judged.features for seen in every]),
+        np.concatenate([seen.predicted.features for seen in every]),
         comparison(
             confidences,
             hit[:, 0],
@@ -235,11 +235,15 @@ def _see(part: Part, config: Config) -> _Seen:
         ]
         for name in ORDERS
     }
-    judged = judge(seen, maps, config)
-    alike = [_in_order_of(r, s, maps) for r, s in zip(judged.rankings, scored.items, strict=True)]
-    confidences = {name: predict(rule, alike) for name, rule in part.baselines.items()}
-    confidences[OURS] = judged.confidence
-    return _Seen(judged, orders, confidences, [len(s.logits) for s in seen])
+    predicted = predict(seen, maps, config)
+    alike = [
+        _in_order_of(r, s, maps) for r, s in zip(predicted.rankings, scored.items, strict=True)
+    ]
+    confidences = {
+        name: heuristic_confidences(rule, alike) for name, rule in part.baselines.items()
+    }
+    confidences[OURS] = predicted.confidence
+    return _Seen(predicted, orders, confidences, [len(s.logits) for s in seen])
 
 
 def _in_order_of(ranking: Ranking, scored: Scored, maps: FittedMaps) -> Ranking:

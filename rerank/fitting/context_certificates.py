@@ -28,7 +28,7 @@ THRESHOLDS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 Around = tuple[LogisticMap | None, LogisticMap | None]  # pooled hazards, if there are any
 
 
-def context_promises(
+def certify_context(
     ordered: Labelled[Ranking],
     confidences: Floats,
     config: Config,

@@ -17,54 +17,36 @@ groups as independent, so they are a little too narrow (Bates, Hastie and Tibshi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from calibration.selection import grouped_folds
-from rerank.assessment.pipeline import ReadPolicy
 from rerank.config import Config
 from rerank.data.labels import Labelled
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.passages import choose_cutoff
 from rerank.fitting.rankings import PlannedRankings
-from rerank.types import Bools, Scored
+from rerank.types import Mode, Scored
 
 
-def held_out(scored: Labelled[Scored], config: Config) -> list[Bools]:
-    """Which queries (n,) each fold measures; whole groups, and every query once."""
-    fold = grouped_folds(scored.groups, config.folds, random_state=config.seed)
-    return [fold == k for k in range(int(fold.max()) + 1)]
+def fit_folds(
+    ranked: Mapping[Mode, PlannedRankings], config: Config
+) -> dict[Mode, list[tuple[Labelled[Scored], Fitted]]]:
+    """For each mode and fold: the queries that the fold measures, and the fit on all others.
 
-
-def fold_policies(
-    ranked: PlannedRankings, held: Sequence[Bools], config: Config
-) -> list[ReadPolicy]:
-    """The policy of each fold, with the cutoff that the queries outside of it choose."""
-    if ranked.lists:  # lists with scores have no cutoff
-        return [ranked.policy] * len(held)
-    others = [ranked.fit.where(~measured) for measured in held]
-    cutoffs = [choose_cutoff(scored, config, ranked.pooled) for scored in others]
-    return [replace(ranked.policy, cutoff=cutoff) for cutoff in cutoffs]
-
-
-def fold_fits(
-    ranked: PlannedRankings,
-    held: Sequence[Bools],
-    policies: Sequence[ReadPolicy],
-    config: Config,
-) -> list[tuple[Labelled[Scored], Fitted]]:
-    """The queries that each fold measures, and the fit on all others."""
-    fit_on = partial(
-        fit,
-        config=config,
-        about=ranked.about,
-        pooled=ranked.pooled,
-        lists=ranked.lists,
-        metadata=ranked.metadata,
-    )
-    scored = ranked.fit
-    return [
-        (scored.where(measured), fit_on(scored.where(~measured), policy))
-        for measured, policy in zip(held, policies, strict=True)
-    ]
+    Folds are whole groups, and each query is measured once. The cutoff of a fold is chosen by the
+    queries outside of it, in the first mode. Lists with scores have no cutoff.
+    """
+    main = next(iter(ranked.values()))
+    fold = grouped_folds(main.fit.groups, config.folds, random_state=config.seed)
+    parts: dict[Mode, list[tuple[Labelled[Scored], Fitted]]] = {mode: [] for mode in ranked}
+    for k in range(int(fold.max()) + 1):
+        policy = main.policy
+        if not main.context.lists:
+            others = main.fit.where(fold != k)
+            policy = replace(policy, cutoff=choose_cutoff(others, config, main.context.pooled))
+        for mode, one in ranked.items():
+            others = one.fit.where(fold != k)
+            fitted = fit(others, policy, config, one.context)
+            parts[mode].append((one.fit.where(fold == k), fitted))
+    return parts

@@ -21,17 +21,17 @@ from calibration.selection import choose, enough_rows
 from calibration.thresholds import ABOUT, certify
 from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import segments_of
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import ReadPolicy
+from rerank.assessment.predictions import segments_of
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit
-from rerank.fitting.context_certificates import context_promises
-from rerank.fitting.label_checks import refuse_one_sided
+from rerank.fitting.context_certificates import certify_context
+from rerank.fitting.label_checks import require_both_kinds
 from rerank.fitting.passages import cross_ordered, fit_score, limited
 from rerank.fitting.unanswerable import is_copy
 from rerank.types import Floats, ListKind, Ranking, Scored
@@ -41,6 +41,21 @@ AROUND = {  # whether there are pooled maps -> sentence of the report
     True: "The maps are shrunk towards those of other labelled sets.",
     False: "No maps of other sets are known for these models: all is learned from these labels.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class FitContext:
+    """What a fit must know of the queries and features, besides the labels.
+
+    about: the questions that a certificate is about. pooled: maps that the fitted ones are shrunk
+    towards: with few labels they stay close to them, with many they do not. lists: the kind of the
+    lists, if they came with scores. metadata: the last features, of the passages' metadata.
+    """
+
+    about: str = ABOUT
+    pooled: FittedMaps | None = None
+    lists: ListKind | None = None
+    metadata: tuple[MetadataFeature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +82,8 @@ def fit(
     scored: Labelled[Scored],
     policy: ReadPolicy,
     config: Config,
+    context: FitContext = FitContext(),
     *,
-    about: str = ABOUT,
-    pooled: FittedMaps | None = None,
-    lists: ListKind | None = None,
-    metadata: tuple[MetadataFeature, ...] = (),
     to_keep: bool = False,
 ) -> Fitted:
     """Fit score, confidence and hazards on labelled candidates, cross-fitted by query group.
@@ -79,21 +91,19 @@ def fit(
     A query's features are computed on an order by a score map that has not seen its group, and the
     certificate rests on confidences of such maps. The maps that are kept are refitted on
     everything. `scored` had no cutoff, which the baseline needs; `policy` says how much of it the
-    model will score. `about` names the questions that the certificate is about. All maps are shrunk
-    towards the `pooled` ones, if there are any: with few labels they stay close to them, with many
-    they do not. `lists` is the kind of the lists if they came with scores, and `metadata` are the
-    last of their features. The certificates of the context are made only for a model `to_keep`.
+    model will score. The certificates of the first passages are made only for a model `to_keep`.
     """
     with optional():
         from calibration.fitting import cross_fit_two_stage, fit_two_stage
         from calibration.score_fitting import fit_temperature
 
+    about, pooled = context.about, context.pooled
     groups, seen = scored.groups, limited(scored, policy.cutoff)
     of_passages = pooled.score if pooled else None
     of_rankings = pooled.confidence.as_logistic() if pooled else None
     of_others = (pooled.hazard, pooled.another) if pooled else (None, None)
     ordered = cross_ordered(seen, config, of_passages)
-    table = features_of(lists).ranking
+    table = features_of(context.lists).ranking
     features, right = ranking_features(ordered.items, table), hits(ordered)[:, 0]
     asked = AUTO if config.calibrator == "auto" else (config.calibrator,)
     worth = effective_n(right - right.mean(), groups)
@@ -133,12 +143,12 @@ def fit(
         about=about,
     )
     answered = [bool(grades) for grades in scored.grades]
-    context, stopping_threshold = None, None
+    sufficiency, stopping_threshold = None, None
     if to_keep:
-        context, stopping_threshold = context_promises(
+        sufficiency, stopping_threshold = certify_context(
             ordered, unseen, config, of_others, most=confidence.most, about=about
         )
-        context = refuse_one_sided(context, answered)
+        sufficiency = require_both_kinds(sufficiency, answered)
     real = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
     return Fitted(
         FittedMaps(
@@ -146,12 +156,12 @@ def fit(
             fit_score(seen, of_passages),
             confidence,
             *fit_hazards(ordered, unseen, of_others),
-            refuse_one_sided(certificate, answered),
+            require_both_kinds(certificate, answered),
             segments,
-            context,
+            sufficiency,
             stopping_threshold,
-            lists=lists,
-            metadata=metadata,
+            lists=context.lists,
+            metadata=context.metadata,
         ),
         choice.name,
         f"{choice.reason if asked is AUTO else 'As asked for.'} {AROUND[pooled is not None]}",

@@ -11,18 +11,18 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labels
 from rerank.errors import InputError
 
-NO_DOUBT = (
+ALL_ANSWERABLE = (
     "All {n} labelled queries have an answer here. Such labels teach nothing of one that has "
     "none: the confidence may be high there, and no promise would hold. Label queries that nothing "
     "answers too, as many in a hundred as people ask, and list them in splits/<split>.txt; or let "
     "copies stand in for them (--expected-unanswerable)."
 )
-NO_HOPE = (
+NONE_ANSWERABLE = (
     "None of the {n} labelled queries has an answer here: there is nothing to promise. Label "
     "queries that the passages answer."
 )
 
-BESIDE_TRAINING = (
+TRAINED_ON_DOCUMENTS = (
     "The cross-encoder was trained on other queries about the same documents, and knows these "
     "better than it will know new ones: the confidence promises too much there."
 )
@@ -33,14 +33,16 @@ NO_LISTS = (
 )
 
 
-def refuse_one_sided(certificate: Certificate, answered: Sequence[bool]) -> Certificate:
+def require_both_kinds(certificate: Certificate, answered: Sequence[bool]) -> Certificate:
     """The certificate, or a refused one if only one kind of query was labelled.
 
     answered: for each labelled query, whether any passage is right for it.
     """
     if any(answered) and not all(answered):
         return certificate
-    return refused(certificate, (NO_DOUBT if any(answered) else NO_HOPE).format(n=len(answered)))
+    return refused(
+        certificate, (ALL_ANSWERABLE if any(answered) else NONE_ANSWERABLE).format(n=len(answered))
+    )
 
 
 def refused(certificate: Certificate, reason: str) -> Certificate:
@@ -50,7 +52,7 @@ def refused(certificate: Certificate, reason: str) -> Certificate:
     )
 
 
-def without_promises(maps: FittedMaps, reason: str) -> FittedMaps:
+def without_certificates(maps: FittedMaps, reason: str) -> FittedMaps:
     """The maps, with all their certificates refused for this reason."""
     context = refused(maps.context, reason) if maps.context else None
     return replace(
@@ -61,7 +63,7 @@ def without_promises(maps: FittedMaps, reason: str) -> FittedMaps:
     )
 
 
-def refuse_one_passage(labelled: LabelledSet) -> None:
+def check_corpus(labelled: LabelledSet) -> None:
     """Refuse a corpus with nothing to choose between.
 
     Raises:
@@ -74,7 +76,7 @@ def refuse_one_passage(labelled: LabelledSet) -> None:
         )
 
 
-def refuse_one_outcome(right: Labels, name: str) -> None:
+def check_both_outcomes(right: Labels, name: str) -> None:
     """Refuse to learn a confidence if every answer, or none, is right.
 
     Raises:

@@ -16,11 +16,11 @@ import numpy as np
 from calibration import metrics
 from calibration.monitoring.drift import LEAST_ROWS
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import judge
+from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.errors import InputError
-from rerank.fitting.fit import fit
+from rerank.fitting.fit import FitContext, fit
 from rerank.fitting.passages import limited
 from rerank.fitting.rankings import PlannedRankings
 from rerank.types import Scored
@@ -125,7 +125,7 @@ def _fitted(
     if len(set(taken.groups.tolist())) < LEAST_ROWS:  # too few to cross-fit, and to watch for drift
         return None
     try:
-        return fit(taken, own.policy, config, pooled=around).maps
+        return fit(taken, own.policy, config, FitContext(pooled=around)).maps
     except InputError:  # the labels cannot be fitted on
         return None
 
@@ -149,9 +149,9 @@ def _parts(
 
 def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Figures:
     seen = limited(measured, maps.policy.cutoff)
-    judged = judge(seen.items, maps, config)
-    right = hits(Labelled(judged.rankings, seen.groups, seen.grades))[:, 0]
-    p = judged.confidence
+    predicted = predict(seen.items, maps, config)
+    right = hits(seen.with_items(predicted.rankings))[:, 0]
+    p = predicted.confidence
     accepted = p >= config.thresholds.medium
     return {
         "n": len(p),

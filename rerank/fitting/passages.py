@@ -79,7 +79,7 @@ def cross_ordered(
         lambda seen: fit_score(scored.where(seen), around),
         lambda i, score: rank(scored.items[i], score, rank_by=config.rank_by),
     )
-    return Labelled(rankings, scored.groups, scored.grades)
+    return scored.with_items(rankings)
 
 
 def cross_fit(
@@ -128,8 +128,7 @@ def choose_cutoff(
 
 def limited(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
     """The candidates as if only those above the cutoff had been scored."""
-    items = [limit_scored(s, cutoff) for s in scored.items]
-    return Labelled(items, scored.groups, scored.grades)
+    return scored.with_items([limit_scored(s, cutoff) for s in scored.items])
 
 
 def _fit_passages(

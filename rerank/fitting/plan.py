@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rerank.assessment.policy import LEAST_LABELS
+from rerank.data.canonical import query_hash
 from rerank.data.grouping import groupings, joined, usable_groups
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled
-from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.types import Query
 

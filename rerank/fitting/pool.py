@@ -46,8 +46,7 @@ def pool(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
         raise InputError(f"expected at least {LEAST_SETS} labelled sets to pool, got {len(sets)}")
     cutoffs = {name: planned.policy.cutoff for name, planned in sets.items()}
     scored = alike({name: limited(one.fit, cutoffs[name]) for name, one in sets.items()})
-    candidates = [s.candidates for s in scored.items]
-    prior = fit_prior_map(Labelled(candidates, scored.groups, scored.grades))
+    prior = fit_prior_map(scored.with_items([s.candidates for s in scored.items]))
     folds = min(config.folds, len(sets))
     asked = replace(config, calibrator="logistic", segment_by="", folds=folds)
     maps = fit(scored, ReadPolicy(prior), asked).maps

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from calibration.thresholds import ABOUT
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.list_pipeline import ListPipeline, unused_policy
-from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_score
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
+from rerank.data.canonical import query_hash
 from rerank.data.labels import Labelled
-from rerank.data.text import query_hash
+from rerank.fitting.fit import FitContext
 from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
-from rerank.fitting.unanswerable import mixture, speak_for_themselves, with_copies
-from rerank.types import Candidates, Floats, ListKind, Query, Scored
+from rerank.fitting.unanswerable import add_copies, described_mixture, has_enough_unanswerable
+from rerank.types import Candidates, Floats, Query, Scored
 
 LENGTHS = (5, 10, 20, 50)  # how many passages a caller brings, chosen by a query's hash
 
@@ -32,10 +31,7 @@ class PlannedRankings:
     fit: Labelled[Scored]
     report: Labelled[Scored]
     policy: ReadPolicy
-    about: str = ABOUT  # the questions that a certificate is about
-    pooled: FittedMaps | None = None  # maps that the fitted ones are shrunk towards
-    lists: ListKind | None = None  # the kind of lists, if they came with scores
-    metadata: tuple[MetadataFeature, ...] = ()  # features of the passages' metadata
+    context: FitContext
 
 
 def search_rankings(
@@ -53,15 +49,16 @@ def search_rankings(
 
     def found(part: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:
         items = pipeline.retrieve(part.items, label=f"finding candidates to {use} on")
-        plain = Labelled(items, part.groups, part.grades)
-        return with_copies(pipeline, plain) if copy else plain
+        plain = part.with_items(items)
+        return add_copies(pipeline, plain) if copy else plain
 
-    fit = found(planned.fit, "fit", copy=not speak_for_themselves(planned.fit.grades))
-    about = mixture(planned.grouping.about, fit)
-    if planned.cross_fitted:
-        return _score(pipeline, fit, fit, about, pooled, cutoff)
-    report = found(planned.report, "report", copy=len(fit) > len(planned.fit))
-    return _score(pipeline, fit, report, about, pooled, cutoff)
+    fit = found(planned.fit, "fit", copy=not has_enough_unanswerable(planned.fit.grades))
+    report = fit
+    if not planned.cross_fitted:
+        report = found(planned.report, "report", copy=len(fit) > len(planned.fit))
+    about = described_mixture(planned.grouping.about, fit)
+    context = FitContext(about, pooled, lists=None, metadata=pipeline.metadata)
+    return _score(pipeline, fit, report, context, cutoff)
 
 
 def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRankings:
@@ -69,7 +66,8 @@ def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRan
 
     There are no pooled maps: only these labels show how the system's scores behave.
     """
-    return replace(search_rankings(pipeline, planned, cutoff=0.0), lists=pipeline.kind)
+    ranked = search_rankings(pipeline, planned, cutoff=0.0)
+    return replace(ranked, context=replace(ranked.context, lists=pipeline.kind))
 
 
 def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
@@ -77,12 +75,13 @@ def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
     policy = unused_policy(pipeline)
 
     def read(part: Labelled[Query]) -> Labelled[Scored]:
-        return Labelled(pipeline.run(part.items, policy), part.groups, part.grades)
+        return part.with_items(pipeline.run(part.items, policy))
 
     fit = read(planned.fit)
     report = fit if planned.cross_fitted else read(planned.report)
     about, kind = planned.grouping.about, pipeline.kind
-    return PlannedRankings(fit, report, policy, about, lists=kind, metadata=pipeline.metadata)
+    context = FitContext(about, lists=kind, metadata=pipeline.metadata)
+    return PlannedRankings(fit, report, policy, context)
 
 
 def rerank_rankings(
@@ -93,13 +92,12 @@ def rerank_rankings(
     Most of these were scored as candidates of the index; with a score cache they are not scored
     again. The cutoff is the same.
     """
-    fit = _brought(pipeline, searched.fit)
-    report = fit if searched.report is searched.fit else _brought(pipeline, searched.report)
-    return _score(pipeline, fit, report, searched.about, pooled, searched.policy.cutoff)
-
-
-def _brought(pipeline: Pipeline, part: Labelled[Scored]) -> Labelled[Candidates]:
-    return Labelled(as_brought(pipeline, part.items), part.groups, part.grades)
+    fit = searched.fit.with_items(as_brought(pipeline, searched.fit.items))
+    report = fit
+    if searched.report is not searched.fit:
+        report = searched.report.with_items(as_brought(pipeline, searched.report.items))
+    context = replace(searched.context, pooled=pooled)
+    return _score(pipeline, fit, report, context, searched.policy.cutoff)
 
 
 def as_brought(pipeline: Pipeline, scored: Sequence[Scored]) -> list[Candidates]:
@@ -116,25 +114,24 @@ def _score(
     pipeline: Pipeline,
     fit: Labelled[Candidates],
     report: Labelled[Candidates],
-    about: str,
-    pooled: FittedMaps | None,
-    cutoff: float | None = None,
+    context: FitContext,
+    cutoff: float | None,
 ) -> PlannedRankings:
     """The candidates, scored; without a `cutoff`, one is chosen on those to fit on.
 
     If the report is on the queries fitted on, they are scored once.
     """
+    pooled = context.pooled
     around = pooled.policy.prior if pooled else None
     prior_map, own = fit_prior(fit, pipeline.config, around)
 
     def scored(part: Labelled[Candidates], prior: Sequence[Floats], use: str) -> Labelled[Scored]:
         label = f"scoring candidates to {use} on"
-        return Labelled(pipeline.score(part.items, prior, label=label), part.groups, part.grades)
+        return part.with_items(pipeline.score(part.items, prior, label=label))
 
     to_fit = to_report = scored(fit, own, "fit")
     if report is not fit:
         to_report = scored(report, [prior_score(c, prior_map) for c in report.items], "report")
     if cutoff is None:
         cutoff = choose_cutoff(to_fit, pipeline.config, pooled)
-    policy = ReadPolicy(prior_map, cutoff)
-    return PlannedRankings(to_fit, to_report, policy, about, pooled, metadata=pipeline.metadata)
+    return PlannedRankings(to_fit, to_report, ReadPolicy(prior_map, cutoff), context)

@@ -21,15 +21,15 @@ from rerank.data.labels import Grades, Labelled
 from rerank.data.near_duplicates import near_duplicates
 from rerank.types import Candidates, Passage, Query
 
-FAIR_NUMBER = 20
-"""Labelled queries without an answer from which on they speak for themselves, and none is made."""
+ENOUGH_UNANSWERABLE = 20
+"""Labelled queries without an answer from which on no copies are made."""
 
-TAKEN_OUT = "answers_taken_out"  # metadata of a copy: true
+ANSWERS_TAKEN_OUT = "answers_taken_out"  # metadata of a copy: true
 
 
 def is_copy(query: Query) -> bool:
     """Whether the answers of this labelled query were taken out."""
-    return TAKEN_OUT in query.metadata
+    return ANSWERS_TAKEN_OUT in query.metadata
 
 
 def copies_wanted(answered: Sequence[bool], share: float) -> int:
@@ -46,7 +46,7 @@ def copies_wanted(answered: Sequence[bool], share: float) -> int:
     return min(max(0, round(wanted)), able)
 
 
-def mixture(about: str, labelled: Labelled[Any]) -> str:
+def described_mixture(about: str, labelled: Labelled[Any]) -> str:
     """What a certificate is `about`, with the share of unanswerable queries if there are copies."""
     copies = sum(is_copy(item.query) for item in labelled.items)
     if not copies:
@@ -55,12 +55,12 @@ def mixture(about: str, labelled: Labelled[Any]) -> str:
     return f"{about}, {share:.0%} of them without an answer here (expected, not seen)"
 
 
-def speak_for_themselves(grades: Sequence[Grades]) -> bool:
-    """Whether the queries fitted on include `FAIR_NUMBER` unanswerable ones: then none is made."""
-    return sum(not right for right in grades) >= FAIR_NUMBER
+def has_enough_unanswerable(grades: Sequence[Grades]) -> bool:
+    """Whether at least `ENOUGH_UNANSWERABLE` of the labelled queries have no answer."""
+    return sum(not right for right in grades) >= ENOUGH_UNANSWERABLE
 
 
-def with_copies(pipeline: Pipeline, found: Labelled[Candidates]) -> Labelled[Candidates]:
+def add_copies(pipeline: Pipeline, found: Labelled[Candidates]) -> Labelled[Candidates]:
     """The labelled candidates, followed by the copies that `expected_unanswerable` asks for.
 
     The queries to copy are drawn by a hash of their text, whatever their order.
@@ -95,7 +95,7 @@ def answers(passages: Sequence[Passage], grades: Grades) -> frozenset[str]:
 
 
 def _copy(query: Query) -> Query:
-    metadata = {**query.metadata, TAKEN_OUT: True}
+    metadata = {**query.metadata, ANSWERS_TAKEN_OUT: True}
     return replace(query, query_id=f"{query.query_id} (answers taken out)", metadata=metadata)
 
 

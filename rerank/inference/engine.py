@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from rerank.errors import FolderError, InputError, optional
 from rerank.inference.model_files import ModelFiles, cache_folder
-from rerank.inference.onnx_safety import refuse_unsafe
+from rerank.inference.onnx_safety import check_graph_is_safe
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.progress import progress
 from rerank.storage.files import clear_away, sync
@@ -105,7 +105,7 @@ def exported_graph(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") ->
             graph = read_verified(home, GRAPH, manifest, most=manifest["files"][GRAPH]["size"])
         except (FolderError, OSError) as error:
             raise InputError(f"{files.name} does not export to ONNX ({error})") from None
-    refuse_unsafe(graph, f"{files.folder / GRAPH}")
+    check_graph_is_safe(graph, f"{files.folder / GRAPH}")
     return graph
 
 

@@ -78,7 +78,7 @@ def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def _refuse_code(folder: Path) -> None:
+def _check_no_code(folder: Path) -> None:
     """Refuse a model that names modules outside sentence-transformers, which would be imported."""
     path = folder / "modules.json"
     if not path.is_file():
@@ -113,7 +113,7 @@ def cross_encoder(folder: Path) -> Rows:
     Raises:
         InputError: the folder has no trained classification head, or needs code of its own.
     """
-    _refuse_code(folder)
+    _check_no_code(folder)
     from sentence_transformers import CrossEncoder
     from transformers import AutoModelForSequenceClassification
 
@@ -135,7 +135,7 @@ def bi_encoder(folder: Path) -> Rows:
     Raises:
         InputError: the folder needs code of its own.
     """
-    _refuse_code(folder)
+    _check_no_code(folder)
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(folder), device="cpu", local_files_only=True, model_kwargs=FP32)

@@ -49,12 +49,12 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
 
     Raises:
         InputError: the word embeddings differ from those of `base`, which unpacking uses; or `out`
-            as `refuse_to_pack_into`.
+            as `check_can_pack`.
     """
     with optional():
         from safetensors.numpy import load_file, save
 
-    earlier = refuse_to_pack_into(out)
+    earlier = check_can_pack(out)
     tensors = load_file(folder / "model.safetensors")
     of_base = load_file(base / "model.safetensors")[BASE_EMBEDDINGS]
     if EMBEDDINGS not in tensors or not np.array_equal(tensors[EMBEDDINGS], of_base):
@@ -80,7 +80,7 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
     write_file(out / "manifest.json", json.dumps(whole, indent=2) + "\n")
 
 
-def refuse_to_pack_into(out: Path) -> dict[str, object]:
+def check_can_pack(out: Path) -> dict[str, object]:
     """The manifest of the packed model that will be replaced; empty if there is none.
 
     Raises:

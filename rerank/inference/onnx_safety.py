@@ -23,7 +23,7 @@ DOMAIN = 7  # of a node
 EXTERNAL_DATA, DATA_LOCATION = 13, 14  # of a tensor
 
 
-def refuse_unsafe(graph: bytes, name: str) -> None:
+def check_graph_is_safe(graph: bytes, name: str) -> None:
     """Refuse an ONNX file that could read another file, or run code that is not ONNX Runtime's own.
 
     Raises:

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from rerank.config import IngestConfig
+from rerank.data.canonical import to_json
 from rerank.data.near_duplicates import near_duplicates
 from rerank.data.records import passage_row
-from rerank.data.text import to_json
 from rerank.errors import FolderError, InputError, optional
 from rerank.ingest.document import UnreadableError
 from rerank.ingest.formats import KNOWN, format_of, reader

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rerank.data.canonical import to_json
 from rerank.data.records import passage_row, read_passage
-from rerank.data.text import to_json
 from rerank.errors import InputError
 from rerank.storage.files import write_file
 from rerank.types import Passage

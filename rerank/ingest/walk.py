@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from rerank.data.text import can_be_written
+from rerank.data.checks import is_encodable
 
 GENERATED = re.compile(r"_sources|_static|genindex.*\.html|.*modindex\.html")
 """Names of what Sphinx writes beside the pages: copies and lists of links."""
@@ -47,7 +47,7 @@ def walk(folder: Path, *, leave_out: Path) -> Found:
             ours = path == leave_out or GENERATED.fullmatch(entry.name)
             if ours or entry.name.startswith("."):
                 continue
-            if not can_be_written(name):
+            if not is_encodable(name):
                 skipped[ascii(name)] = "its name is no UTF-8"
             elif entry.is_symlink():
                 skipped[name] = "a link, which is not followed"

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model_folder import MODEL_KIND, REPORT, ModelContents, write_model
 from rerank.config import Config
+from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.text import query_hash
 from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import Heuristic
 from rerank.evaluation.evaluate import Part, measure_parts
-from rerank.fitting.cross_fitted import fold_fits, fold_policies, held_out
+from rerank.fitting.cross_fitted import fit_folds
 from rerank.fitting.fit import fit
 from rerank.fitting.label_checks import (
-    BESIDE_TRAINING,
     NO_LISTS,
-    refuse_one_outcome,
-    refuse_one_passage,
-    without_promises,
+    TRAINED_ON_DOCUMENTS,
+    check_both_outcomes,
+    check_corpus,
+    without_certificates,
 )
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import PlannedRankings
-from rerank.jobs.sources import open_source
+from rerank.jobs.candidate_sources import open_candidate_source
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CalibrationRun:
     """The model folder, its report, and its run in MLflow (None without MLflow)."""
 
     folder: Path
@@ -69,7 +69,7 @@ def calibrate(
     name: str = "",
     self_contained: bool = False,
     retriever: str | Path | None = None,
-) -> Outcome:
+) -> CalibrationRun:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
     Indexes and cross-encoder scores are kept under `work`; after an interruption, the same call
@@ -100,8 +100,8 @@ def calibrate(
             it now, or nothing can be written there.
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
-    _refuse_unknown_calibrator(config.calibrator)
-    source = open_source(
+    _check_calibrator(config.calibrator)
+    source = open_candidate_source(
         labelled,
         config,
         workspace,
@@ -110,7 +110,7 @@ def calibrate(
         self_contained=self_contained,
     )
     labelled, config = source.labelled, source.config
-    refuse_one_passage(labelled)
+    check_corpus(labelled)
     made_from: dict[str, Any] = {
         "name": name_of(name, labelled.name),
         "config": config.to_dict(),
@@ -121,7 +121,7 @@ def calibrate(
     if not overwrite and is_made_from(out, {**made_from, **source.networks}):
         text = (out / REPORT).read_text(encoding="utf-8")
         run, notes = track_if_installed(out, work=workspace)
-        return Outcome(out, text, run, made=False, notes=(*source.notes, *notes))
+        return CalibrationRun(out, text, run, made=False, notes=(*source.notes, *notes))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         planned = plan(
             labelled, trained_on=source.trained_on, max_queries=max_queries, seed=config.seed
@@ -135,12 +135,12 @@ def calibrate(
         made_from["corpus_digest"] = labelled.corpus_digest()
         contents = _fitted_and_measured(planned, ranked, source.baselines, config, made_from)
         contents = replace(contents, index=folder)
-        write_model(out, contents, overwrite=overwrite, carry=source.carry)
+        write_model(out, contents, overwrite=overwrite, write_exported=source.write_exported)
         run, notes = track_if_installed(out, work=workspace)
-    return Outcome(out, contents.report, run, made=True, notes=(*source.notes, *notes))
+    return CalibrationRun(out, contents.report, run, made=True, notes=(*source.notes, *notes))
 
 
-def _refuse_unknown_calibrator(name: str) -> None:
+def _check_calibrator(name: str) -> None:
     from calibration.score_fitting import SCORE_FITS
 
     known = ("auto", *SCORE_FITS)
@@ -160,33 +160,21 @@ def _fitted_and_measured(
 ) -> ModelContents:
     """Fit and measure each mode; the first is the main one, which is compared with baselines."""
     main, *others = ranked
-    first = ranked[main]
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
         fits = {
-            mode: fit(
-                r.fit,
-                r.policy,
-                config,
-                about=r.about,
-                pooled=r.pooled,
-                lists=r.lists,
-                metadata=r.metadata,
-                to_keep=True,
-            )
-            for mode, r in ranked.items()
+            mode: fit(one.fit, one.policy, config, one.context, to_keep=True)
+            for mode, one in ranked.items()
         }
         fitted = fits[main]
         if planned.beside_training:
-            fitted = replace(fitted, maps=without_promises(fitted.maps, BESIDE_TRAINING))
+            fitted = replace(fitted, maps=without_certificates(fitted.maps, TRAINED_ON_DOCUMENTS))
         own = fitted.right[: len(planned.fit)]  # copies come last
-        refuse_one_outcome(own, made_from["dataset"]["name"])
+        check_both_outcomes(own, made_from["dataset"]["name"])
         bar.update()
         if planned.cross_fitted:
-            held = held_out(first.fit, config)
-            policies = fold_policies(first, held, config)
-            parts = {mode: fold_fits(r, held, policies, config) for mode, r in ranked.items()}
+            parts = fit_folds(ranked, config)
         else:
-            parts = {mode: [(r.report, fits[mode])] for mode, r in ranked.items()}
+            parts = {mode: [(one.report, fits[mode])] for mode, one in ranked.items()}
         bar.update()
         evaluation = measure_parts(
             [
@@ -206,7 +194,7 @@ def _fitted_and_measured(
             evaluation,
             config,
             fits=[one for _, one in parts[main]],
-            copies=len(first.fit) - len(planned.fit),
+            copies=len(ranked[main].fit) - len(planned.fit),
             rerank=measured.get("rerank"),
             made_from=made_from,
         )
@@ -215,7 +203,7 @@ def _fitted_and_measured(
         page = report_page(report, pictures)
         bar.update()
     maps = {main: fitted.maps}
-    maps |= {mode: without_promises(fits[mode].maps, NO_LISTS) for mode in others}
+    maps |= {mode: without_certificates(fits[mode].maps, NO_LISTS) for mode in others}
     return ModelContents(
         manifest={
             **made_from,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calibration.monitoring.drift import Drift, alarm
-from rerank.assessment.judge import judge
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.predictions import predict
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.types import Query
@@ -47,5 +47,5 @@ def detect_drift(
     kept = [i for i, s in enumerate(scored) if len(s)]
     if not kept:
         raise InputError("none of the queries brought back a passage; there is nothing to compare")
-    judged = judge([scored[i] for i in kept], maps, used.config)
-    return alarm(model.sketch, judged.features, level=level, groups=[groups[i] for i in kept])
+    predicted = predict([scored[i] for i in kept], maps, used.config)
+    return alarm(model.sketch, predicted.features, level=level, groups=[groups[i] for i in kept])

@@ -11,10 +11,9 @@ import numpy as np
 from calibration.label_selection import weighted_mean
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
+from rerank.data.canonical import query_hash
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.labels import Labelled
-from rerank.data.text import query_hash
 from rerank.data.weights import weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
@@ -60,10 +59,11 @@ def evaluate(
     maps = model.maps[labelled.mode]
     everything = ReadPolicy(maps.policy.prior, cutoff=0.0)
     scored = pipeline.run(queries.items, everything, label="scoring candidates")
-    labelled_scores = Labelled(scored, queries.groups, queries.grades)
     weights = weights_of(queries.items)
     baselines = OF_LOGITS if maps.lists else HEURISTICS
-    found = measure(labelled_scores, maps, pipeline.config, baselines=baselines, notes=notes)
+    found = measure(
+        queries.with_items(scored), maps, pipeline.config, baselines=baselines, notes=notes
+    )
     if not weights:
         return found
     return replace(found, notes=(*found.notes, weighted_note(found, weights)))

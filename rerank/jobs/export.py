@@ -5,11 +5,14 @@ A machine needs only the new folder: no weights, no torch, no cache, no network.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import MODEL_KIND, write_self_contained
-from rerank.jobs.pipelines import network_writer
+from rerank.assessment.model_folder import MODEL_KIND, write_changed
+from rerank.inference.exported_models import NETWORKS
+from rerank.jobs.pipelines import exported_writer
 from rerank.storage.locks import output_folder
 
 
@@ -22,7 +25,11 @@ def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = Fals
         InputError: a network cannot be exported, or runs in bf16.
         FolderError: `out` exists, is no model folder, or `overwrite` is False.
     """
-    out, carry = Path(out), network_writer(model.pipeline)
+    out, write_exported = Path(out), exported_writer(model.pipeline)
+
+    def change(folder: Path) -> Mapping[str, Any]:
+        return {**model.manifest, **write_exported(folder)}
+
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
-        write_self_contained(model.files, out, overwrite=overwrite, carry=carry)
+        write_changed(model.files, out, change, without=NETWORKS, overwrite=overwrite)
     return out

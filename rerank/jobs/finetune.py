@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import Config, FinetuneConfig
-from rerank.data.text import query_hash
+from rerank.data.canonical import query_hash
 from rerank.errors import InputError, MissingExtraError
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
@@ -31,16 +31,16 @@ from rerank.storage.folder import MANIFEST, is_made_from, sha256_file, write_fol
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, track
-from rerank.training.hardest import hardest
+from rerank.training.hard_negatives import keep_hardest
 from rerank.training.mining import (
     Example,
-    Held,
     TrainingSet,
-    held_lists,
-    hold_out,
-    kept_apart,
+    ValidationQuery,
+    examples_per_set,
     mine,
-    shares,
+    split_validation,
+    validation_queries,
+    without_overlap,
 )
 from rerank.workspace import Workspace
 
@@ -50,7 +50,7 @@ CHUNK = 512  # pairs that a teacher scores between two updates of the progress b
 
 
 @dataclass(frozen=True, slots=True)
-class Finetuned:
+class FinetuneRun:
     """The model folder, its report (`finetune.json`), and its run (None without MLflow)."""
 
     folder: Path
@@ -67,7 +67,7 @@ def finetune(
     *,
     work: str | Path,
     overwrite: bool = False,
-) -> Finetuned:
+) -> FinetuneRun:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
     Indexes, a teacher's scores and checkpoints are kept under `work`; after an interruption, the
@@ -100,25 +100,25 @@ def finetune(
         "sets": [_about(one) for one in sets],
     }
     if not overwrite and is_made_from(out, made_from):
-        kept = json.loads((out / TRAINING).read_text(encoding="utf-8"))
-        return Finetuned(out, kept, *_track(kept, out, workspace, made=False))
+        report = json.loads((out / TRAINING).read_text(encoding="utf-8"))
+        return FinetuneRun(out, report, *_track(report, out, workspace, made=False))
     with output_folder(out, overwrite=overwrite, kind=KIND):
         _check_base(base, config)
         # a miner chooses from everything that the first stage finds
         found = replace(config, hard=max(config.hard, config.depth)) if miner else config
-        examples, held, counts = _mined(sets, encoder, seen, found, workspace)
-        lists = [*map(asdict, examples), *map(asdict, held)]
+        examples, validation, counts = _mine_all(sets, encoder, seen, found, workspace)
+        lists = [*map(asdict, examples), *map(asdict, validation)]
         key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
         if miner:
             read = add_teacher_scores(examples, miner, config, ScoreCache(workspace.scores))
-            examples = [hardest(example, config.hard + config.easy) for example in read]
+            examples = [keep_hardest(example, config.hard + config.easy) for example in read]
         if teacher:
             examples = add_teacher_scores(examples, teacher, config, ScoreCache(workspace.scores))
         from rerank.training.trainer import train
 
         checkpoints = workspace.checkpoints / key[:16]
-        model, shown = train(examples, held, base, checkpoints, config)
-        asked = [*(e.query for e in examples), *(h.query for h in held)]
+        model, shown = train(examples, validation, base, checkpoints, config)
+        asked = [*(e.query for e in examples), *(h.query for h in validation)]
         seen |= {query_hash(query) for query in asked}
         report = {
             "config": asdict(config),
@@ -139,7 +139,7 @@ def finetune(
 
         write_folder(out, fill, overwrite=overwrite, kind=KIND)
         shutil.rmtree(checkpoints, ignore_errors=True)
-        return Finetuned(out, report, *_track(report, out, workspace, made=True))
+        return FinetuneRun(out, report, *_track(report, out, workspace, made=True))
 
 
 def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
@@ -174,24 +174,24 @@ def _about(one: TrainingSet) -> dict[str, Any]:
     return about | {"split": one.split, "limit": one.limit, "within": one.within}
 
 
-def _mined(
+def _mine_all(
     sets: Sequence[TrainingSet],
     encoder: ModelFiles,
     seen: frozenset[str],
     config: FinetuneConfig,
     work: Workspace,
-) -> tuple[list[Example], list[Held], list[dict[str, int]]]:
+) -> tuple[list[Example], list[ValidationQuery], list[dict[str, int]]]:
     """All training lists, all validation lists, and the number of each by set."""
-    asking = Encoder(encoder, max_length=Config().encoder_max_length)
+    bi_encoder = Encoder(encoder, max_length=Config().encoder_max_length)
     examples: list[Example] = []
-    held: list[Held] = []
+    validation: list[ValidationQuery] = []
     counts: list[dict[str, int]] = []
     parts: list[tuple[list[str], list[str]]] = []
     room = config.validation
     for number, one in enumerate(sets):
         wanted = room // (len(sets) - number)
         parts.append(
-            hold_out(
+            split_validation(
                 one.labelled,
                 one.split,
                 wanted,
@@ -203,29 +203,32 @@ def _mined(
         room -= len(parts[-1][1])
     asked = frozenset(
         query_hash(one.labelled.queries[i].text)
-        for one, (_, aside) in zip(sets, parts, strict=True)
-        for i in aside
+        for one, (_, for_validation) in zip(sets, parts, strict=True)
+        for i in for_validation
     )
-    trained = [_kept(one, *part, asked) for one, part in zip(sets, parts, strict=True)]
+    trained = [_without_overlap(one, *part, asked) for one, part in zip(sets, parts, strict=True)]
     limits = _limits(sets, trained, config)
-    for one, ids, (_, aside), limit in zip(sets, trained, parts, limits, strict=True):
+    for one, ids, (_, for_validation), limit in zip(sets, trained, parts, limits, strict=True):
         labelled = one.labelled
         index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
         if config.temperature:  # use any of the queries, not only the first groups
             random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
-        mined = mine(labelled, ids, index, asking, config, limit=limit, within=one.within)
-        lists = held_lists(labelled, aside, index, asking, depth=config.depth)
+        mined = mine(labelled, ids, index, bi_encoder, config, limit=limit, within=one.within)
+        lists = validation_queries(labelled, for_validation, index, bi_encoder, depth=config.depth)
         examples += mined
-        held += lists
+        validation += lists
         counts.append({"examples": len(mined), "validation": len(lists)})
-    return examples, held, counts
+    return examples, validation, counts
 
 
-def _kept(
-    one: TrainingSet, kept: Sequence[str], aside: Sequence[str], asked: frozenset[str]
+def _without_overlap(
+    one: TrainingSet,
+    for_training: Sequence[str],
+    for_validation: Sequence[str],
+    asked: frozenset[str],
 ) -> list[str]:
-    """The ids to train on: see `kept_apart`."""
-    ids = kept_apart(one.labelled, kept, aside, asked)
+    """The ids to train on: see `without_overlap`."""
+    ids = without_overlap(one.labelled, for_training, for_validation, asked)
     if not ids:
         raise InputError(
             f"{one.labelled.name}: every group of its {one.split!r} has more than the "
@@ -240,7 +243,7 @@ def _limits(
     """How many examples each set gives; None: one per query."""
     if config.temperature:
         sizes = [one.limit or len(ids) for one, ids in zip(sets, trained, strict=True)]
-        return list(shares(sizes, config.steps * config.batch, config.temperature))
+        return list(examples_per_set(sizes, config.steps * config.batch, config.temperature))
     every = [len(one.labelled.splits[one.split]) for one in sets]
     return [
         one.limit if one.limit and one.limit > count else None
@@ -291,7 +294,7 @@ def _data_used(*, name: str, digest: str, **counts: Any) -> DataUsed:
 def _track(
     report: Mapping[str, Any], out: Path, work: Workspace, *, made: bool
 ) -> tuple[TrackedRun | None, bool, tuple[str, ...]]:
-    """The last fields of `Finetuned`."""
+    """The last fields of `FinetuneRun`."""
     try:
         run = track(
             lambda: _record(report, out),

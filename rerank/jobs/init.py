@@ -16,11 +16,11 @@ from rerank.config import Config
 from rerank.data.beir import read_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.fitting.label_checks import refuse_one_passage
+from rerank.fitting.label_checks import check_corpus
 from rerank.inference.model_files import lasting_name, resolve
 from rerank.jobs.pipelines import open_index
 from rerank.report.html import html_page
-from rerank.storage.folder import refuse_to_replace
+from rerank.storage.folder import check_can_replace
 from rerank.storage.locks import reserved
 from rerank.tracking.registry import name_of
 from rerank.workspace import Workspace
@@ -60,9 +60,9 @@ def init(
         )
     name = file.resolve().parent.name if file.name == "corpus.jsonl" else file.stem
     unlabelled = LabelledSet(read_corpus(file), {}, {}, {}, name)
-    refuse_one_passage(unlabelled)
+    check_corpus(unlabelled)
     with reserved(out):
-        refuse_to_replace(out, overwrite=overwrite, kind=MODEL_KIND)
+        check_can_replace(out, overwrite=overwrite, kind=MODEL_KIND)
         index = open_index(unlabelled, config, Workspace(Path(work)))
         contents = ModelContents(
             manifest={

@@ -8,8 +8,8 @@ from typing import Any
 
 from calibration.label_selection import Quantity
 from rerank.assessment.model import CalibratedReranker
+from rerank.data.canonical import to_json
 from rerank.data.records import query_row
-from rerank.data.text import to_json
 from rerank.data.weights import WEIGHT
 from rerank.errors import InputError
 from rerank.labelling.drawing import Drawn, draw, fresh_queries

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import Carry
+from rerank.assessment.model_folder import WriteExported
 from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError
+from rerank.inference.exported_models import write_exported
 from rerank.inference.model_files import ModelFiles, resolve
-from rerank.inference.networks import write_networks
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.existing_index import existing_index
@@ -67,10 +67,10 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
     return open_pipeline(labelled, own.config, work, models=models, metadata=own.metadata)
 
 
-def network_writer(pipeline: Pipeline) -> Carry:
+def exported_writer(pipeline: Pipeline) -> WriteExported:
     """A function that writes the networks of a pipeline's two models into a model folder."""
     models = (pipeline.encoder.files, pipeline.reranker.files)
-    return partial(write_networks, models=models, precision=pipeline.config.precision)
+    return partial(write_exported, models=models, precision=pipeline.config.precision)
 
 
 def open_index(

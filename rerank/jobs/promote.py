@@ -20,8 +20,8 @@ from calibration.thresholds import Certificate
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import open_folder
 from rerank.config import PromotionGate
+from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.evaluation.evaluate import OURS, Evaluation
 from rerank.inference.score_cache import ScoreCache

@@ -21,29 +21,29 @@ from calibration.monitoring.recalibration import (
 )
 from calibration.segments import Segments
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_to_dict
-from rerank.assessment.judge import Judged, judge
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, RETRIEVER, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline, prior_score
 from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
+from rerank.assessment.predictions import Predictions, predict
 from rerank.config import Config
+from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
     Feedback,
+    check_known_passages,
     feedback_of,
     group_labels,
     hit_labels,
     labels_of,
     read_feedback,
-    refuse_unknown,
 )
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.text import query_hash
 from rerank.errors import InputError
-from rerank.fitting.label_checks import NO_LISTS, refuse_one_sided, refused, without_promises
+from rerank.fitting.label_checks import NO_LISTS, refused, require_both_kinds, without_certificates
 from rerank.fitting.rankings import as_brought
+from rerank.inference.exported_models import NETWORKS
 from rerank.inference.model_files import trained_on
-from rerank.inference.networks import NETWORKS
-from rerank.jobs.pipelines import network_writer, pipeline_over
+from rerank.jobs.pipelines import exported_writer, pipeline_over
 from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.recalibration import (
     recalibration_page,
@@ -60,17 +60,17 @@ if TYPE_CHECKING:
     from rerank.tracking.runs import TrackedRun
 
 LEAST_LABELS = 10
-NOTHING_SAID: dict[Mode, str] = {
+NO_LABELS_OF: dict[Mode, str] = {
     "search": "the labels say nothing of searches: that mode stays as it was.",
     "rerank": "the labels say nothing of passages that callers bring: that mode stays as it was.",
     "lists": "the labels say nothing of lists: the model stays as it was.",
 }
 OTHER_CORPUS = "Nothing is known of these passages: label answers about them and recalibrate."
-AS_THEY_CAME = (
+NOT_AT_RANDOM = (
     "The labels are not of a random sample of questions: people chose which answers to judge. The "
     "confidence follows them; a promise takes questions drawn at random (`rerank label`)."
 )
-OF_THE_PARENT = (
+NOT_INHERITED = (
     "format_version",
     "files",
     "digest",
@@ -129,11 +129,11 @@ def recalibrate(
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = _labels(model, feedback, split, workspace)
         feedback, notes = _usable(model, feedback, max_labels)
-        moved = _moved(model, feedback, pipeline, notes, at_random=at_random)
-        contents, found = _contents(model, feedback, pipeline, corpus, moved, name)
-        notes += [NOTHING_SAID[mode] for mode in model.maps if mode not in moved]
-        carry = network_writer(pipeline) if NETWORKS in model.manifest else None
-        write_model(out, contents, overwrite=overwrite, carry=carry)
+        recalibrated = _recalibrated_modes(model, feedback, pipeline, notes, at_random=at_random)
+        contents, found = _contents(model, feedback, pipeline, corpus, recalibrated, name)
+        notes += [NO_LABELS_OF[mode] for mode in model.maps if mode not in recalibrated]
+        write_exported = exported_writer(pipeline) if NETWORKS in model.manifest else None
+        write_model(out, contents, overwrite=overwrite, write_exported=write_exported)
         run, untracked = track_if_installed(out, work=workspace)
     return RecalibrationRun(out, found, run, (*notes, *untracked))
 
@@ -143,26 +143,24 @@ def _contents(
     feedback: Sequence[Feedback],
     pipeline: Pipeline,
     corpus: Mapping[str, Any],
-    moved: Mapping[Mode, _MovedMode],
+    recalibrated: Mapping[Mode, _RecalibratedMode],
     name: str,
 ) -> tuple[ModelContents, Recalibration]:
     """The contents of the new model folder, and the recalibration that it reports."""
-    manifest = {k: v for k, v in model.manifest.items() if k not in OF_THE_PARENT}
+    manifest = {k: v for k, v in model.manifest.items() if k not in NOT_INHERITED}
     manifest = {**manifest, **corpus}
     same = manifest["corpus_digest"] == model.manifest["corpus_digest"]
     of_parent = model_name(model.manifest) if same else ""
     manifest["name"] = name_of(name or of_parent, manifest["dataset"]["name"])
-    maps = {
-        mode: moved[mode].maps
-        if mode in moved
-        else _unmoved(model.maps[mode], another_corpus=not same)
-        for mode in model.maps
-    }
-    mode, new = next(iter(moved.items()))
+    old: Mapping[Mode, FittedMaps] = model.maps
+    if not same:
+        old = {mode: without_certificates(maps, OTHER_CORPUS) for mode, maps in old.items()}
+    maps = {**old, **{mode: new.maps for mode, new in recalibrated.items()}}
+    mode, new = next(iter(recalibrated.items()))
     found = new.found
 
     # queries of another corpus have another distribution; a few more of the same corpus do not
-    features, known = new.judged.features, same and model.maps[mode].calibrated
+    features, known = new.predicted.features, same and model.maps[mode].calibrated
     seen = (
         model.sketch if known else sketch(features, list(new.maps.features.ranking), found.groups)
     )
@@ -204,31 +202,31 @@ def _usable(
     return list(subsample(usable, max_labels)), notes
 
 
-def _moved(
+def _recalibrated_modes(
     model: CalibratedReranker,
     feedback: Sequence[Feedback],
     pipeline: Pipeline,
     notes: Sequence[str],
     *,
     at_random: bool,
-) -> dict[Mode, _MovedMode]:
+) -> dict[Mode, _RecalibratedMode]:
     """The new maps of each mode that has enough labels.
 
     Raises:
         InputError: no mode has enough.
     """
-    moved = {
-        mode: new if at_random else new.without_promises(AS_THEY_CAME)
+    recalibrated = {
+        mode: new if at_random else new.without_certificates(NOT_AT_RANDOM)
         for mode in model.maps
-        if (new := _moved_mode(model.maps, mode, feedback, pipeline)) is not None
+        if (new := _recalibrated_mode(model.maps, mode, feedback, pipeline)) is not None
     }
-    if not moved:
+    if not recalibrated:
         groups = len({f.group for f in feedback})
         raise InputError(
             f"expected labels of at least {LEAST_LABELS} different queries, got "
             + " ".join([str(groups), *(f"({note})" for note in notes)])
         )
-    return moved
+    return recalibrated
 
 
 def _labels(
@@ -249,7 +247,7 @@ def _labels(
     if RETRIEVER in model.manifest:
         return feedback, model.pipeline, {}
     index = model.pipeline.index
-    refuse_unknown(feedback, map(index.passage, range(len(index))))
+    check_known_passages(feedback, map(index.passage, range(len(index))))
     return feedback, model.pipeline, {}
 
 
@@ -280,23 +278,23 @@ def subsample(
 
 
 @dataclass(frozen=True, slots=True)
-class _MovedMode:
+class _RecalibratedMode:
     """The recalibration of one mode, and the new maps."""
 
     found: Recalibration
     maps: FittedMaps
-    judged: Judged
+    predicted: Predictions
 
-    def without_promises(self, reason: str) -> _MovedMode:
+    def without_certificates(self, reason: str) -> _RecalibratedMode:
         """The same, with all certificates refused for this reason."""
         found = replace(self.found, certificate=refused(self.found.certificate, reason))
-        return replace(self, found=found, maps=without_promises(self.maps, reason))
+        return replace(self, found=found, maps=without_certificates(self.maps, reason))
 
 
-def _moved_mode(
+def _recalibrated_mode(
     maps: MapsByMode, mode: Mode, feedback: Sequence[Feedback], pipeline: Pipeline
-) -> _MovedMode | None:
-    """The maps of one mode, moved by labels of its own top passages; None if these are too few.
+) -> _RecalibratedMode | None:
+    """The maps of one mode, recalibrated on labels of its own top passages; None if too few.
 
     A label is used whatever the other mode ranks first: using only labels on which both agree would
     select easy queries. The mode `rerank` uses labels of lists that callers brought. If these are
@@ -304,25 +302,25 @@ def _moved_mode(
     certify nothing.
     """
     old, own = maps[mode], [f for f in feedback if maps.mode_of(f.query) == mode]
-    pretend = mode == "rerank" and not _has_least_labels(own)
-    labels = [f for f in labels_of(feedback, "search") if f.right is None] if pretend else own
+    from_search = mode == "rerank" and not _has_least_labels(own)
+    labels = [f for f in labels_of(feedback, "search") if f.right is None] if from_search else own
     if not _has_least_labels(labels):
         return None
     queries = [f.query for f in labels]
-    if pretend:
-        scored = _pretended(queries, maps, pipeline)
+    if from_search:
+        scored = _as_from_callers(queries, maps, pipeline)
     else:
         scored = pipeline.run(queries, old.policy, label="scoring candidates")
-    judged = judge(scored, old, pipeline.config)
+    predicted = predict(scored, old, pipeline.config)
     index = pipeline.index
     groups, about = group_labels(labels, map(index.passage, range(len(index))))
-    found, moved = _update(old, judged, labels, groups, about, pipeline.config)
-    if pretend:
-        moved = without_promises(moved, NO_LISTS)
-    return _MovedMode(found, moved, judged)
+    found, new = _update(old, predicted, labels, groups, about, pipeline.config)
+    if from_search:
+        new = without_certificates(new, NO_LISTS)
+    return _RecalibratedMode(found, new, predicted)
 
 
-def _pretended(
+def _as_from_callers(
     queries: Sequence[Query], maps: Mapping[Mode, FittedMaps], pipeline: Pipeline
 ) -> list[Scored]:
     """The queries as if their callers had brought the likeliest passages of a search."""
@@ -338,25 +336,18 @@ def _has_least_labels(labels: Sequence[Feedback]) -> bool:
     return len({f.group for f in labels}) >= LEAST_LABELS
 
 
-def _unmoved(old: FittedMaps, *, another_corpus: bool) -> FittedMaps:
-    """The maps of a mode without labels; for another corpus they certify nothing."""
-    if not another_corpus:
-        return old
-    return without_promises(old, OTHER_CORPUS)
-
-
 def _update(
     old: FittedMaps,
-    judged: Judged,
+    predicted: Predictions,
     feedback: Sequence[Feedback],
     groups: Sequence[str],
     about: str,
     config: Config,
 ) -> tuple[Recalibration, FittedMaps]:
-    """The recalibration by labels of rankings that were judged by `old`, and the new maps."""
+    """The recalibration by labels of rankings with the probabilities of `old`, and the new maps."""
     found = fit_recalibration(
-        judged.confidence,
-        hit_labels(feedback, judged.rankings),
+        predicted.confidence,
+        hit_labels(feedback, predicted.rankings),
         groups,
         target=config.thresholds.medium,
         about=about,
@@ -364,9 +355,9 @@ def _update(
     )
     if all(f.right is None for f in feedback):  # else a wrong answer may mean that there is none
         answered = [bool(f.relevant) for f in feedback]
-        found = replace(found, certificate=refuse_one_sided(found.certificate, answered))
+        found = replace(found, certificate=require_both_kinds(found.certificate, answered))
     updates = {k: rebase_update(u, found.update) for k, u in old.segments.updates.items()}
-    moved = replace(
+    new = replace(
         old,
         confidence=replace(
             old.confidence, update=compose_updates(old.confidence.update, found.update)
@@ -377,4 +368,4 @@ def _update(
         stopping_threshold=None,
         calibrated=old.calibrated or found.effective >= CALIBRATED_FROM,
     )
-    return found, moved
+    return found, new

@@ -50,7 +50,7 @@ def as_held(labelled: LabelledSet, system: SearchSystem) -> tuple[LabelledSet, l
     ]
 
 
-def refuse_other_vectors(pipeline: RetrieverPipeline, labelled: LabelledSet) -> None:
+def check_vectors(pipeline: RetrieverPipeline, labelled: LabelledSet) -> None:
     """Refuse a collection whose vectors were made by another encoder.
 
     An encoded passage should be among the nearest to its own vector.

@@ -25,7 +25,7 @@ from rerank.config import Config
 from rerank.data.beir import read_corpus
 from rerank.data.labelled_set import LabelledSet, corpus_digest
 from rerank.errors import InputError
-from rerank.fitting.label_checks import refuse_one_passage, without_promises
+from rerank.fitting.label_checks import check_corpus, without_certificates
 from rerank.inference.model_files import resolve
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder
@@ -48,7 +48,7 @@ class Updated:
     added: int
     removed: int
     changed: int  # the same id, another text or other metadata
-    promises: bool  # whether a certificate was lost
+    certificates_lost: bool  # whether a certificate was lost
 
     def __bool__(self) -> bool:
         """Whether anything was changed."""
@@ -69,7 +69,7 @@ def update(target: str | Path, corpus: str | Path) -> Updated:
     """
     target, path = Path(target), Path(corpus)
     passages = read_corpus(path / "corpus.jsonl" if path.is_dir() else path)
-    refuse_one_passage(LabelledSet(passages, {}, {}, {}, str(path)))
+    check_corpus(LabelledSet(passages, {}, {}, {}, str(path)))
     with reserved(target):
         kind = read_manifest(target).get("kind")
         if kind == MODEL_KIND:
@@ -108,7 +108,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
     config = Config.from_dict(old.manifest["config"])
     maps = maps_from_dict(old.json(CALIBRATORS))
     calibrated = any(one.calibrated for one in maps.values())
-    found = _difference(Corpus(index), passages, promises=calibrated)
+    found = _difference(Corpus(index), passages, certificates_lost=calibrated)
     if not found:
         return found
     encoder = Encoder(
@@ -129,7 +129,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
             name = str(old.manifest["dataset"].get("name"))
             described = LabelledSet(passages, {}, {}, {}, name).described()
             return {**old.manifest, "dataset": described, "corpus_digest": digest}
-        refused = {mode: without_promises(one, CHANGED) for mode, one in maps.items()}
+        refused = {mode: without_certificates(one, CHANGED) for mode, one in maps.items()}
         bound = bound_to(old.manifest["config"], old.manifest["fingerprints"])
         write_json(folder / CALIBRATORS, {"bound_to": bound, **maps_to_dict(refused)})
         return {
@@ -153,7 +153,7 @@ def _fitted_on(old: ModelFolder) -> str:
 
 
 def _difference(
-    old: Iterable[Passage], new: Mapping[str, Passage], *, promises: bool = False
+    old: Iterable[Passage], new: Mapping[str, Passage], *, certificates_lost: bool = False
 ) -> Updated:
     """Count new, removed and changed passages; if only the order changed, all count as changed."""
     before = {passage.doc_id: passage for passage in old}
@@ -165,5 +165,5 @@ def _difference(
         added=len(new) - len(both),
         removed=len(before) - len(both),
         changed=len(new) if moved else changed,
-        promises=promises,
+        certificates_lost=certificates_lost,
     )

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rerank.data.canonical import query_hash
 from rerank.data.records import passage_row
-from rerank.data.text import query_hash
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.sources import place_of
 from rerank.types import Assessment, Query, RankedPassage
@@ -32,7 +32,7 @@ class Entry:
     time: float  # when it was answered: seconds since 1970
     mode: str
     question: str | None
-    question_hash: str  # see `rerank.data.text.query_hash`
+    question_hash: str  # see `rerank.data.canonical.query_hash`
     asked: str | None  # the whole query as JSON, with its metadata and any passages it brought
     passages: str  # JSON: the best `KEPT`, with their scores
     top_doc_id: str | None  # None if no passage was found

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from rerank.data.text import as_text
+from rerank.data.checks import as_text
 from rerank.journal.database import (
     address,
     bring_up_to_date,

@@ -10,7 +10,7 @@ import numpy as np
 
 from calibration.label_selection import Quantity, choose_rows
 from rerank.assessment.model import CalibratedReranker
-from rerank.data.text import query_hash
+from rerank.data.canonical import query_hash
 from rerank.types import Assessment, Query
 
 How = Quantity | Literal["even"]

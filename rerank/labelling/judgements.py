@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rerank.data.text import to_json
+from rerank.data.canonical import to_json
 from rerank.errors import InputError
 from rerank.storage.locks import wait_locked
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from itertools import chain
 
-from rerank.data.text import query_hash
+from rerank.data.canonical import query_hash
 from rerank.types import Passage, Query
 
 PROPOSED = "proposed"  # metadata key of a query made from the corpus and accepted by a person

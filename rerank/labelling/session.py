@@ -16,9 +16,10 @@ import numpy as np
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import LabelConfig
 from rerank.data.beir import read_corpus
+from rerank.data.canonical import query_hash, to_json
+from rerank.data.checks import as_text
 from rerank.data.labelled_set import corpus_digest
 from rerank.data.records import LONGEST_QUERY, passage_row, read_id
-from rerank.data.text import as_text, query_hash, to_json
 from rerank.errors import InputError
 from rerank.labelling.beir_export import write_set
 from rerank.labelling.drawing import Drawn, How, draw, fresh_queries

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.types import Floats, Passage
 
 FREQUENT = math.log(9)  # the idf of a word that occurs in a tenth of all passages

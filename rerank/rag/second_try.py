@@ -14,13 +14,13 @@ import numpy as np
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import judge
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.passage_features import first_stage_features
 from rerank.assessment.pipeline import Pipeline, prior_score
 from rerank.assessment.policy import accepted, decide, level, verdict
+from rerank.assessment.predictions import predict
 from rerank.assessment.relevance import relevance_and_sufficiency
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.errors import optional
 from rerank.rag.expansion import expansion_words
 from rerank.types import Assessment, Candidates, FirstStage, Floats, Query, Scored
@@ -100,7 +100,7 @@ def assess_try(model: CalibratedReranker, first: Assessment, one: Try) -> Assess
     pipeline, maps = model.pipeline, model.maps["search"]
     scored = _scored(pipeline, one(pipeline, first), maps)
     config = pipeline.config
-    return decide(judge([scored], maps, config), maps, config)[0]
+    return decide(predict([scored], maps, config), maps, config)[0]
 
 
 def best_of_inputs(first: Sequence[float], best: Sequence[float]) -> Floats:

@@ -16,7 +16,7 @@ from calibration.arrays import log_odds, logit, plain
 from calibration.curves import Curves
 from calibration.maps import LogisticMap, TwoStageMap
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import segments_of
+from rerank.assessment.predictions import segments_of
 from rerank.assessment.ranking_features import meaning
 from rerank.config import Config
 from rerank.data.labels import Grades

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rerank.config import Config
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.errors import InputError
 from rerank.progress import progress
 from rerank.retrieval.approximate import Graph, library, write_graph

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rerank.data.text import to_json
+from rerank.data.canonical import to_json
 from rerank.types import Assessment, Query
 
 MOST = 1000  # assessments; beyond that, the one that expires next is dropped

@@ -17,7 +17,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rerank.data.text import to_json
+from rerank.data.canonical import to_json
 from rerank.errors import JournalError, optional
 from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings

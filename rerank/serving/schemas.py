@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
-from rerank.data.text import as_text
+from rerank.data.checks import as_text
 from rerank.errors import InputError, nearest
 from rerank.serving.settings import Settings
 from rerank.types import Assessment, Passage, Query

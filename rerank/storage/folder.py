@@ -35,10 +35,10 @@ __all__ = [
     "FORMAT_VERSION",
     "MANIFEST",
     "FolderError",
+    "check_can_replace",
     "is_made_from",
     "read_manifest",
     "read_verified",
-    "refuse_to_replace",
     "sealed",
     "sha256_file",
     "verify_folder",
@@ -77,13 +77,13 @@ def write_folder(
             manifest of ours; `fill` returned a reserved field, or made a link.
     """
     path = Path(path)
-    refuse_to_replace(path, overwrite=overwrite, kind=kind)
+    check_can_replace(path, overwrite=overwrite, kind=kind)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
     try:
         with locked(new):
             manifest = _filled(new, fill, kind)
-            refuse_to_replace(path, overwrite=overwrite, kind=kind)
+            check_can_replace(path, overwrite=overwrite, kind=kind)
             if path.exists():
                 _swap(new, path)
             else:
@@ -229,7 +229,7 @@ def _take(path: Path, new: Path) -> None:
     try:
         new.rename(path)
     except OSError:
-        refuse_to_replace(path, overwrite=False)
+        check_can_replace(path, overwrite=False)
         raise
     sync(path.parent)
 
@@ -252,7 +252,7 @@ def _swap(new: Path, path: Path) -> None:
     shutil.rmtree(aside)
 
 
-def refuse_to_replace(path: Path, *, overwrite: bool, kind: str | None = None) -> None:
+def check_can_replace(path: Path, *, overwrite: bool, kind: str | None = None) -> None:
     """Raise what `write_folder` would, before work that would be lost.
 
     It removes what killed writers left beside the folder.

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rerank.errors import FolderError
-from rerank.storage.folder import refuse_to_replace
+from rerank.storage.folder import check_can_replace
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def output_folder(path: Path, *, overwrite: bool, kind: str) -> Iterator[None]:
         FolderError: as `reserved`; or `path` exists, and is not to be replaced.
     """
     with reserved(path):
-        refuse_to_replace(path, overwrite=overwrite, kind=kind)
+        check_can_replace(path, overwrite=overwrite, kind=kind)
         yield
 
 

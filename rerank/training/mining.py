@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.config import FinetuneConfig
+from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet
-from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
@@ -44,7 +44,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ValidationQuery:
     """One validation query: its right passages, and the first stage's list, best first."""
 
     query: str
@@ -52,7 +52,7 @@ class Held:
     found: tuple[str, ...]
 
 
-def hold_out(
+def split_validation(
     labelled: LabelledSet,
     split: str,
     count: int,
@@ -86,7 +86,7 @@ def hold_out(
     return kept, held
 
 
-def kept_apart(
+def without_overlap(
     labelled: LabelledSet, ids: Sequence[str], held: Sequence[str], asked: frozenset[str]
 ) -> list[str]:
     """`ids` without those that overlap with the validation queries.
@@ -94,16 +94,16 @@ def kept_apart(
     An id is dropped if its question is one of `asked` (`query_hash`), of whatever set, or if it
     shares the group or a right passage with one of the `held` queries of this set.
     """
-    marks = {mark for i in held for mark in _marks(labelled, i)}
+    marks = {mark for i in held for mark in _overlap_keys(labelled, i)}
     return [
         i
         for i in ids
         if query_hash(labelled.queries[i].text) not in asked
-        and marks.isdisjoint(_marks(labelled, i))
+        and marks.isdisjoint(_overlap_keys(labelled, i))
     ]
 
 
-def _marks(labelled: LabelledSet, query_id: str) -> frozenset[tuple[str, str]]:
+def _overlap_keys(labelled: LabelledSet, query_id: str) -> frozenset[tuple[str, str]]:
     questions = {("question", mark) for mark in labelled.duplicate_keys(query_id)}
     return frozenset(questions | {("right", doc_id) for doc_id in labelled.relevant(query_id)})
 
@@ -197,7 +197,7 @@ def _example(
     return Example(query.text, tuple(passages), labels, judged=len(sure))
 
 
-def shares(sizes: Sequence[int], total: int, temperature: float) -> list[int]:
+def examples_per_set(sizes: Sequence[int], total: int, temperature: float) -> list[int]:
     """How many of `total` examples each set gives: in proportion to its size ** (1 / temperature).
 
     Temperature 1 gives the proportions of the sizes, a high one equal shares (Arivazhagan et al.
@@ -207,9 +207,9 @@ def shares(sizes: Sequence[int], total: int, temperature: float) -> list[int]:
     return [max(1, int(n)) for n in np.rint(total * weights / weights.sum())]
 
 
-def held_lists(
+def validation_queries(
     labelled: LabelledSet, ids: Sequence[str], index: Index, encoder: Encoder, *, depth: int
-) -> list[Held]:
+) -> list[ValidationQuery]:
     """The first stage's `depth` best passages of each answerable query of `ids`."""
     queries = [labelled.queries[i] for i in ids if labelled.relevant(i)]
     if not queries:
@@ -220,7 +220,7 @@ def held_lists(
         right = sorted(labelled.relevant(query.query_id))
         found = _first_stage(query, vector, index, depth)
         held.append(
-            Held(
+            ValidationQuery(
                 query.text,
                 tuple(labelled.corpus[d].full_text for d in right),
                 tuple(p.full_text for p in found),

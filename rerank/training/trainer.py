@@ -32,7 +32,7 @@ from rerank.inference.model_files import ModelFiles
 from rerank.inference.varlen import multiplies_bf16
 from rerank.progress import Bar, progress
 from rerank.training.losses import ListsLoss
-from rerank.training.mining import Example, Held
+from rerank.training.mining import Example, ValidationQuery
 
 logger = logging.getLogger(__name__)
 
@@ -54,16 +54,16 @@ class Training:
 
 def train(
     examples: Sequence[Example],
-    held: Sequence[Held],
+    validation: Sequence[ValidationQuery],
     base: ModelFiles,
     checkpoints: Path,
     config: FinetuneConfig,
 ) -> tuple[CrossEncoder, Training]:
-    """Train on `examples`; return the model as it was at the step that is best on `held`.
+    """Train on `examples`; return the model as it was at the step that is best on `validation`.
 
-    With fewer than `LEAST_LISTS` of `held` it is that of the last step, or the mean of the last
-    `config.average` checkpoints. After an interruption, the same call resumes from the last of its
-    `checkpoints`.
+    With fewer than `LEAST_LISTS` validation queries it is that of the last step, or the mean of the
+    last `config.average` checkpoints. After an interruption, the same call resumes from the last
+    of its `checkpoints`.
 
     Raises:
         InputError: there is no example, or the base lacks the layers that should be frozen or
@@ -85,15 +85,17 @@ def train(
     model.model.float()  # in 16 bits small updates are lost
     _freeze(model.model, config.frozen_layers)
     updates = _low_rank(model.model, config.lora) if config.lora else None
-    chooses = len(held) >= LEAST_LISTS
-    if held and not chooses:
-        logger.warning("the last step is kept: %d validation lists cannot choose one", len(held))
+    chooses = len(validation) >= LEAST_LISTS
+    if validation and not chooses:
+        logger.warning(
+            "the last step is kept: %d validation lists cannot choose one", len(validation)
+        )
     trainer = _Trainer(
         model=model,
-        args=_arguments(checkpoints, config, validates=bool(held), chooses=chooses),
+        args=_arguments(checkpoints, config, validates=bool(validation), chooses=chooses),
         train_dataset=_dataset(examples, config.seed),
         loss=ListsLoss(model, loss=config.loss, share=config.distil),
-        evaluator=_evaluator(held, config) if held else None,
+        evaluator=_evaluator(validation, config) if validation else None,
         callbacks=[_Progress(), *([EarlyStoppingCallback(config.patience)] if chooses else [])],
     )
     trainer.remove_callback(PrinterCallback)
@@ -192,9 +194,14 @@ def _dataset(examples: Sequence[Example], seed: int) -> Dataset:
     )
 
 
-def _evaluator(held: Sequence[Held], config: FinetuneConfig) -> CrossEncoderRerankingEvaluator:
+def _evaluator(
+    validation: Sequence[ValidationQuery], config: FinetuneConfig
+) -> CrossEncoderRerankingEvaluator:
     return CrossEncoderRerankingEvaluator(
-        [{"query": h.query, "positive": list(h.right), "documents": list(h.found)} for h in held],
+        [
+            {"query": h.query, "positive": list(h.right), "documents": list(h.found)}
+            for h in validation
+        ],
         at_k=10,
         always_rerank_positives=False,
         name="validation",

@@ -29,7 +29,7 @@ from ratios import in_turns, installed, ratios, table, versions
 
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.inference.engine import cores
 from rerank.inference.model_files import resolve
 from rerank.jobs.pipelines import open_index

@@ -16,7 +16,7 @@ from planned import Planned, measure_sets
 from calibration.arrays import sigmoid
 from calibration.metrics import auroc
 from rerank.assessment.pipeline import Pipeline, limit_scored, rank
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
 from rerank.fitting.passages import fit_score, limited
 from rerank.retrieval.fusion import top

@@ -24,7 +24,7 @@ from rerank.data.feedback import feedback_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import EXTRAS, InputError
 from rerank.inference.engine import GRAPH
-from rerank.inference.networks import NETWORKS
+from rerank.inference.exported_models import NETWORKS
 from rerank.jobs.export import export
 from rerank.storage.folder import sealed, sha256_file
 from rerank.types import Query

@@ -15,13 +15,13 @@ import rerank
 from calibration import comparison, measure
 from calibration.score_fitting import SCORE_FITS, fit_platt
 from rerank import Config, InputError, LabelledSet, Query
-from rerank.assessment.judge import judge
 from rerank.assessment.passage_features import PASSAGE_FEATURES, View, first_stage
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import decide
+from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import GROUPS, feature, meaning
 from rerank.data.labels import Labelled
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.rankings import search_rankings
 from rerank.inference.score_cache import ScoreCache
@@ -56,9 +56,9 @@ def test_a_feature_of_a_ranking(
     *others, weight = maps.confidence.first.coef
     assert len(others) == len(fitted.maps.confidence.first.coef)
     assert weight != 0
-    judged = judge(to_fit.items, maps, config)
-    lengths = [len(ranking.passages[0].title) for ranking in judged.rankings]
-    assert judged.features[:, -1].tolist() == lengths
+    predicted = predict(to_fit.items, maps, config)
+    lengths = [len(ranking.passages[0].title) for ranking in predicted.rankings]
+    assert predicted.features[:, -1].tolist() == lengths
     with pytest.raises(InputError, match=r"top_title_length.*calibrate it again"):
         rerank.load(run.folder)
 
@@ -76,7 +76,7 @@ def test_a_feature_of_a_passage(pipeline: Pipeline, run: Any, config: Config) ->
     maps = fit(searched.fit, searched.policy, config).maps
     assert len(maps.score.coef) == len(PASSAGE_FEATURES)
     assert maps.score.coef[-1] != 0
-    ranking = judge(searched.report.items[:1], maps, config).rankings[0]
+    ranking = predict(searched.report.items[:1], maps, config).rankings[0]
     shown = ["exampl" in words(p.full_text, language=config.language) for p in ranking.passages]
     assert ranking.features[:, -1].astype(bool).tolist() == shown
 
@@ -150,7 +150,7 @@ def test_a_retriever(index: Index, run: Any, config: Config) -> None:
     searched = search_rankings(pipeline, run.plan)
     maps = fit(searched.fit, searched.policy, config).maps
     scored = pipeline.run([Query("sort an array")], maps.policy)
-    (answer,) = decide(judge(scored, maps, config), maps, config)
+    (answer,) = decide(predict(scored, maps, config), maps, config)
     assert len(answer.passages) == config.candidates
     assert all(float(p.bm25).is_integer() for p in answer.passages)  # counts of shared words
     assert 0 < answer.confidence < 1

@@ -14,7 +14,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.fitting.plan import Plan, plan
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.model_files import resolve, trained_on
-from rerank.jobs.calibrate import Outcome, calibrate
+from rerank.jobs.calibrate import CalibrationRun, calibrate
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Interrupted:
 class Run:
     """A finished calibration of the small set."""
 
-    outcome: Outcome
+    outcome: CalibrationRun
     plan: Plan
     work: Path
     interrupted: Interrupted

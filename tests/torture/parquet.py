@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rerank.batch.chunks import Position
-from rerank.batch.source import open_input
+from rerank.batch.input import open_input
 from rerank.errors import InputError
 
 EACH = 10  # files that one process reads
@@ -71,8 +71,8 @@ def inside(seed: int, memory: int) -> None:
             start = time.monotonic()
             try:
                 with open_input(path) as given:
-                    for chunk in given.source.chunks(Position()):
-                        list(given.source.rows(chunk))
+                    for chunk in given.reader.chunks(Position()):
+                        list(given.reader.rows(chunk))
                 seen["read"] += 1
             except InputError as error:
                 seen["refused" if str(error) else "refused without a sentence"] += 1

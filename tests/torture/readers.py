@@ -19,7 +19,7 @@ from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.relevance import INPUTS
 from rerank.batch.chunks import Position
-from rerank.batch.source import open_input
+from rerank.batch.input import open_input
 from rerank.config import Config
 from rerank.data.beir import read_queries
 from rerank.data.feedback import read_feedback
@@ -41,8 +41,8 @@ BODIES = [
 
 def _rescored(path: Path) -> None:
     with open_input(path) as given:
-        for chunk in given.source.chunks(Position()):
-            list(given.source.rows(chunk))
+        for chunk in given.reader.chunks(Position()):
+            list(given.reader.rows(chunk))
 
 
 def _written(read: Callable[[Path], object], ending: str) -> READS:

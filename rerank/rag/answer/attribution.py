@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.errors import InputError
 from rerank.rag.answer.context import Source
 from rerank.rag.answer.sentences import Sentence, sentences, split

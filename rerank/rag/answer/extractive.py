@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.context import Source
 from rerank.rag.answer.prompt import NO_ANSWER

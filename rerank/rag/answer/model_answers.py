@@ -10,7 +10,7 @@ from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS
-from rerank.data.text import to_json
+from rerank.data.canonical import to_json
 from rerank.errors import EndpointError, FolderError
 from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import Judge, Lexicon

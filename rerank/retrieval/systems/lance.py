@@ -13,10 +13,10 @@ from rerank.retrieval.dense import Vectors
 from rerank.retrieval.systems.settings import RetrieverSettings
 from rerank.retrieval.systems.system import (
     Hit,
+    check_dimension,
+    check_known_fields,
     hits_of,
     passage_of,
-    refuse_dimension,
-    refuse_unknown_fields,
 )
 from rerank.types import Passage
 
@@ -44,7 +44,7 @@ class LanceTable:
         """By cosine."""
         column = self.settings.vector
         there = self._table.schema.field(column).type.list_size
-        refuse_dimension(self.settings, there, len(vector))
+        check_dimension(self.settings, there, len(vector))
         search = self._table.search(vector, vector_column_name=column).distance_type("cosine")
         rows = self._rows(search, "_distance", count)
         return hits_of(self.settings, ((row, 1.0 - row["_distance"]) for row in rows))
@@ -72,7 +72,7 @@ class LanceTable:
             raise InputError(f"{s}: {error}") from None
         except Exception as error:
             raise RetrieverError(f"{s}: it cannot be opened: {error}") from None
-        refuse_unknown_fields(s, [*s.fields, *s.keyword, s.vector], table.schema.names)
+        check_known_fields(s, [*s.fields, *s.keyword, s.vector], table.schema.names)
         if s.vector and not hasattr(table.schema.field(s.vector).type, "list_size"):
             raise InputError(f"{s}: its column {s.vector!r} holds no vectors of a fixed size")
         return table

@@ -20,10 +20,10 @@ from rerank.retrieval.dense import Vectors
 from rerank.retrieval.systems.settings import RetrieverSettings
 from rerank.retrieval.systems.system import (
     Hit,
+    check_dimension,
+    check_known_fields,
     hits_of,
     passage_of,
-    refuse_dimension,
-    refuse_unknown_fields,
 )
 from rerank.types import Passage
 
@@ -59,7 +59,7 @@ class QdrantCollection:
     def vector(self, vector: Vectors, count: int) -> Sequence[Hit]:
         """By the dense vector."""
         name = self.settings.vector
-        refuse_dimension(self.settings, self._dense[name].size, len(vector))
+        check_dimension(self.settings, self._dense[name].size, len(vector))
         return self._nearest(vector.tolist(), name, count)
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
@@ -122,8 +122,8 @@ class QdrantCollection:
         params = self._asked(lambda: self._client.get_collection(s.collection)).config.params
         dense = params.vectors or {}
         dense = dense if isinstance(dense, dict) else {UNNAMED: dense}
-        refuse_unknown_fields(s, [s.vector], dense)
-        refuse_unknown_fields(s, s.keyword, params.sparse_vectors or {})
+        check_known_fields(s, [s.vector], dense)
+        check_known_fields(s, s.keyword, params.sparse_vectors or {})
         if s.vector and dense[s.vector].distance not in HIGHER_IS_BETTER:
             raise InputError(
                 f"{s}: the distance of {s.vector!r} is {dense[s.vector].distance}; expected "
@@ -131,7 +131,7 @@ class QdrantCollection:
             )
         records, _ = self._asked(lambda: self._client.scroll(s.collection, limit=SEEN))
         if records:  # fields are not declared
-            refuse_unknown_fields(s, s.fields, {n for r in records for n in r.payload or {}})
+            check_known_fields(s, s.fields, {n for r in records for n in r.payload or {}})
         return dense
 
     def _asked(self, ask: Callable[[], Any]) -> Any:

@@ -17,9 +17,9 @@ from rerank.retrieval.dense import Vectors
 from rerank.retrieval.systems.settings import KEY, RetrieverSettings
 from rerank.retrieval.systems.system import (
     Hit,
+    check_dimension,
+    check_known_fields,
     hits_of,
-    refuse_dimension,
-    refuse_unknown_fields,
 )
 from rerank.types import Passage
 
@@ -56,7 +56,7 @@ class SearchIndex(ABC):
         """By k-NN."""
         there = self._fields[self.settings.vector].get(self.dimension)
         if isinstance(there, int):  # some mappings define it elsewhere
-            refuse_dimension(self.settings, there, len(vector))
+            check_dimension(self.settings, there, len(vector))
         return self._hits(self.nearest(vector.tolist(), count), count)
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
@@ -88,7 +88,7 @@ class SearchIndex(ABC):
         for index in self._asked("GET", "_mapping", None).values():
             found |= _flat(index["mappings"].get("properties", {}))
         named = [*s.fields, s.vector, *(name.partition("^")[0] for name in s.keyword)]
-        refuse_unknown_fields(s, [n for n in named if n != OWN_ID and "*" not in n], found)
+        check_known_fields(s, [n for n in named if n != OWN_ID and "*" not in n], found)
         return found
 
     def _asked(self, method: str, what: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -107,7 +107,7 @@ def passage_of(settings: RetrieverSettings, document: Mapping[str, Any]) -> Pass
     return Passage(doc_id, _text(document.get(settings.title)), text, metadata)
 
 
-def refuse_unknown_fields(
+def check_known_fields(
     settings: RetrieverSettings, names: Iterable[str], there: Collection[str]
 ) -> None:
     """Refuse settings that name fields that the collection lacks; an empty name is ignored.
@@ -123,7 +123,7 @@ def refuse_unknown_fields(
             )
 
 
-def refuse_dimension(settings: RetrieverSettings, there: int, ours: int) -> None:
+def check_dimension(settings: RetrieverSettings, there: int, ours: int) -> None:
     """Refuse vectors whose size differs from the encoder's.
 
     Raises:

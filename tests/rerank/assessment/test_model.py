@@ -17,12 +17,12 @@ from hand_made import make_scored
 from processes import run_python
 
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import judge
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import decide
+from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
@@ -108,15 +108,15 @@ def test_assessments_keep_the_order_and_are_probabilities(
 def test_an_assessment_does_not_depend_on_its_neighbours(
     model: CalibratedReranker, queries: list[Query], maps: FittedMaps, config: Config
 ) -> None:
-    """A query alone, in a batch, or in a reversed batch is judged the same to the bit."""
+    """A query alone, in a batch, or in a reversed batch gets the same numbers to the bit."""
     some = model.pipeline.run(queries[:12], maps.policy)
 
-    def judged(scored: Sequence[Scored]) -> list[Any]:
-        return [a.to_dict() for a in decide(judge(scored, maps, config), maps, config)]
+    def predicted(scored: Sequence[Scored]) -> list[Any]:
+        return [a.to_dict() for a in decide(predict(scored, maps, config), maps, config)]
 
-    whole = judged(some)
-    assert [judged([s])[0] for s in some] == whole
-    assert judged(some[::-1]) == whole[::-1]
+    whole = predicted(some)
+    assert [predicted([s])[0] for s in some] == whole
+    assert predicted(some[::-1]) == whole[::-1]
 
 
 def test_sure_queries_are_right_more_often(
@@ -136,7 +136,7 @@ def test_no_query_gives_no_assessment(model: CalibratedReranker) -> None:
 
 def test_a_query_without_passages_is_no_answer(maps: FittedMaps, config: Config) -> None:
     """Where nothing was found confidence and sufficiency are 0, and the reason says it."""
-    (found,) = decide(judge([make_scored()], maps, config), maps, config)
+    (found,) = decide(predict([make_scored()], maps, config), maps, config)
     assert (found.confidence, found.sufficiency) == (0.0, 0.0)
     assert (found.level, found.verdict, found.accepted) == ("VERY_LOW", "INSUFFICIENT", False)
     assert found.reasons == ("against: no passage was found",)
@@ -195,7 +195,7 @@ def test_searching_needs_none_of_the_training_libraries(
     question = run.plan.report.items[0].text
     code = f"""
 import json
-from rerank.assessment.judge import judge
+from rerank.assessment.predictions import predict
 from rerank.assessment.model import CalibratedReranker
 found = CalibratedReranker.load({str(run.folder)!r}).search({question!r})
 print(json.dumps([found.to_dict(), sorted({{m.split(".")[0] for m in sys.modules}})]))

@@ -18,7 +18,7 @@ from rerank.assessment.passage_features import (
     lead,
     passage_features,
 )
-from rerank.data.text import content_words, sentence_words, words
+from rerank.data.words import content_words, sentence_words, words
 from rerank.retrieval.index import Index
 from rerank.types import FirstStage, Passage, Ranking
 

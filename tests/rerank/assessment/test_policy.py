@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from calibration.thresholds import Certificate
 from rerank.assessment import policy
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import judge
+from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
 from rerank.config import Config, Thresholds
 from rerank.data.labels import Labelled
@@ -98,7 +98,7 @@ def test_a_certified_context_is_sufficient(
     sure = Certificate(0.1, 0.7, 0.95, 100, 100, 90, None, event="hold an answer")
     for context, expected in ((sure, True), (None, False)):
         told = replace(maps, context=context)
-        answers = policy.decide(judge(to_report.items, told, config), told, config)
+        answers = policy.decide(predict(to_report.items, told, config), told, config)
         sufficient = [a.verdict == "SUFFICIENT" and expected for a in answers]
         assert [a.context_certified for a in answers] == sufficient
         assert [a.to_dict()["context_certified"] for a in answers] == sufficient

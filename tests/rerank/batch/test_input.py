@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rerank.batch.chunks import CHUNK_ROWS, Position
+from rerank.batch.input import open_input
 from rerank.batch.jsonl import Line, decode
 from rerank.batch.parquet import write_parquet
 from rerank.batch.rows import QueryRow, RejectedRow, Row, parse
-from rerank.batch.source import open_input
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError
 from rerank.types import Query
@@ -35,8 +35,8 @@ def line(value: object) -> Row:
 
 def rows(path: Path, start: Position | None = None) -> list[Row]:
     with open_input(path) as opened:
-        chunks = opened.source.chunks(start or Position())
-        return [row for chunk in chunks for row in opened.source.rows(chunk)]
+        chunks = opened.reader.chunks(start or Position())
+        return [row for chunk in chunks for row in opened.reader.rows(chunk)]
 
 
 def table(path: Path, columns: dict[str, Any], **options: Any) -> Path:
@@ -77,7 +77,7 @@ def test_arrow_has_two_forms_of_an_object(kind: pa.DataType, tmp_path: Path) -> 
     pq.write_table(table, tmp_path / "rows.parquet")
     for by, expected in (("by", [{"by": "faq"}, {}]), ("", [{}, {}])):
         with open_input(tmp_path / "rows.parquet", segment_by=by) as opened:
-            found = [r for c in opened.source.chunks(Position()) for r in opened.source.rows(c)]
+            found = [r for c in opened.reader.chunks(Position()) for r in opened.reader.rows(c)]
         assert [r.query.metadata for r in found if isinstance(r, QueryRow)] == expected
 
 
@@ -254,18 +254,18 @@ def many(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_a_chunk_is_the_same_wherever_reading_begins(many: Path) -> None:
     """From the end of any chunk on, the chunks are those of reading from the start."""
     with open_input(many) as opened:
-        source = opened.source
-        whole = [(c.start, c.end, list(source.rows(c))) for c in source.chunks(Position())]
-        assert source.total == whole[-1][1].line == CHUNK_ROWS * 7 // 2
+        reader = opened.reader
+        whole = [(c.start, c.end, list(reader.rows(c))) for c in reader.chunks(Position())]
+        assert reader.total == whole[-1][1].line == CHUNK_ROWS * 7 // 2
         assert max(len(r) for _, _, r in whole) == CHUNK_ROWS
         for i, (start, _, _) in enumerate(whole):
-            assert [(c.start, c.end, list(source.rows(c))) for c in source.chunks(start)] == whole[
+            assert [(c.start, c.end, list(reader.rows(c))) for c in reader.chunks(start)] == whole[
                 i:
             ]
-            assert list(source.starts(start)) == [s for s, _, _ in whole[i:]]
+            assert list(reader.starts(start)) == [s for s, _, _ in whole[i:]]
         for start, end, found in [*whole, *whole[::-1], *whole[::2]]:
-            chunk = source.at(start)
-            assert (chunk.start, chunk.end, list(source.rows(chunk))) == (start, end, found)
+            chunk = reader.at(start)
+            assert (chunk.start, chunk.end, list(reader.rows(chunk))) == (start, end, found)
 
 
 @pytest.mark.parametrize("name", ["q.csv", "q.jsonl.gz", "folder.jsonl", "none.jsonl", "none.pq"])

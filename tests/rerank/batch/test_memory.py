@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from processes import run_python
 
-from rerank.batch.source import open_input
+from rerank.batch.input import open_input
 from rerank.errors import InputError
 
 Run = Any  # the session's run, see conftest

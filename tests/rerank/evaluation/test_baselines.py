@@ -13,7 +13,7 @@ from rerank.evaluation.baselines import (
     HEURISTICS,
     coverage_score,
     entities,
-    predict,
+    heuristic_confidences,
     seven_metric_score,
     sufficiency_score,
     top_logit_sigmoid,
@@ -131,7 +131,7 @@ def test_every_formula_gives_a_number_between_0_and_1(
     name: str, rankings: Mapping[str, Ranking]
 ) -> None:
     """On real rankings and on an empty one, which gets 0, as a calibrator would."""
-    values = predict(HEURISTICS[name], [*rankings.values(), make_ranking()])
+    values = heuristic_confidences(HEURISTICS[name], [*rankings.values(), make_ranking()])
     assert values.shape == (len(rankings) + 1,)
     assert ((values >= 0) & (values <= 1)).all()
     assert values[-1] == 0.0

@@ -9,7 +9,7 @@ import pytest
 from hand_made import labelled, make_ranking, make_scored
 
 from calibration.metrics import smece
-from rerank.assessment.judge import judge
+from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.evaluation.baselines import HEURISTICS
@@ -31,7 +31,7 @@ def evaluation(fitted: Fitted, to_report: Labelled[Scored], config: Config) -> E
 
 
 def test_hits_by_hand() -> None:
-    """A query is right at k when one of its first k passages is judged right."""
+    """A query is right at k when one of its first k passages is labelled right."""
     made = make_ranking(texts=["a", "b", "c"])  # ids d0, d1, d2
     every = labelled((made, ["d1", "elsewhere"]), (made, []), (make_ranking(), ["d1"]))
     assert hits(every, depth=3).tolist() == [[0, 1, 1], [0, 0, 0], [0, 0, 0]]
@@ -53,7 +53,7 @@ def test_evaluation_measures_every_way_on_the_same_queries(
     assert list(evaluation.confidences) == [*HEURISTICS, OURS]
     assert {row.n for _, row in evaluation.table.rows} == {len(to_report) + 1}
     assert set(evaluation.orders) == {"fused", "logit", "relevance"}
-    rankings = judge(to_report.items, fitted.maps, config).rankings
+    rankings = predict(to_report.items, fitted.maps, config).rankings
     right = hits(replace(to_report, items=rankings))[:, 0]
     assert evaluation.right[:-1].tolist() == right.tolist()
 

@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from calibration.score_maps import IsotonicMap
 from calibration.selection import grouped_folds
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import Judged, judge
 from rerank.assessment.pipeline import scored_features
+from rerank.assessment.predictions import Predictions, predict
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.fitting import context_certificates, passages
@@ -35,8 +35,8 @@ def with_empty(to_fit: Labelled[Scored]) -> Labelled[Scored]:
     )
 
 
-def judged(fitted: Fitted, scored: Labelled[Scored], config: Config) -> Judged:
-    return judge(scored.items, fitted.maps, config)
+def predicted(fitted: Fitted, scored: Labelled[Scored], config: Config) -> Predictions:
+    return predict(scored.items, fitted.maps, config)
 
 
 def test_the_cutoff_is_the_highest_that_keeps_the_order_as_good(
@@ -127,7 +127,7 @@ def test_the_order_of_queries_does_not_matter(
     """Fitted on the same candidates in another order, confidences agree to solver precision."""
     turned = Labelled(to_fit.items[::-1], to_fit.groups[::-1], to_fit.grades[::-1])
     other = fit(turned, maps.policy, config)
-    ours, theirs = (judged(f, to_report, config) for f in (fitted, other))
+    ours, theirs = (predicted(f, to_report, config) for f in (fitted, other))
     np.testing.assert_allclose(ours.confidence, theirs.confidence, atol=1e-3)
     np.testing.assert_allclose(ours.sufficiency, theirs.sufficiency, atol=1e-3)
 
@@ -137,7 +137,7 @@ def test_sufficiency_is_never_below_confidence(
 ) -> None:
     """P(right among the first k) >= P(the first is right), and both are probabilities."""
     for scored in (to_fit, to_report):
-        found = judged(fitted, scored, config)
+        found = predicted(fitted, scored, config)
         assert (found.sufficiency[:, 0] == found.confidence).all()
         assert (np.diff(found.sufficiency, axis=1) >= 0).all()
         assert (found.confidence >= 0).all()
@@ -148,7 +148,7 @@ def test_mean_confidence_is_the_share_of_right_ones(
     fitted: Fitted, to_fit: Labelled[Scored], config: Config
 ) -> None:
     """On the fitted queries the mean confidence is the share of right top passages, roughly."""
-    found = judged(fitted, to_fit, config)
+    found = predicted(fitted, to_fit, config)
     right = hits(replace(to_fit, items=found.rankings))[:, 0]
     assert found.confidence.mean() == pytest.approx(right.mean(), abs=0.1)
 
@@ -162,7 +162,7 @@ def test_labels_of_one_class_still_fit(
     grades = [{p.doc_id: 1.0 for p in s.candidates.passages if right} for s in to_fit.items]
     labelled = replace(to_fit, grades=grades)
     found = fit(labelled, maps.policy, config)
-    values = judged(found, labelled, config)
+    values = predicted(found, labelled, config)
     for p in (values.confidence, values.sufficiency):
         assert ((p > 0.5) if right else (p < 0.5)).all()
     if not right:
@@ -173,7 +173,7 @@ def test_a_query_without_passages_is_fitted_on(
     with_empty: Labelled[Scored], maps: FittedMaps, config: Config
 ) -> None:
     """Candidates with nothing in them do not break fitting; confidences are probabilities."""
-    found = judged(fit(with_empty, maps.policy, config), with_empty, config)
+    found = predicted(fit(with_empty, maps.policy, config), with_empty, config)
     for p in (found.confidence, found.sufficiency):
         assert ((p >= 0) & (p <= 1)).all()
     assert found.confidence[-1] == 0
@@ -199,7 +199,7 @@ def test_segments_of_the_queries_get_corrections_of_their_own(
     The right ones, taken for a segment, are surer than before; a segment of which nothing is known
     is as the map for all has it.
     """
-    before = judged(fitted, to_fit, config)
+    before = predicted(fitted, to_fit, config)
     right = hits(replace(to_fit, items=before.rankings))[:, 0].tolist()
     segmented = replace(config, segment_by="source")
     names = ["easy" if y else "hard" for y in right]
@@ -207,7 +207,7 @@ def test_segments_of_the_queries_get_corrections_of_their_own(
     assert set(found.maps.segments.updates) == {"easy", "hard"}
     for segment, sign in (("easy", 1), ("hard", -1), ("new", 0)):
         alike = _of_segments(to_fit, [segment] * len(to_fit))
-        after = judge(alike.items, found.maps, segmented)
+        after = predict(alike.items, found.maps, segmented)
         assert [r.doc_ids for r in after.rankings] == [r.doc_ids for r in before.rankings]
         signs = np.sign(np.round(after.confidence - before.confidence, 12))
         assert signs.tolist() == [sign] * len(right)

@@ -17,9 +17,9 @@ from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
 from rerank.fitting.label_checks import (
-    refuse_one_outcome,
-    refuse_one_passage,
-    refuse_one_sided,
+    check_both_outcomes,
+    check_corpus,
+    require_both_kinds,
 )
 from rerank.jobs.calibrate import calibrate
 from rerank.types import Scored
@@ -29,9 +29,9 @@ GIVEN = certify(np.ones(100), np.linspace(1, 0, 100))
 
 def test_answered_questions_alone_certify_nothing() -> None:
     """Nor do unanswerable ones alone; with both kinds the certificate stays as it is."""
-    assert refuse_one_sided(GIVEN, [True, False]) == GIVEN
+    assert require_both_kinds(GIVEN, [True, False]) == GIVEN
     for answered, word in ((True, "All 100 labelled queries"), (False, "None of the 100")):
-        found = refuse_one_sided(GIVEN, [answered] * 100)
+        found = require_both_kinds(GIVEN, [answered] * 100)
         assert found.threshold is None
         assert not found.promises(1.0)
         assert found.sentence.startswith(f"Warning: nothing is certified. {word}")
@@ -57,16 +57,16 @@ def test_fitting_on_answered_questions_promises_nothing(
 def test_one_outcome_is_refused(right: int, word: str) -> None:
     """A confidence is learned from both."""
     with pytest.raises(InputError, match=f"made: the top passage is {word} of the 40 queries"):
-        refuse_one_outcome(np.full(40, right), "made")
-    refuse_one_outcome(np.arange(40) % 2, "made")
+        check_both_outcomes(np.full(40, right), "made")
+    check_both_outcomes(np.arange(40) % 2, "made")
 
 
 def test_one_passage_is_refused(small: LabelledSet) -> None:
     """Every query would get the same one."""
     (first, *_) = small.corpus
     with pytest.raises(InputError, match="its corpus has 1 passage"):
-        refuse_one_passage(replace(small, corpus={first: small.corpus[first]}))
-    refuse_one_passage(small)
+        check_corpus(replace(small, corpus={first: small.corpus[first]}))
+    check_corpus(small)
 
 
 def test_labels_that_are_all_wrong_leave_no_model(

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_sets import relabelled
 
+from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
-from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.fitting.plan import LEAST_QUERIES, plan
 from rerank.types import Passage, Query

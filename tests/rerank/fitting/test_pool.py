@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import judge
 from rerank.assessment.policy import decide
 from rerank.assessment.pooled_maps import PooledMaps
+from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.errors import InputError
-from rerank.fitting.fit import fit
+from rerank.fitting.fit import FitContext, fit
 from rerank.fitting.leave_one_set_out import card, leave_one_set_out, summary
 from rerank.fitting.pool import alike, pool
 from rerank.fitting.rankings import PlannedRankings
@@ -46,7 +46,7 @@ def test_pooled_maps_promise_nothing_and_decide_nothing(
     """No level above LOW, nothing accepted or certified, and the reason names the way out."""
     assert not pooled.calibrated
     assert pooled.certificate.threshold is None
-    found = decide(judge(searched.report.items, pooled, config), pooled, config)
+    found = decide(predict(searched.report.items, pooled, config), pooled, config)
     assert {one.level for one in found} <= {"LOW", "VERY_LOW"}
     assert {one.verdict for one in found} <= {"PARTIAL", "INSUFFICIENT"}
     assert not any(one.accepted or one.certified or one.calibrated for one in found)
@@ -59,15 +59,15 @@ def test_labels_are_fitted_around_the_pooled_maps(
 ) -> None:
     """A few labels of another set move the maps, within their range, and claim no certainty."""
     own = sets["set 4"]
-    fitted = fit(own.fit, own.policy, config, pooled=pooled)
+    fitted = fit(own.fit, own.policy, config, FitContext(pooled=pooled))
     assert fitted.maps.calibrated
     assert fitted.maps.score.scale == pooled.score.scale
     own_low, low = (np.array(m.confidence.first.low) for m in (fitted.maps, pooled))
     assert (own_low >= low).all()
     assert (own_low > low).any()
     assert "other labelled sets" in fitted.reason
-    judged = judge(own.fit.items, fitted.maps, config)
-    assert judged.sufficiency.max() <= fitted.maps.confidence.most < 0.99
+    predicted = predict(own.fit.items, fitted.maps, config)
+    assert predicted.sufficiency.max() <= fitted.maps.confidence.most < 0.99
 
 
 def test_pooled_maps_survive_the_file_and_name_what_differs(pooled: FittedMaps) -> None:

@@ -19,12 +19,12 @@ from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.plan import Plan
 from rerank.fitting.rankings import search_rankings
 from rerank.fitting.unanswerable import (
-    FAIR_NUMBER,
+    ENOUGH_UNANSWERABLE,
+    add_copies,
     answers,
     copies_wanted,
+    described_mixture,
     is_copy,
-    mixture,
-    with_copies,
 )
 from rerank.types import Candidates, Passage, Query, Scored
 
@@ -49,7 +49,7 @@ def answered(to_fit: Labelled[Scored]) -> Labelled[Candidates]:
 @pytest.fixture(scope="module")
 def mixed(half: Pipeline, answered: Labelled[Candidates]) -> Labelled[Candidates]:
     """The same with copies."""
-    return with_copies(half, answered)
+    return add_copies(half, answered)
 
 
 def test_copies_bring_the_share_that_is_expected() -> None:
@@ -66,6 +66,7 @@ class _Unsearched:
 
     def __init__(self, config: Config) -> None:
         self.config = replace(config, expected_unanswerable=0.5)
+        self.metadata = ()
 
     def retrieve(self, queries: Sequence[Query], **_: object) -> list[Candidates]:
         return [make_scored().candidates for _ in queries]
@@ -74,7 +75,9 @@ class _Unsearched:
         return self.retrieve(queries)
 
 
-@pytest.mark.parametrize(("fitted_on", "copied"), [(FAIR_NUMBER - 1, True), (FAIR_NUMBER, False)])
+@pytest.mark.parametrize(
+    ("fitted_on", "copied"), [(ENOUGH_UNANSWERABLE - 1, True), (ENOUGH_UNANSWERABLE, False)]
+)
 def test_the_report_is_of_the_mixture_of_the_fit(
     fitted_on: int, copied: bool, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,11 +148,11 @@ def test_nothing_taken_out_changes_nothing(
 
 def test_the_promise_names_the_mixture(mixed: Labelled[Candidates]) -> None:
     """A certificate that rests on copies says what share of the questions has no answer."""
-    assert mixture("new questions", mixed) == (
+    assert described_mixture("new questions", mixed) == (
         "new questions, 50% of them without an answer here (expected, not seen)"
     )
     plain = mixed.where(np.array([not is_copy(c.query) for c in mixed.items]))
-    assert mixture("new questions", plain) == "new questions"
+    assert described_mixture("new questions", plain) == "new questions"
 
 
 def test_copies_are_no_questions_that_were_asked(

@@ -22,8 +22,8 @@ from small_sets import relabelled
 from calibration.maps import LogisticMap, map_from_dict
 from calibration.score_maps import TILT, IsotonicMap
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import judge
 from rerank.assessment.pipeline import Pipeline, scored_features
+from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
@@ -166,7 +166,7 @@ def test_maps_loaded_without_scikit_learn_predict_as_scikit_learn(
     tmp_path: Path,
 ) -> None:
     """The folder's maps, read where sklearn is blocked, equal sklearn's predictions to 1e-12."""
-    features = judge(to_report.items, maps, config).features
+    features = predict(to_report.items, maps, config).features
     inputs = np.concatenate([scored_features(s) for s in to_report.items])
     np.savez(tmp_path / "in.npz", features=features, inputs=inputs)
     code = f"""
@@ -213,7 +213,7 @@ def test_the_isotonic_map_predicts_as_scikit_learn(
 ) -> None:
     """Through JSON it equals IsotonicRegression fitted on its knots, but for its slight tilt."""
     fitted = fit(to_fit, maps.policy, replace(config, calibrator="isotonic"))
-    features = judge(to_report.items, fitted.maps, config).features
+    features = predict(to_report.items, fitted.maps, config).features
     way = fitted.maps.confidence
     then = way.then
     assert isinstance(then, IsotonicMap)

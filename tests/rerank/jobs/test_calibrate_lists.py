@@ -24,7 +24,7 @@ from rerank.data.beir import read_queries
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import read_query
 from rerank.errors import EXTRAS, InputError
-from rerank.jobs.calibrate import Outcome, calibrate
+from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.journal.entry import entry_of
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.types import Passage, Query
@@ -55,12 +55,12 @@ def labelled(place: Path) -> LabelledSet:
 
 
 @pytest.fixture(scope="module")
-def outcome(labelled: LabelledSet, place: Path) -> Outcome:
+def outcome(labelled: LabelledSet, place: Path) -> CalibrationRun:
     return calibrate(labelled, place / "model", CONFIG, work=place / "work")
 
 
 @pytest.fixture(scope="module")
-def model(outcome: Outcome) -> CalibratedReranker:
+def model(outcome: CalibrationRun) -> CalibratedReranker:
     return CalibratedReranker.load(outcome.folder)
 
 
@@ -185,7 +185,7 @@ def test_rescore_writes_the_same(model: CalibratedReranker, fresh: Path, tmp_pat
 
 
 def test_the_core_alone_assesses(
-    model: CalibratedReranker, outcome: Outcome, queries: list[Query], place: Path
+    model: CalibratedReranker, outcome: CalibrationRun, queries: list[Query], place: Path
 ) -> None:
     """No extra, and not the engines of networks either: there is nothing to run."""
     blocked = sorted(set().union(*EXTRAS.values()) | {"onnxruntime", "tokenizers"})
@@ -196,7 +196,9 @@ def test_the_core_alone_assesses(
     assert not (outcome.folder / "index").exists()
 
 
-def test_over_http(model: CalibratedReranker, outcome: Outcome, queries: list[Query]) -> None:
+def test_over_http(
+    model: CalibratedReranker, outcome: CalibrationRun, queries: list[Query]
+) -> None:
     """`/v1/assess` gives the model's numbers; other routes say that there is no index."""
     row = FRESH[0]
     scores = {stage: [p["scores"][stage] for p in row["passages"]] for stage in STAGES}
@@ -220,7 +222,9 @@ def test_over_http(model: CalibratedReranker, outcome: Outcome, queries: list[Qu
             assert "no index" in answer.json()["message"]
 
 
-def test_the_same_call_makes_it_once(outcome: Outcome, labelled: LabelledSet, place: Path) -> None:
+def test_the_same_call_makes_it_once(
+    outcome: CalibrationRun, labelled: LabelledSet, place: Path
+) -> None:
     """As every calibration; and the report names the stages and the groups."""
     assert outcome.made
     assert not calibrate(labelled, outcome.folder, CONFIG, work=place / "work").made

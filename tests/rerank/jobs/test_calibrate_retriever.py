@@ -23,7 +23,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import read_query
 from rerank.errors import InputError, RetrieverError
 from rerank.inference.model_files import resolve
-from rerank.jobs.calibrate import Outcome, calibrate
+from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.journal.entry import entry_of
 from rerank.retrieval.dense import Encoder
 from rerank.serving.model_source import ModelHolder
@@ -61,17 +61,17 @@ def cheap(config: Config) -> Config:
 
 
 @pytest.fixture(scope="module")
-def outcome(labelled: LabelledSet, retriever: Path, cheap: Config, work: Path) -> Outcome:
+def outcome(labelled: LabelledSet, retriever: Path, cheap: Config, work: Path) -> CalibrationRun:
     out = retriever.parent / "model"
     return calibrate(labelled, out, cheap, work=work, retriever=retriever)
 
 
 @pytest.fixture(scope="module")
-def model(outcome: Outcome) -> CalibratedReranker:
+def model(outcome: CalibrationRun) -> CalibratedReranker:
     return CalibratedReranker.load(outcome.folder)
 
 
-def test_a_model_of_another_system(outcome: Outcome, model: CalibratedReranker) -> None:
+def test_a_model_of_another_system(outcome: CalibrationRun, model: CalibratedReranker) -> None:
     """It names the system, holds no index, and its stages are the system's and our reranker."""
     assert not (outcome.folder / "index").exists()
     assert model.index_folder is None
@@ -99,7 +99,7 @@ def test_the_confidence_is_coherent_and_tells_right_from_wrong(
     assert len(right) > len(ids) / 2
 
 
-def test_reloaded_it_answers_the_same(model: CalibratedReranker, outcome: Outcome) -> None:
+def test_reloaded_it_answers_the_same(model: CalibratedReranker, outcome: CalibrationRun) -> None:
     """And a list that was kept is assessed without the system."""
     again = CalibratedReranker.load(outcome.folder)
     first, second = model.search(ASKED), again.search(ASKED)
@@ -134,7 +134,7 @@ def test_other_jobs(
     assert json.loads(out.read_text())["confidence"] == model.search(ASKED).confidence
 
 
-def test_over_http(model: CalibratedReranker, outcome: Outcome) -> None:
+def test_over_http(model: CalibratedReranker, outcome: CalibrationRun) -> None:
     """`/v1/search` gives the model's numbers."""
     with serving(outcome.folder) as started:
         told = httpx.post(f"{started.url}/v1/search", json={"query": ASKED}, timeout=60).json()
@@ -142,7 +142,7 @@ def test_over_http(model: CalibratedReranker, outcome: Outcome) -> None:
 
 
 def test_nobody_else_waits_for_a_slow_system(
-    model: CalibratedReranker, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+    model: CalibratedReranker, outcome: CalibrationRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A list with its scores is assessed while a search waits, which is answered all the same."""
     first = model.search(ASKED)
@@ -175,7 +175,7 @@ def test_nobody_else_waits_for_a_slow_system(
 
 
 def test_on_the_command_line(
-    small_folder: Path, outcome: Outcome, retriever: Path, capsys: pytest.CaptureFixture[str]
+    small_folder: Path, outcome: CalibrationRun, retriever: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`search` prints what it prints of every model; an index and a retriever are one too many."""
     assert call("search", outcome.folder, ASKED) == 0

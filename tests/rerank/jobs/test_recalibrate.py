@@ -14,17 +14,17 @@ from coherence import check_coherent
 from calibration.arrays import log_odds
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config
+from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
+    check_known_passages,
     feedback_of,
     group_labels,
     hit_labels,
     read_feedback,
-    refuse_unknown,
 )
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
-from rerank.data.text import query_hash
 from rerank.errors import FolderError, InputError
 from rerank.fitting.label_checks import NO_LISTS
 from rerank.jobs.calibrate import calibrate
@@ -157,10 +157,10 @@ def test_labels_must_name_passages_of_the_index(run: Run, small: LabelledSet) ->
     """An id that is not there is a mistake, not a wrong answer."""
     corpus = CalibratedReranker.load(run.folder).pipeline.index.corpus
     known = feedback_of(small, "test")
-    refuse_unknown(known, corpus)
+    check_known_passages(known, corpus)
     lost = replace(known[0], relevant=frozenset({"nowhere"}))
     with pytest.raises(InputError, match=r"1 of the .* such as 'nowhere'"):
-        refuse_unknown([*known, lost], corpus)
+        check_known_passages([*known, lost], corpus)
 
 
 def test_the_maps_of_the_other_mode_follow(run: Run, moved: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from assessments import make_assessment
 
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.judge import judge
 from rerank.assessment.policy import decide
+from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
 from rerank.config import Config
 from rerank.data.labels import Labelled
@@ -30,7 +30,7 @@ TEXTS = [f"text {i}" for i in range(5)]
 
 @pytest.fixture(scope="module")
 def assessments(to_report: Labelled[Scored], maps: FittedMaps, config: Config) -> list[Assessment]:
-    return decide(judge(to_report.items, maps, config), maps, config)
+    return decide(predict(to_report.items, maps, config), maps, config)
 
 
 def test_the_moves_of_all_signals_add_up(assessments: list[Assessment], maps: FittedMaps) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.retrieval.bm25 import BM25
 
 

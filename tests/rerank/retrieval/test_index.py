@@ -16,7 +16,7 @@ from rank_bm25 import BM25Okapi
 from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.text import words
+from rerank.data.words import words
 from rerank.errors import FolderError, InputError, MissingExtraError
 from rerank.inference.model_files import resolve
 from rerank.retrieval.dense import Encoder, cosines

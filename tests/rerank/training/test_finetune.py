@@ -1,25 +1,25 @@
-"""The training job, on ten real queries: what it writes, what it keeps, and where it goes on."""
+"""The training job, on ten real queries: what it writes, how it resumes, and what it refuses."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from finetuning import CHEAP, LAST, TEN, Trained, weights
 
 from rerank.config import FinetuneConfig
+from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.text import query_hash
 from rerank.errors import FolderError, InputError
 from rerank.fitting.plan import plan
 from rerank.inference.cross_encoder import CrossEncoder
-from rerank.inference.int8_weights import pack_finetuned
-from rerank.inference.model_files import resolve, trained_on, training
+from rerank.inference.model_files import resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.finetune import add_teacher_scores, finetune
 from rerank.storage.files import umask
@@ -27,61 +27,7 @@ from rerank.storage.folder import verify_folder
 from rerank.training.mining import Example, TrainingSet
 from rerank.workspace import Workspace
 
-TEN = 10
-CHEAP = FinetuneConfig(steps=2, batch=2, max_length=48, warmup=0.0, check_every=1, validation=2)
-LAST = replace(CHEAP, check_every=2, validation=0)  # one checkpoint, at the end
-
-
-@pytest.fixture(scope="module")
-def ten(small: LabelledSet) -> LabelledSet:
-    """Ten queries of the small set and forty of its passages, the right ones among them."""
-    ids = small.splits["train"][:TEN]
-    right = {d for i in ids for d in small.relevant(i)}
-    others = [d for d in small.corpus if d not in right][: 40 - len(right)]
-    return LabelledSet(
-        {d: small.corpus[d] for d in [*sorted(right), *others]},
-        {i: small.queries[i] for i in ids},
-        {i: small.qrels[i] for i in ids if i in small.qrels},
-        {"train": ids},
-        "ten",
-    )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_list_chooses() -> Iterator[None]:
-    """A single validation list is enough to choose the best step by."""
-    from rerank.training import trainer
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "LEAST_LISTS", 1)
-        yield
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A finished job: its model folder, its report, and the working folder."""
-
-    folder: Path
-    report: Mapping[str, Any]
-    work: Path
-
-
-@pytest.fixture(scope="module")
-def trained(run: Any, ten: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """Two training steps, the better of which is kept."""
-    work = tmp_path_factory.mktemp("finetuned")
-    made = finetune([TrainingSet(ten)], work / "models" / "ten", CHEAP, work=work)
-    return Trained(made.folder, made.report, work)
-
-
-def weights(folder: Path) -> dict[str, np.ndarray]:
-    """The tensors of a model folder."""
-    from safetensors.numpy import load_file
-
-    return dict(load_file(folder / "model.safetensors"))
-
-
-# --- what it leaves ---------------------------------------------------------------------------
+pytestmark = pytest.mark.usefixtures("one_list_chooses")
 
 
 def test_the_report_says_what_was_trained_on_and_how_it_went(
@@ -125,16 +71,6 @@ def test_the_run_is_tracked_with_its_curves(trained: Trained) -> None:
     )
 
 
-def test_training_moves_the_weights_and_not_the_embeddings(trained: Trained) -> None:
-    """Two steps change the transformer's layers; frozen word embeddings stay the base's."""
-    after, before = weights(trained.folder), weights(resolve("minilm").folder)
-    shared = [n for n in before if f"bert.{n}" in after and before[n].dtype.kind == "f"]
-    same = {n for n in shared if np.array_equal(before[n], after[f"bert.{n}"])}
-    assert "embeddings.word_embeddings.weight" in same
-    assert len(same) < len(shared) / 2
-    assert all(np.isfinite(after[name]).all() for name in after)
-
-
 def test_queries_trained_on_are_left_out_of_calibration(
     trained: Trained, ten: LabelledSet, small: LabelledSet
 ) -> None:
@@ -147,9 +83,6 @@ def test_queries_trained_on_are_left_out_of_calibration(
     assert planned.seen_by_reranker >= len(seen)
     used = {query_hash(q.text) for q in (*planned.fit.items, *planned.report.items)}
     assert not used & seen
-
-
-# --- going on ---------------------------------------------------------------------------------
 
 
 def test_a_finished_run_is_not_made_again(trained: Trained, ten: LabelledSet) -> None:
@@ -173,22 +106,6 @@ def test_a_finished_run_that_was_not_tracked_is_tracked(
     assert noted is not None
     assert noted["run_id"] == again.run.run_id
     assert (trained.folder / "manifest.json").stat().st_mtime_ns == before
-
-
-def test_too_few_validation_lists_choose_no_step(
-    trained: Trained,
-    ten: LabelledSet,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """A few lists tell steps apart by chance alone: the last step is kept, and it is said."""
-    from rerank.training import trainer
-
-    monkeypatch.setattr(trainer, "LEAST_LISTS", 50)
-    made = finetune([TrainingSet(ten)], tmp_path / "model", CHEAP, work=trained.work)
-    assert made.report["best_step"] == CHEAP.steps
-    assert "the last step is kept" in caplog.text
 
 
 def test_a_taken_folder_is_refused_before_any_work(
@@ -234,88 +151,6 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
         np.testing.assert_allclose(weights(out)[name], tensor, atol=1e-6)
 
 
-def test_training_goes_on_from_a_trained_cross_encoder(
-    trained: Trained, small: LabelledSet, tmp_path: Path
-) -> None:
-    """From another run's model: frozen layers stay its own, its list of queries is carried on."""
-    other = replace(small, splits={"train": small.splits["test"][:4]}, name="other")
-    config = replace(LAST, base=str(trained.folder), frozen_layers=4)
-    made = finetune([TrainingSet(other)], tmp_path / "model", config, work=trained.work)
-    assert made.report["base_fingerprint"] == resolve(str(trained.folder)).fingerprint
-    assert made.report["base_training"] == json.loads(json.dumps(trained.report))
-    assert made.report["best_step"] == 2
-    before, after = weights(trained.folder), weights(made.folder)
-    same = {name for name in before if np.array_equal(before[name], after[name])}
-    assert {f"bert.encoder.layer.{k}.output.dense.weight" for k in range(4)} < same
-    assert {f"bert.encoder.layer.{k}.output.dense.weight" for k in (4, 5)}.isdisjoint(same)
-    assert "classifier.weight" not in same
-    new = {query_hash(small.queries[i].text) for i in other.splits["train"]}
-    old = trained_on(resolve(str(trained.folder)))
-    assert trained_on(resolve(str(made.folder))) == old | new
-
-
-def test_low_rank_updates_end_up_in_the_layers(
-    trained: Trained, ten: LabelledSet, tmp_path: Path
-) -> None:
-    """The linear maps of the layers that are not frozen move by that rank; the head moves whole."""
-    config = replace(LAST, lora=2, frozen_layers=4, learning_rate=0.01)
-    made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
-    after, before = weights(made.folder), weights(resolve("minilm").folder)
-    moved = {
-        name: after[f"bert.{name}"] - before[name]
-        for name in before
-        if before[name].dtype.kind == "f"
-        and not np.array_equal(before[name], after[f"bert.{name}"])
-    }
-    linear = {
-        f"encoder.layer.{k}.{part}.weight"
-        for k in (4, 5)
-        for part in (
-            *(f"attention.self.{name}" for name in ("query", "key", "value")),
-            *("attention.output.dense", "intermediate.dense", "output.dense"),
-        )
-    }
-    assert linear == {name for name in moved if not name.startswith("pooler.")}
-    for name in linear:
-        assert 1 <= np.linalg.matrix_rank(moved[name], tol=1e-5) <= config.lora
-    assert not any("lora" in name for name in after)
-
-
-def test_low_rank_updates_need_a_layer_to_update(
-    trained: Trained, ten: LabelledSet, tmp_path: Path
-) -> None:
-    """With every layer frozen there is none, and the error says so."""
-    config = replace(CHEAP, lora=2, frozen_layers=6)
-    with pytest.raises(InputError, match="need a layer that is not frozen"):
-        finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
-
-
-def test_the_mean_of_the_last_checkpoints_is_kept(
-    trained: Trained, ten: LabelledSet, tmp_path: Path
-) -> None:
-    """A weight is the mean of its last three values; frozen ones are the base's to the bit."""
-    from rerank.training import trainer
-
-    name = "bert.encoder.layer.5.output.dense.weight"
-    last: list[np.ndarray] = []
-    original = trainer._load_mean
-
-    def noting(model: Any, checkpoints: Path) -> None:
-        last.extend(weights(folder)[name] for folder in checkpoints.glob("checkpoint-*"))
-        original(model, checkpoints)
-
-    config = replace(CHEAP, steps=4, average=3, validation=0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "_load_mean", noting)
-        made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
-    found, base = weights(made.folder), weights(resolve("minilm").folder)
-    assert len(last) == 3
-    np.testing.assert_allclose(found[name], np.mean(last, axis=0), atol=1e-7)
-    assert not any(np.array_equal(found[name], value) for value in last)
-    key = "embeddings.word_embeddings.weight"
-    assert np.array_equal(found[f"bert.{key}"], base[key])
-
-
 def test_sets_are_mixed_by_temperature(trained: Trained, ten: LabelledSet, tmp_path: Path) -> None:
     """At a high one two sets give as many examples each, whatever they hold; all steps are fed."""
     few = replace(ten, splits={"train": ten.splits["train"][:2]}, name="few")
@@ -338,9 +173,6 @@ def test_a_miner_picks_the_wrong_passages(
     assert made.report["examples"] == TEN
 
 
-# --- a teacher --------------------------------------------------------------------------------
-
-
 def test_a_teacher_judges_every_passage_of_every_list(
     other_reranker: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -355,40 +187,6 @@ def test_a_teacher_judges_every_passage_of_every_list(
     logits, _ = CrossEncoder(teacher, max_length=CHEAP.max_length).score(pairs)
     assert [x for e in found for x in e.teacher] == logits.tolist()
     assert [replace(e, teacher=()) for e in found] == examples
-
-
-def test_a_student_comes_nearer_to_its_teacher(ten: LabelledSet, tmp_path: Path) -> None:
-    """Taught without labels, the student's softmax over a list comes nearer to the teacher's."""
-    import torch
-    from scipy.special import softmax
-    from scipy.stats import entropy
-
-    from rerank.training.trainer import train
-
-    texts = [p.full_text for p in ten.corpus.values()]
-    lists = [
-        Example(q.text, tuple(texts[4 * k : 4 * k + 4]), (0,) * 4, (0.0, 3.0, 1.0, -1.0))
-        for k, q in enumerate(list(ten.queries.values())[:2])
-    ]
-    config = replace(LAST, distil=1.0, steps=24, check_every=24, learning_rate=3e-4)
-    model, _ = train(lists, [], resolve("minilm"), tmp_path, config)
-
-    def divergence() -> float:
-        found = [
-            model.predict([(e.query, p) for p in e.passages], activation_fn=torch.nn.Identity())
-            for e in lists
-        ]
-        each = [
-            entropy(softmax(np.array(e.teacher)), softmax(logits))
-            for e, logits in zip(lists, found, strict=True)
-        ]
-        return float(np.mean(each))
-
-    equal = float(entropy(softmax(np.array(lists[0].teacher)), np.full(4, 0.25)))
-    assert divergence() < equal / 2
-
-
-# --- bad input, and packing -------------------------------------------------------------------
 
 
 def test_more_frozen_layers_than_there_are_is_refused(
@@ -412,46 +210,6 @@ def test_no_source_is_refused(tmp_path: Path) -> None:
     """There is nothing to train on."""
     with pytest.raises(InputError, match="no labelled set"):
         finetune([], tmp_path / "model", CHEAP, work=tmp_path)
-
-
-def test_the_trained_model_and_its_packed_form_score_alike(
-    trained: Trained, ten: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Packed to int8 and unpacked under a bundled name, logits stay within 0.1."""
-    import torch
-    from sentence_transformers import CrossEncoder as Oracle
-
-    monkeypatch.setattr("rerank.inference.model_files.BUNDLED", tmp_path)
-    pack_finetuned(trained.folder, tmp_path / "tiny-reranker", base=resolve("minilm").folder)
-    manifest = json.loads((tmp_path / "tiny-reranker/manifest.json").read_text())
-    assert manifest["training"]["sets"][0]["digest"] == ten.digest()
-    packed = resolve("tiny-reranker")
-    assert training(packed) == manifest["training"]
-    assert trained_on(packed) == trained_on(resolve(str(trained.folder)))
-    pairs = [
-        (q.text, p.full_text)
-        for q, p in zip(ten.queries.values(), ten.corpus.values(), strict=False)
-    ]
-    whole, small_logits = (
-        Oracle(str(folder), device="cpu").predict(pairs, activation_fn=torch.nn.Identity())
-        for folder in (trained.folder, packed.folder)
-    )
-    np.testing.assert_allclose(small_logits, whole, rtol=0, atol=0.1)
-    assert not np.array_equal(small_logits, whole)
-
-
-def test_weights_are_packed_over_packed_weights_alone(trained: Trained, tmp_path: Path) -> None:
-    """Any other folder that holds something stays as it is."""
-    other = tmp_path / "set"
-    other.mkdir()
-    (other / "manifest.json").write_text('{"name": "a labelled set"}')
-    for taken in (other, trained.folder):
-        before = (taken / "manifest.json").read_bytes()
-        with pytest.raises(InputError, match="no folder of packed weights"):
-            pack_finetuned(trained.folder, taken, base=resolve("minilm").folder)
-        assert (taken / "manifest.json").read_bytes() == before
-    for _ in range(2):
-        pack_finetuned(trained.folder, tmp_path / "packed", base=resolve("minilm").folder)
 
 
 def test_a_base_that_cannot_be_trained_is_refused_before_any_work(

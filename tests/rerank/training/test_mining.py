@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rerank.config import FinetuneConfig
+from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.text import query_hash
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve
 from rerank.retrieval.dense import Encoder
@@ -17,11 +17,11 @@ from rerank.retrieval.index import Index
 from rerank.training.mining import (
     Example,
     TrainingSet,
-    held_lists,
-    hold_out,
-    kept_apart,
+    examples_per_set,
     mine,
-    shares,
+    split_validation,
+    validation_queries,
+    without_overlap,
 )
 from rerank.types import Passage
 
@@ -192,31 +192,31 @@ def test_a_share_of_the_answers_is_withheld(
 
 def test_temperature_lies_between_the_sizes_and_equal_shares() -> None:
     """By hand: 900 and 100 are as 9 to 1, at temperature 2 as 3 to 1, and nearly equal at 1000."""
-    assert shares([900, 100], 400, 1.0) == [360, 40]
-    assert shares([900, 100], 400, 2.0) == [300, 100]
-    assert shares([900, 100], 400, 1000.0) == [200, 200]
-    assert shares([10**6, 1], 100, 1.0) == [100, 1]
+    assert examples_per_set([900, 100], 400, 1.0) == [360, 40]
+    assert examples_per_set([900, 100], 400, 2.0) == [300, 100]
+    assert examples_per_set([900, 100], 400, 1000.0) == [200, 200]
+    assert examples_per_set([10**6, 1], 100, 1.0) == [100, 1]
 
 
 def test_whole_groups_are_held_out(pydata: LabelledSet) -> None:
     """No group stands on both sides, nothing is lost, and the count is close to what was asked."""
-    ids, held = hold_out(pydata, "dev", 60, seed=0)
+    ids, held = split_validation(pydata, "dev", 60, seed=0)
     assert sorted([*ids, *held]) == sorted(pydata.splits["dev"])
     assert not {pydata.group(i) for i in ids} & {pydata.group(i) for i in held}
     assert 55 <= len(held) <= 60
-    assert hold_out(pydata, "dev", 60, seed=0) == (ids, held)
-    assert hold_out(pydata, "dev", 60, seed=1)[1] != held
-    assert hold_out(pydata, "dev", 0, seed=0)[1] == []
+    assert split_validation(pydata, "dev", 60, seed=0) == (ids, held)
+    assert split_validation(pydata, "dev", 60, seed=1)[1] != held
+    assert split_validation(pydata, "dev", 0, seed=0)[1] == []
     seen = frozenset(query_hash(pydata.queries[i].text) for i in held[:5])
-    again = hold_out(pydata, "dev", 60, seed=0, seen=seen)[1]
+    again = split_validation(pydata, "dev", 60, seed=0, seen=seen)[1]
     assert 55 <= len(again) <= 60
     assert not {pydata.group(i) for i in held[:5]} & {pydata.group(i) for i in again}
-    assert len(hold_out(pydata, "dev", 9999, seed=0)[1]) <= len(pydata.splits["dev"]) / 5
+    assert len(split_validation(pydata, "dev", 9999, seed=0)[1]) <= len(pydata.splits["dev"]) / 5
 
 
 def test_a_limit_leaves_whole_groups_over(pydata: LabelledSet) -> None:
     """What is trained on and what is left share no group, and the limit is nearly filled."""
-    ids, held = hold_out(pydata, "dev", 60, seed=0, limit=200)
+    ids, held = split_validation(pydata, "dev", 60, seed=0, limit=200)
     left = set(pydata.splits["dev"]) - {*ids, *held}
     assert 190 <= len(ids) <= 200
     assert not {pydata.group(i) for i in ids} & {pydata.group(i) for i in left}
@@ -227,7 +227,7 @@ def test_validation_lists_are_those_of_the_first_stage(
 ) -> None:
     """Each answerable query once, with its right passages and the fused order."""
     ids = small.splits["test"][:12]
-    held = held_lists(small, ids, index, encoder, depth=5)
+    held = validation_queries(small, ids, index, encoder, depth=5)
     answerable = [i for i in ids if small.relevant(i)]
     assert [h.query for h in held] == [small.queries[i].text for i in answerable]
     for i, h in zip(answerable, held, strict=True):
@@ -237,7 +237,7 @@ def test_validation_lists_are_those_of_the_first_stage(
         )
         assert list(h.found) == [index.passage(row).full_text for row in found.rows]
         assert set(h.right) == {small.corpus[d].full_text for d in small.relevant(i)}
-    assert held_lists(small, [], index, encoder, depth=5) == []
+    assert validation_queries(small, [], index, encoder, depth=5) == []
 
 
 def test_a_source_that_is_not_there_is_refused(small: LabelledSet) -> None:
@@ -261,6 +261,6 @@ def test_what_is_validated_on_is_not_trained_on(small: LabelledSet) -> None:
     qrels = {**small.qrels, third: {**small.qrels[third], **small.qrels[first]}}
     labelled = replace(small, queries={**small.queries, **alike}, qrels=qrels)
     ids = [second, third, fourth, *others]
-    assert kept_apart(labelled, ids, [first], frozenset()) == others
+    assert without_overlap(labelled, ids, [first], frozenset()) == others
     elsewhere = frozenset({query_hash(small.queries[others[0]].text)})
-    assert kept_apart(labelled, others, [], elsewhere) == others[1:]
+    assert without_overlap(labelled, others, [], elsewhere) == others[1:]

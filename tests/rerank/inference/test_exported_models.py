@@ -11,9 +11,14 @@ import pytest
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.engine import GRAPH
+from rerank.inference.exported_models import (
+    NETWORKS,
+    is_exported_file,
+    open_exported,
+    write_exported,
+)
 from rerank.inference.int8_weights import TRAINED_ON
 from rerank.inference.model_files import ModelFiles, resolve, trained_on
-from rerank.inference.networks import NETWORKS, carried, is_network_file, write_networks
 from rerank.retrieval.dense import Encoder
 from rerank.storage.files import files_below
 from rerank.storage.folder import sha256_file
@@ -31,7 +36,7 @@ def files(other_reranker: Callable[..., Path]) -> ModelFiles:
 
 
 def opened(folder: Path, files: ModelFiles) -> Sequence[ModelFiles]:
-    """What the folder carries, by a manifest such as a store writes."""
+    """The models in the folder, by a manifest such as a store writes."""
     entries = {
         name: {"sha256": sha256_file(path), "size": path.stat().st_size}
         for name, path in files_below(folder).items()
@@ -41,7 +46,7 @@ def opened(folder: Path, files: ModelFiles) -> Sequence[ModelFiles]:
         for role in ("encoder", "reranker")
         for part, value in (("", files.fingerprint), ("_tokenizer", files.tokenizer))
     }
-    return carried(folder, {"files": entries, "fingerprints": prints}, ("one", "other"))
+    return open_exported(folder, {"files": entries, "fingerprints": prints}, ("one", "other"))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
@@ -49,8 +54,8 @@ def test_networks_give_the_numbers_of_the_weights(
     files: ModelFiles, precision: Precision, tmp_path: Path
 ) -> None:
     """Logits, cuts and vectors, to the bit; and their fingerprints are those of the weights."""
-    write_networks(tmp_path, (files, files), precision)
-    assert all(map(is_network_file, files_below(tmp_path)))
+    write_exported(tmp_path, (files, files), precision)
+    assert all(map(is_exported_file, files_below(tmp_path)))
     encoder, reranker = opened(tmp_path, files)
     assert (encoder.fingerprint, reranker.tokenizer) == (files.fingerprint, files.tokenizer)
     assert trained_on(reranker) == trained_on(files) != frozenset()
@@ -70,14 +75,14 @@ def test_networks_give_the_numbers_of_the_weights(
 def test_bf16_is_not_exported(files: ModelFiles, tmp_path: Path) -> None:
     """The sentence says which precisions are."""
     with pytest.raises(InputError, match="expected fp32 or int8"):
-        write_networks(tmp_path, (files, files), "bf16")
+        write_exported(tmp_path, (files, files), "bf16")
 
 
 def test_a_graph_that_does_not_run_is_told(files: ModelFiles, tmp_path: Path) -> None:
     """A graph of ONNX that ONNX Runtime has no means to run: an operator that it does not know."""
     from onnx import helper
 
-    write_networks(tmp_path, (files, files), "fp32")
+    write_exported(tmp_path, (files, files), "fp32")
     node = helper.make_node("EPContext", [], ["row"], domain="com.microsoft", embed_mode=0)
     made = helper.make_model(helper.make_graph([node], "graph", [], []))
     (tmp_path / NETWORKS / "reranker" / GRAPH).write_bytes(made.SerializeToString())

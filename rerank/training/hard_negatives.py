@@ -1,4 +1,4 @@
-"""Choose the hard negatives of a mined list: wrong passages that a cross-encoder scores high."""
+"""Choose hard negatives: the wrong passages with the highest logits of a cross-encoder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from rerank.training.mining import Example
 
 
-def hardest(example: Example, keep: int) -> Example:
+def keep_hardest(example: Example, keep: int) -> Example:
     """The list with only the `keep` wrong passages of highest logit (one more if none is right).
 
     The logits are `example.teacher`'s, which the new list does not keep. A wrong passage above the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rerank.training.hardest import hardest
+from rerank.training.hard_negatives import keep_hardest
 from rerank.training.mining import Example
 
 RIGHT, MAYBE, NEAR, FAR = "right", "may answer too", "near", "far"
@@ -26,7 +26,7 @@ def test_the_hardest_that_are_surely_wrong_are_kept(
 ) -> None:
     """The highest logits below the right one's; the right one stays first."""
     given = Example("q", (RIGHT, MAYBE, NEAR, FAR), (1, 0, 0, 0), logits, judged)
-    found = hardest(given, keep)
+    found = keep_hardest(given, keep)
     assert found.passages == expected
     assert found.labels == (1,) + (0,) * (len(expected) - 1)
     assert found.teacher == ()
@@ -36,11 +36,11 @@ def test_the_hardest_that_are_surely_wrong_are_kept(
 def test_a_question_without_an_answer_keeps_one_more() -> None:
     """Its wrong passages are wrong however high they stand."""
     given = Example("q", (MAYBE, NEAR, FAR), (0, 0, 0), (3.0, 1.0, 2.0))
-    assert hardest(given, 1).passages == (MAYBE, FAR)
-    assert hardest(given, 1).labels == (0, 0)
+    assert keep_hardest(given, 1).passages == (MAYBE, FAR)
+    assert keep_hardest(given, 1).labels == (0, 0)
 
 
 def test_a_list_of_right_passages_alone_stays_as_it_is() -> None:
     """There is nothing to choose from."""
     given = Example("q", (RIGHT,), (1,), (1.0,))
-    assert hardest(given, 2) == Example("q", (RIGHT,), (1,))
+    assert keep_hardest(given, 2) == Example("q", (RIGHT,), (1,))

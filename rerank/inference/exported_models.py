@@ -1,6 +1,6 @@
-"""Exported networks inside a folder, so that it runs without the original weights.
+"""Models exported to ONNX inside a folder, which then runs without the original weights.
 
-A network is a graph and a tokenizer. This file knows nothing of calibration; the writer of the
+A model is a graph and a tokenizer. This file knows nothing of calibration; the writer of the
 folder hashes the files, and whoever opens it has checked them.
 """
 
@@ -22,12 +22,12 @@ ROLES: Mapping[str, Kind] = {"encoder": "bi_encoder", "reranker": "cross_encoder
 FILES = {GRAPH, TOKENIZER_JSON, TRAINED_ON}  # the last one if a reranker lists its training set
 
 
-def described(precision: Precision) -> dict[str, Any]:
+def manifest_entry(precision: Precision) -> dict[str, Any]:
     """The manifest's entry for the networks in its folder; it must match when they are opened."""
     return {"exporter": EXPORT_FORMAT, "precision": precision}
 
 
-def exported(files: ModelFiles, role: str, precision: Precision) -> dict[str, bytes]:
+def exported_files(files: ModelFiles, role: str, precision: Precision) -> dict[str, bytes]:
     """The files of a model's network, by name; it is exported if it was not yet.
 
     The cross-encoder has the given `precision`, the encoder fp32.
@@ -48,28 +48,30 @@ def exported(files: ModelFiles, role: str, precision: Precision) -> dict[str, by
     return found
 
 
-def write_networks(
+def write_exported(
     folder: Path, models: Sequence[ModelFiles], precision: Precision
 ) -> dict[str, Any]:
     """Write the networks of an encoder and a reranker into a folder; return its manifest's entry.
 
-    Raises as `exported`.
+    Raises as `exported_files`.
     """
     for role, files in zip(ROLES, models, strict=True):
         home = folder / NETWORKS / role
         home.mkdir(parents=True)
-        for name, content in exported(files, role, precision).items():
+        for name, content in exported_files(files, role, precision).items():
             (home / name).write_bytes(content)
-    return {NETWORKS: described(precision)}
+    return {NETWORKS: manifest_entry(precision)}
 
 
-def is_network_file(name: str) -> bool:
+def is_exported_file(name: str) -> bool:
     """Whether a network's file may have this path within a folder."""
     parts = PurePosixPath(name).parts
     return len(parts) == 3 and parts[0] == NETWORKS and parts[1] in ROLES and parts[2] in FILES
 
 
-def carried(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) -> list[ModelFiles]:
+def open_exported(
+    folder: Path, manifest: Mapping[str, Any], names: Sequence[str]
+) -> list[ModelFiles]:
     """The encoder and the reranker whose networks are in a folder, under the `names` given.
 
     They are read from their fixed place in it, whatever else its manifest says.

@@ -1,7 +1,7 @@
-"""Where the scores of a labelled set come from: our own stages, another system, or given lists.
+"""Where the candidates of a calibration come from: our index, another search system, or lists.
 
-A calibration needs the same from each: how to rank the queries, what the model is made from, and
-which baselines it is compared with. So the job does not know which of the three it uses.
+Each gives the same: how to rank the queries, what the model is made from, and the baselines to
+compare with. So `calibrate` does not know which of the three it uses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from rerank.assessment.features import features_of
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.metadata_features import MetadataFeature, choose_metadata_features
-from rerank.assessment.model_folder import RETRIEVER, Carry, fingerprints
+from rerank.assessment.model_folder import RETRIEVER, WriteExported, fingerprints
 from rerank.assessment.pooled_maps import pooled_for
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.config import Config
@@ -30,11 +30,17 @@ from rerank.fitting.rankings import (
     retriever_rankings,
     search_rankings,
 )
+from rerank.inference.exported_models import (
+    NETWORKS,
+    ROLES,
+    exported_files,
+    manifest_entry,
+    write_exported,
+)
 from rerank.inference.model_files import ModelFiles, lasting_name, resolve, trained_on
-from rerank.inference.networks import NETWORKS, ROLES, described, exported, write_networks
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
-from rerank.jobs.retriever_checks import as_held, refuse_other_vectors
+from rerank.jobs.retriever_checks import as_held, check_vectors
 from rerank.retrieval.index import LAYOUT
 from rerank.retrieval.systems.connect import connect
 from rerank.retrieval.systems.settings import read_settings
@@ -45,8 +51,8 @@ Metadata = tuple[MetadataFeature, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """What a calibration needs besides the labels.
+class CandidateSource:
+    """What finds and scores the candidates of a calibration, and what the model records of it.
 
     rank: takes a plan, and returns the rankings of its queries that each mode of the model is
         fitted on, the main mode first, and the folder of the index, if there is one.
@@ -60,11 +66,11 @@ class Source:
     baselines: Mapping[str, Heuristic]
     trained_on: frozenset[str] = frozenset()  # hashes of queries that the cross-encoder has seen
     networks: Mapping[str, Any] = field(default_factory=dict)
-    carry: Carry | None = None  # writes the networks into the model folder
+    write_exported: WriteExported | None = None  # writes the networks into the model folder
     notes: tuple[str, ...] = ()  # what the user should know about the source
 
 
-def open_source(
+def open_candidate_source(
     labelled: LabelledSet,
     config: Config,
     workspace: Workspace,
@@ -72,7 +78,7 @@ def open_source(
     index: Path | None,
     retriever: str | Path | None,
     self_contained: bool,
-) -> Source:
+) -> CandidateSource:
     """The source of a set: its own lists, the search system of `retriever`, or our own stages.
 
     The arguments are those of `rerank.calibrate`.
@@ -100,8 +106,8 @@ def open_source(
     else:
         source = _search_system(labelled, config, workspace, Path(retriever), models)
     made_from = {"fingerprints": fingerprints(encoder, reranker, config), **source.made_from}
-    carried = _carried(models, config) if self_contained else {}
-    return replace(source, made_from=made_from, trained_on=trained_on(reranker), **carried)
+    networks = _exported(models, config) if self_contained else {}
+    return replace(source, made_from=made_from, trained_on=trained_on(reranker), **networks)
 
 
 def _own_stages(
@@ -110,7 +116,7 @@ def _own_stages(
     workspace: Workspace,
     index: Path | None,
     models: tuple[ModelFiles, ModelFiles],
-) -> Source:
+) -> CandidateSource:
     """Our own index and models, over the corpus of the set."""
     pooled, metadata = pooled_for(*models, config), _metadata(labelled, config)
 
@@ -124,7 +130,7 @@ def _own_stages(
         "fitted_around": pooled.described() if pooled else None,
         "inputs": {**features_of(None, metadata).names(), "index": LAYOUT},
     }
-    return Source(labelled, config, made_from, rank, HEURISTICS)
+    return CandidateSource(labelled, config, made_from, rank, HEURISTICS)
 
 
 def _search_system(
@@ -133,7 +139,7 @@ def _search_system(
     workspace: Workspace,
     retriever: Path,
     models: tuple[ModelFiles, ModelFiles],
-) -> Source:
+) -> CandidateSource:
     """Another search system for the candidates, and our cross-encoder."""
     system = connect(read_settings(retriever))
     labelled, notes = as_held(labelled, system)
@@ -141,7 +147,7 @@ def _search_system(
     pipeline = RetrieverPipeline(system, config, cache=cache, models=models, metadata=metadata)
 
     def rank(planned: Plan) -> tuple[Mapping[Mode, PlannedRankings], Path | None]:
-        refuse_other_vectors(pipeline, labelled)
+        check_vectors(pipeline, labelled)
         return {"search": retriever_rankings(pipeline, planned)}, None
 
     names = features_of(pipeline.kind, metadata).names()
@@ -149,10 +155,10 @@ def _search_system(
         RETRIEVER: system.settings.to_dict(),
         "inputs": {"stages": list(pipeline.kind.stages), **names},
     }
-    return Source(labelled, config, made_from, rank, OF_LOGITS, notes=tuple(notes))
+    return CandidateSource(labelled, config, made_from, rank, OF_LOGITS, notes=tuple(notes))
 
 
-def _given_lists(labelled: LabelledSet, kind: ListKind, config: Config) -> Source:
+def _given_lists(labelled: LabelledSet, kind: ListKind, config: Config) -> CandidateSource:
     """The stages of any other system, whose scores came with the lists."""
     if config.expected_unanswerable:
         raise InputError(
@@ -167,20 +173,22 @@ def _given_lists(labelled: LabelledSet, kind: ListKind, config: Config) -> Sourc
 
     names = features_of(kind, metadata).names()
     inputs = {"stages": list(kind.stages), "texts": kind.texts, **names}
-    return Source(labelled, config, {"fingerprints": {}, "inputs": inputs}, rank, OF_LOGITS)
+    return CandidateSource(
+        labelled, config, {"fingerprints": {}, "inputs": inputs}, rank, OF_LOGITS
+    )
 
 
 def _metadata(labelled: LabelledSet, config: Config) -> Metadata:
     return choose_metadata_features(config.metadata_keys, labelled.corpus.values())
 
 
-def _carried(models: tuple[ModelFiles, ModelFiles], config: Config) -> dict[str, Any]:
-    """The fields of a `Source` whose model folder is to include its networks.
+def _exported(models: tuple[ModelFiles, ModelFiles], config: Config) -> dict[str, Any]:
+    """The fields of a `CandidateSource` whose model folder is to include its networks.
 
     Raises:
         InputError: a network cannot be exported.
     """
     for role, files in zip(ROLES, models, strict=True):
-        exported(files, role, config.precision)  # fail now, not after the fit
-    carry = partial(write_networks, models=models, precision=config.precision)
-    return {"networks": {NETWORKS: described(config.precision)}, "carry": carry}
+        exported_files(files, role, config.precision)  # fail now, not after the fit
+    write = partial(write_exported, models=models, precision=config.precision)
+    return {"networks": {NETWORKS: manifest_entry(config.precision)}, "write_exported": write}

@@ -1,4 +1,4 @@
-"""Inputs of a rescoring: opens a file by its ending, identifies it, and checks it for changes."""
+"""The input of a rescoring: opens a file by its ending, and refuses a file that changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from rerank.batch.chunks import BUFFER, RowSource
+from rerank.batch.chunks import BUFFER, RowReader
 from rerank.errors import InputError, optional
 
 PARQUET = (".parquet", ".pq")
@@ -19,7 +19,7 @@ JSONL = (".jsonl", ".ndjson", ".json", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class FileIdentity:
     """The identity of an input: its content, and when its file was last written to."""
 
     sha256: str
@@ -51,7 +51,7 @@ def is_parquet(path: Path) -> bool:
 
 @contextmanager
 def open_input(
-    path: Path, known: Identity | None = None, *, segment_by: str = ""
+    path: Path, known: FileIdentity | None = None, *, segment_by: str = ""
 ) -> Iterator[Input]:
     """Open an input, and close it at the end; with `known` it is not read to identify it.
 
@@ -65,21 +65,21 @@ def open_input(
     with _open(path) as file:
         if known is not None:
             known.check(path, os.fstat(file.fileno()))
-        source: RowSource
+        reader: RowReader
         if parquet:
             with optional():
-                from rerank.batch.parquet import ParquetSource
+                from rerank.batch.parquet import ParquetReader
 
-            source = ParquetSource(file, path, segment_by)
+            reader = ParquetReader(file, path, segment_by)
             identity = known or _identify(file)
         else:
-            from rerank.batch.jsonl import JsonlSource
+            from rerank.batch.jsonl import JsonlReader
 
             identity = known or _identify(file)
-            source = JsonlSource(file, identity.lines, segment_by)
-        if not source.total:
+            reader = JsonlReader(file, identity.lines, segment_by)
+        if not reader.total:
             raise InputError(f"{path}: holds no query")
-        yield Input(path, file, source, identity)
+        yield Input(path, file, reader, identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class Input:
 
     path: Path
     file: IO[bytes]
-    source: RowSource
-    identity: Identity
+    reader: RowReader
+    identity: FileIdentity
 
     def check(self) -> None:
         """Raise InputError if the file was changed since it was identified."""
@@ -108,7 +108,7 @@ def _open(path: Path) -> IO[bytes]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _identify(file: IO[bytes]) -> Identity:
+def _identify(file: IO[bytes]) -> FileIdentity:
     """Read the file once, a megabyte at a time, for its hash and its number of lines."""
     state, lines, last, blank = hashlib.sha256(), 0, b"\n", True
     before = os.fstat(file.fileno())
@@ -119,4 +119,4 @@ def _identify(file: IO[bytes]) -> Identity:
         last = block[-1:]
         blank = blank and block.isspace()
     found = 0 if blank else lines + (last != b"\n")
-    return Identity(state.hexdigest(), before.st_size, found, before.st_mtime_ns)
+    return FileIdentity(state.hexdigest(), before.st_size, found, before.st_mtime_ns)

@@ -20,7 +20,7 @@ from rerank.types import Floats, Ranking, Scored
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Predictions:
     """The rankings of n queries, and their probabilities by the maps, in [0, 1]."""
 
     rankings: list[Ranking]
@@ -30,7 +30,7 @@ class Judged:
     sufficiency: Floats  # (n, 10) P(one of the first k is right), for k = 1 to 10; never falls in k
 
 
-def judge(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Judged:
+def predict(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Predictions:
     """Rank the candidates by the maps, and compute the probabilities of each ranking and passage.
 
     For a query without candidates every probability is 0.
@@ -38,7 +38,7 @@ def judge(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Judged:
     rankings = [rank(s, maps.score, rank_by=config.rank_by) for s in scored]
     features = ranking_features(rankings, maps.features.ranking)
     if not rankings:
-        return Judged([], features, np.zeros(0), [], np.zeros((0, DEPTH)))
+        return Predictions([], features, np.zeros(0), [], np.zeros((0, DEPTH)))
     confidence = maps.confidence.predict(features)
     if maps.segments.updates:
         confidence = maps.segments.apply(confidence, segments_of(rankings, config.segment_by))
@@ -49,7 +49,7 @@ def judge(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Judged:
         for r, c in zip(rankings, confidence.tolist(), strict=True)
     ]
     relevance, sufficiency = zip(*found, strict=True)
-    return Judged(rankings, features, confidence, list(relevance), np.array(sufficiency))
+    return Predictions(rankings, features, confidence, list(relevance), np.array(sufficiency))
 
 
 def segments_of(rankings: Sequence[Ranking], segment_by: str) -> list[str]:

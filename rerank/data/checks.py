@@ -1,0 +1,38 @@
+"""Checks of texts that come in, and names of JSON types for the messages."""
+
+from __future__ import annotations
+
+from rerank.errors import InputError
+
+
+def as_text(name: str, value: object, *, most: int | None = None, empty: bool = False) -> str:
+    """The value of a field, if it is text that can be stored; it must have words unless `empty`.
+
+    Raises:
+        InputError: not text, text without words, with a lone surrogate, or of more than `most`
+            characters. The message names the field.
+    """
+    if not isinstance(value, str):
+        raise InputError(f"{name!r} should be text, got {json_type(value)}")
+    if most is not None and len(value) > most:
+        raise InputError(f"{name!r} has {len(value)} characters, at most {most} are taken")
+    if not empty and not value.strip():
+        raise InputError(f"{name!r} is empty")
+    if not is_encodable(value):
+        raise InputError(f"{name!r} holds a lone surrogate, which is not text")
+    return value
+
+
+def is_encodable(text: str) -> bool:
+    """Whether the text can be encoded as UTF-8: no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def json_type(value: object) -> str:
+    """The type of a value, in JSON's terms if it has one."""
+    names = {type(None): "null", dict: "an object", list: "a list", str: "text", bool: "a boolean"}
+    return names.get(type(value), type(value).__name__)

@@ -1,0 +1,66 @@
+"""Texts to words: the words that BM25 and the coverage features use.
+
+It knows nothing of documents or queries.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import chain, islice
+
+import regex
+import Stemmer
+
+from rerank.data.stop_words import STOP_WORDS
+
+WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
+MARKS = regex.compile(r"(\p{M}{30})\p{M}++")  # no language writes so many on a letter
+ASCII_WORD = re.compile(r"[a-z0-9]+")  # the same for lower-case ASCII, in half the time
+SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\uff01\uff1f\n]")  # with CJK's full-width stops
+ASCII_SENTENCE_END = re.compile(r"[.!?:;][ \t\n\r\f\v]|\n")
+
+
+def words(text: str, *, language: str = "english") -> list[str]:
+    """Stemmed lower-case words in order; underscores and punctuation separate.
+
+    Stems are Snowball's (Porter 2001). `language` is a Snowball name, or "none" for no stemming. In
+    scripts without spaces between words, a run of characters is one word: there, rely on the dense
+    stage.
+    """
+    return _stems(_found(_normal(text)), language)
+
+
+def content_words(text: str, *, language: str = "english") -> list[str]:
+    """The same words without the language's stop words, if it has a list of them."""
+    stop = STOP_WORDS.get(language, frozenset())
+    return _stems([w for w in WORD.findall(_normal(text)) if w not in stop], language)
+
+
+def sentence_words(text: str, *, language: str = "english") -> list[list[str]]:
+    """The same words, one list per sentence.
+
+    A sentence ends with `. ! ? : ;` and a space, with a full-width stop, or with the line.
+    """
+    normal = _normal(text)
+    end = ASCII_SENTENCE_END if normal.isascii() else SENTENCE_END
+    parts = [_found(part) for part in end.split(normal)]
+    stems = iter(_stems(list(chain.from_iterable(parts)), language))
+    return [list(islice(stems, len(part))) for part in parts]
+
+
+def _found(normal: str) -> list[str]:
+    return ASCII_WORD.findall(normal) if normal.isascii() else WORD.findall(normal)
+
+
+def _normal(text: str) -> str:
+    """Lower case, with composed characters.
+
+    Composing takes time that grows with the square of a run of combining marks; so runs are cut, as
+    in the Stream-Safe Text Format of Unicode's UAX #15.
+    """
+    return unicodedata.normalize("NFC", MARKS.sub(r"\1", text)).lower()
+
+
+def _stems(found: list[str], language: str) -> list[str]:
+    return found if language == "none" else list(Stemmer.Stemmer(language).stemWords(found))

@@ -1,0 +1,57 @@
+"""A trained model packed to int8: close scores, and no other folder is overwritten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from finetuning import Trained
+
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.inference.int8_weights import pack_finetuned
+from rerank.inference.model_files import resolve, trained_on, training
+
+pytestmark = pytest.mark.usefixtures("one_list_chooses")
+
+
+def test_the_trained_model_and_its_packed_form_score_alike(
+    trained: Trained, ten: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packed to int8 and unpacked under a bundled name, logits stay within 0.1."""
+    import torch
+    from sentence_transformers import CrossEncoder as Oracle
+
+    monkeypatch.setattr("rerank.inference.model_files.BUNDLED", tmp_path)
+    pack_finetuned(trained.folder, tmp_path / "tiny-reranker", base=resolve("minilm").folder)
+    manifest = json.loads((tmp_path / "tiny-reranker/manifest.json").read_text())
+    assert manifest["training"]["sets"][0]["digest"] == ten.digest()
+    packed = resolve("tiny-reranker")
+    assert training(packed) == manifest["training"]
+    assert trained_on(packed) == trained_on(resolve(str(trained.folder)))
+    pairs = [
+        (q.text, p.full_text)
+        for q, p in zip(ten.queries.values(), ten.corpus.values(), strict=False)
+    ]
+    whole, small_logits = (
+        Oracle(str(folder), device="cpu").predict(pairs, activation_fn=torch.nn.Identity())
+        for folder in (trained.folder, packed.folder)
+    )
+    np.testing.assert_allclose(small_logits, whole, rtol=0, atol=0.1)
+    assert not np.array_equal(small_logits, whole)
+
+
+def test_weights_are_packed_over_packed_weights_alone(trained: Trained, tmp_path: Path) -> None:
+    """Any other folder that holds something stays as it is."""
+    other = tmp_path / "set"
+    other.mkdir()
+    (other / "manifest.json").write_text('{"name": "a labelled set"}')
+    for taken in (other, trained.folder):
+        before = (taken / "manifest.json").read_bytes()
+        with pytest.raises(InputError, match="no folder of packed weights"):
+            pack_finetuned(trained.folder, taken, base=resolve("minilm").folder)
+        assert (taken / "manifest.json").read_bytes() == before
+    for _ in range(2):
+        pack_finetuned(trained.folder, tmp_path / "packed", base=resolve("minilm").folder)

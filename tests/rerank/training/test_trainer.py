@@ -1,0 +1,160 @@
+"""What training changes in the weights, and what it leaves as it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from finetuning import CHEAP, LAST, Trained, weights
+
+from rerank.data.canonical import query_hash
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.inference.model_files import resolve, trained_on
+from rerank.jobs.finetune import finetune
+from rerank.training.mining import Example, TrainingSet
+
+pytestmark = pytest.mark.usefixtures("one_list_chooses")
+
+
+def test_training_moves_the_weights_and_not_the_embeddings(trained: Trained) -> None:
+    """Two steps change the transformer's layers; frozen word embeddings stay the base's."""
+    after, before = weights(trained.folder), weights(resolve("minilm").folder)
+    shared = [n for n in before if f"bert.{n}" in after and before[n].dtype.kind == "f"]
+    same = {n for n in shared if np.array_equal(before[n], after[f"bert.{n}"])}
+    assert "embeddings.word_embeddings.weight" in same
+    assert len(same) < len(shared) / 2
+    assert all(np.isfinite(after[name]).all() for name in after)
+
+
+def test_training_goes_on_from_a_trained_cross_encoder(
+    trained: Trained, small: LabelledSet, tmp_path: Path
+) -> None:
+    """From another run's model: frozen layers stay its own, its list of queries is carried on."""
+    other = replace(small, splits={"train": small.splits["test"][:4]}, name="other")
+    config = replace(LAST, base=str(trained.folder), frozen_layers=4)
+    made = finetune([TrainingSet(other)], tmp_path / "model", config, work=trained.work)
+    assert made.report["base_fingerprint"] == resolve(str(trained.folder)).fingerprint
+    assert made.report["base_training"] == json.loads(json.dumps(trained.report))
+    assert made.report["best_step"] == 2
+    before, after = weights(trained.folder), weights(made.folder)
+    same = {name for name in before if np.array_equal(before[name], after[name])}
+    assert {f"bert.encoder.layer.{k}.output.dense.weight" for k in range(4)} < same
+    assert {f"bert.encoder.layer.{k}.output.dense.weight" for k in (4, 5)}.isdisjoint(same)
+    assert "classifier.weight" not in same
+    new = {query_hash(small.queries[i].text) for i in other.splits["train"]}
+    old = trained_on(resolve(str(trained.folder)))
+    assert trained_on(resolve(str(made.folder))) == old | new
+
+
+def test_low_rank_updates_end_up_in_the_layers(
+    trained: Trained, ten: LabelledSet, tmp_path: Path
+) -> None:
+    """The linear maps of the layers that are not frozen move by that rank; the head moves whole."""
+    config = replace(LAST, lora=2, frozen_layers=4, learning_rate=0.01)
+    made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
+    after, before = weights(made.folder), weights(resolve("minilm").folder)
+    moved = {
+        name: after[f"bert.{name}"] - before[name]
+        for name in before
+        if before[name].dtype.kind == "f"
+        and not np.array_equal(before[name], after[f"bert.{name}"])
+    }
+    linear = {
+        f"encoder.layer.{k}.{part}.weight"
+        for k in (4, 5)
+        for part in (
+            *(f"attention.self.{name}" for name in ("query", "key", "value")),
+            *("attention.output.dense", "intermediate.dense", "output.dense"),
+        )
+    }
+    assert linear == {name for name in moved if not name.startswith("pooler.")}
+    for name in linear:
+        assert 1 <= np.linalg.matrix_rank(moved[name], tol=1e-5) <= config.lora
+    assert not any("lora" in name for name in after)
+
+
+def test_low_rank_updates_need_a_layer_to_update(
+    trained: Trained, ten: LabelledSet, tmp_path: Path
+) -> None:
+    """With every layer frozen there is none, and the error says so."""
+    config = replace(CHEAP, lora=2, frozen_layers=6)
+    with pytest.raises(InputError, match="need a layer that is not frozen"):
+        finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
+
+
+def test_the_mean_of_the_last_checkpoints_is_kept(
+    trained: Trained, ten: LabelledSet, tmp_path: Path
+) -> None:
+    """A weight is the mean of its last three values; frozen ones are the base's to the bit."""
+    from rerank.training import trainer
+
+    name = "bert.encoder.layer.5.output.dense.weight"
+    last: list[np.ndarray] = []
+    original = trainer._load_mean
+
+    def noting(model: Any, checkpoints: Path) -> None:
+        last.extend(weights(folder)[name] for folder in checkpoints.glob("checkpoint-*"))
+        original(model, checkpoints)
+
+    config = replace(CHEAP, steps=4, average=3, validation=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "_load_mean", noting)
+        made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
+    found, base = weights(made.folder), weights(resolve("minilm").folder)
+    assert len(last) == 3
+    np.testing.assert_allclose(found[name], np.mean(last, axis=0), atol=1e-7)
+    assert not any(np.array_equal(found[name], value) for value in last)
+    key = "embeddings.word_embeddings.weight"
+    assert np.array_equal(found[f"bert.{key}"], base[key])
+
+
+def test_too_few_validation_lists_choose_no_step(
+    trained: Trained,
+    ten: LabelledSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A few lists tell steps apart by chance alone: the last step is kept, and it is said."""
+    from rerank.training import trainer
+
+    monkeypatch.setattr(trainer, "LEAST_LISTS", 50)
+    made = finetune([TrainingSet(ten)], tmp_path / "model", CHEAP, work=trained.work)
+    assert made.report["best_step"] == CHEAP.steps
+    assert "the last step is kept" in caplog.text
+
+
+def test_a_student_comes_nearer_to_its_teacher(ten: LabelledSet, tmp_path: Path) -> None:
+    """Taught without labels, the student's softmax over a list comes nearer to the teacher's."""
+    import torch
+    from scipy.special import softmax
+    from scipy.stats import entropy
+
+    from rerank.training.trainer import train
+
+    texts = [p.full_text for p in ten.corpus.values()]
+    lists = [
+        Example(q.text, tuple(texts[4 * k : 4 * k + 4]), (0,) * 4, (0.0, 3.0, 1.0, -1.0))
+        for k, q in enumerate(list(ten.queries.values())[:2])
+    ]
+    config = replace(LAST, distil=1.0, steps=24, check_every=24, learning_rate=3e-4)
+    model, _ = train(lists, [], resolve("minilm"), tmp_path, config)
+
+    def divergence() -> float:
+        found = [
+            model.predict([(e.query, p) for p in e.passages], activation_fn=torch.nn.Identity())
+            for e in lists
+        ]
+        each = [
+            entropy(softmax(np.array(e.teacher)), softmax(logits))
+            for e, logits in zip(lists, found, strict=True)
+        ]
+        return float(np.mean(each))
+
+    equal = float(entropy(softmax(np.array(lists[0].teacher)), np.full(4, 0.25)))
+    assert divergence() < equal / 2
