@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import threading
 from dataclasses import replace
@@ -25,6 +26,7 @@ from rerank.errors import InputError, RetrieverError
 from rerank.inference.model_files import resolve
 from rerank.jobs.calibrate import Outcome, calibrate
 from rerank.journal.entry import entry_of
+from rerank.labelling.pooling import pool
 from rerank.retrieval.dense import Encoder
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.settings import Settings
@@ -182,6 +184,36 @@ def test_on_the_command_line(
     assert "confidence 0." in capsys.readouterr().out
     both = ("--retriever", retriever, "--index", small_folder, "--out", retriever.parent / "no")
     assert "--index" in refused(capsys, "calibrate", small_folder, *both)
+
+
+def test_people_label_what_its_searches_find(
+    model: CalibratedReranker,
+    outcome: Outcome,
+    labelled: LabelledSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The best of each search are judged; the set needs no corpus to be evaluated on."""
+    asked, out = tmp_path / "questions.txt", tmp_path / "set"
+    texts = [labelled.queries[i].text for i in labelled.splits["test"][:2]]
+    asked.write_text("\n".join(texts))
+    system, (vector,) = model.pipeline.system, model.pipeline.encode([ASKED])  # type: ignore[attr-defined]
+    shown = {doc_id for one in pool(model, ASKED, 2).shown for doc_id in one.doc_ids}
+    for hits in (system.keyword(ASKED, 2), system.vector(vector, 2)):
+        assert {hit.passage.doc_id for hit in hits} <= shown
+    monkeypatch.setattr("sys.stdin", io.StringIO("r\nn\nn\n"))
+    named = ("label", outcome.folder, "--depth", 2, "--out")
+    assert call(*named, out, "--questions", asked) == 0
+    assert "2 questions labelled" in capsys.readouterr().out
+    assert not (out / "corpus.jsonl").exists()
+    assert call("evaluate", outcome.folder, out, "--work", tmp_path) == 0
+    capsys.readouterr()
+    assert "--questions" in refused(capsys, *named, tmp_path / "proposed")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/corpus.jsonl").write_text('{"_id": "1", "text": "another"}\n')
+    other = (*named, tmp_path / "other", "--questions", asked)
+    assert "are in another system" in refused(capsys, *other)
 
 
 def test_passages_that_are_not_there(
