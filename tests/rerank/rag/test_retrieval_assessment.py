@@ -15,14 +15,8 @@ from rerank.assessment.policy import decide
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
 from rerank.config import Config
 from rerank.data.labels import Labelled
-from rerank.rag.retrieval_assessment import (
-    OF_FEATURE,
-    OF_GROUP,
-    SIGNALS,
-    agreeing,
-    assess_retrieval,
-    unlike_fitted,
-)
+from rerank.rag.retrieval_assessment import assess_retrieval, unlike_fitted
+from rerank.rag.signals import OF_FEATURE, OF_GROUP, SIGNALS, agreeing
 from rerank.types import Assessment, Scored
 
 TEXTS = [f"text {i}" for i in range(5)]
