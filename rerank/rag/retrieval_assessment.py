@@ -14,12 +14,12 @@ import numpy as np
 
 from calibration.arrays import log_odds, sigmoid
 from calibration.maps import TwoStageMap
+from rerank.assessment.features import Features
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
-from rerank.errors import InputError
-from rerank.rag.signals import CLOSE, OF_FEATURE, OF_GROUP, SIGNALS, TOP, agreeing
-from rerank.types import Assessment, Floats, Mode
+from rerank.assessment.ranking_features import ranking_features
+from rerank.rag.signals import CLOSE, SIGNALS, TOP, agreeing, signal_of, signals_of_lists
+from rerank.types import Assessment, Floats, Mode, Query
 
 FLOOR = 0.2  # relevance below which a passage is not worth using
 ADVISORY = 0.7  # confidence below which an answer is flagged
@@ -102,32 +102,25 @@ def assess_retrieval(
 
     `maps` are those of the assessment's mode: `model.maps[query.mode]`. Below `threshold` the
     answer is flagged for review.
-
-    Raises:
-        InputError: the scores came with the passages; there are signals for our own stages only.
     """
-    if maps.lists:
-        raise InputError(
-            "the signals are of our own stages, and these passages came with scores of "
-            f"{', '.join(maps.lists.stages)}; the assessment's `reasons` say what moved it"
-        )
     ranking, confidence = assessment.ranking, assessment.confidence
     flagged = confidence < threshold
     words = LEVEL_WORDS.get(assessment.level, "retrieval confidence")
     if not len(ranking):
         nothing = "No passage was found: add documents, or ask in other words."
         return RetrievalAssessment(confidence, assessment.level, words, True, (), (nothing,))
-    features = ranking_features([ranking])
-    moves = _moves(maps.confidence.contributions(features)[0])
+    table = signals_of_lists(maps.lists) if maps.lists else SIGNALS
+    features = ranking_features([ranking], maps.features.ranking)
+    moves = _moves(maps.features, maps.confidence.contributions(features)[0])
     signals = tuple(
         Signal(
             name,
             value := measure(assessment),
-            agreeing(name, value, moves.get(name, 0.0)),
+            agreeing(name, value, moves.get(name, 0.0), table),
             moves.get(name, 0.0),
             _points(confidence, moves.get(name, 0.0)),
         )
-        for name, (measure, _) in SIGNALS.items()
+        for name, (measure, _) in table.items()
     )
     advice = _recommendations(assessment, maps, features[0], signals) if flagged else ()
     return RetrievalAssessment(confidence, assessment.level, words, flagged, signals, advice)
@@ -142,20 +135,23 @@ class Fitted(Protocol):
     def maps(self) -> Mapping[Mode, FittedMaps]:
         """The maps of each mode."""
 
+    def mode_of(self, query: Query) -> Mode:
+        """The mode in which the model answers a query."""
+
 
 def assess_with(model: Fitted, assessment: Assessment) -> RetrievalAssessment:
     """As `assess_retrieval`, with the maps and the advisory threshold of the model."""
-    maps = model.maps[assessment.ranking.query.mode]
+    maps = model.maps[model.mode_of(assessment.ranking.query)]
     threshold = model.pipeline.config.thresholds.medium
     return assess_retrieval(assessment, maps, threshold=threshold)
 
 
-def _moves(contributions: Floats) -> dict[str, float]:
+def _moves(features: Features, contributions: Floats) -> dict[str, float]:
     """What each signal adds to the log-odds: the sum over its features."""
-    group_of = {name: group for group, names in GROUPS.items() for name in names}
+    group_of = {name: group for group, names in features.groups.items() for name in names}
     found: dict[str, float] = {}
-    for name, move in zip(RANKING_FEATURES, contributions.tolist(), strict=True):
-        signal = OF_FEATURE.get(name) or OF_GROUP.get(group_of.get(name, ""), "query_coverage")
+    for name, move in zip(features.ranking, contributions.tolist(), strict=True):
+        signal = signal_of(name, group_of[name])
         found[signal] = found.get(signal, 0.0) + move
     return found
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
+from rerank.assessment.list_features import list_ranking_features
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.rag.sources import place_of
-from rerank.types import Assessment, metadata_name
+from rerank.types import Assessment, ListKind, metadata_name
 
 TOP = 5  # passages that "the top" means
 CLOSE = 0.5  # the second passage is close if its relevance is this share of the first one's
@@ -24,6 +27,17 @@ OF_GROUP = {  # the signal of a feature, by its group, if it is not named below
     "first stage": "spread",
     "agreement": "stage_agreement",
     "coverage": "query_coverage",
+    "list": "spread",  # of lists that came with their scores
+}
+OF_STAGE_FEATURE = {  # of such lists: the last part of a name such as `keyword.margin`
+    "top": "top_score",
+    "margin": "gap",
+    "margin_k": "gap",
+    "gain": "spread",
+    "winner_gap": "stage_agreement",
+    "winner_rank": "stage_agreement",
+    "correlation": "stage_agreement",
+    "overlap": "stage_agreement",
 }
 OF_FEATURE = {
     "score_margin": "gap",
@@ -141,13 +155,62 @@ SIGNALS: Mapping[str, tuple[Measure, Meaning]] = {
 }
 
 
-def agreeing(name: str, value: float, move: float) -> str:
-    """What a value means; if its `move` (log-odds) says the opposite, that too.
+def signal_of(feature: str, group: str) -> str:
+    """The signal that a feature of the confidence belongs to, by its name, else by its group."""
+    if "." in feature:
+        return OF_STAGE_FEATURE[feature.rpartition(".")[2]]
+    return OF_FEATURE.get(feature) or OF_GROUP[group]
+
+
+def signals_of_lists(kind: ListKind) -> Mapping[str, tuple[Measure, Meaning]]:
+    """The signals of lists that came with their scores, which no stage of ours has read.
+
+    Agreement is the mean share of the first ten passages that two stages both have, 1 for a single
+    stage. Coverage is that of the first passage, and needs texts.
+    """
+    table, _ = list_ranking_features(kind)
+    shares = [function for name, function in table.items() if name.endswith(".overlap")]
+
+    def agreement(a: Assessment) -> float:
+        return float(np.mean([share(a.ranking) for share in shares])) if shares else 1.0
+
+    found = {
+        **SIGNALS,
+        "stage_agreement": (
+            agreement,
+            _banded(
+                (0.4, "the stages agree"),
+                (0.2, "the stages agree in part"),
+                (0.0, "the stages disagree"),
+            ),
+        ),
+        "reranker_impact": (
+            SIGNALS["reranker_impact"][0],
+            _banded(
+                (0.5, "the last stage kept the first order"),
+                (-0.2, "the last stage changed the order"),
+                (-1.0, "the last stage turned the order round"),
+            ),
+        ),
+    }
+    if not kind.texts:
+        return {name: one for name, one in found.items() if name != "query_coverage"}
+    covered, words = table["winner_term_coverage"], SIGNALS["query_coverage"][1]
+    return {**found, "query_coverage": (lambda a: covered(a.ranking), words)}
+
+
+def agreeing(
+    name: str,
+    value: float,
+    move: float,
+    table: Mapping[str, tuple[Measure, Meaning]] = SIGNALS,
+) -> str:
+    """What a value of a signal of `table` means; if its `move` (log-odds) says the opposite, both.
 
     The meaning is that of the value alone; the move compares it with a usual question: few words of
     the question may be found, and yet more than usual.
     """
-    meaning = SIGNALS[name][1]
+    meaning = table[name][1]
     words = meaning(value)
     against = meaning(math.inf if move < 0 else -math.inf)
     if name not in FROM_GOOD_TO_BAD or abs(move) < LEAST_MOVE or words != against:
