@@ -173,6 +173,11 @@ class CalibratedReranker:
         return None if self.maps[self.maps.main].lists else self.pipeline.index.folder
 
     @property
+    def searches_elsewhere(self) -> bool:
+        """Whether another search system finds the passages, so that no corpus is needed here."""
+        return RETRIEVER in self.manifest
+
+    @property
     def segment_by(self) -> str:
         """The metadata by which queries are divided into segments; "" for none."""
         return self.pipeline.config.segment_by

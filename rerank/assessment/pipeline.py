@@ -145,6 +145,12 @@ class Pipeline:
             found.append(self._candidates(query, passages, stage))
         return found
 
+    def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
+        """The `count` best passages of each first stage, each passage once, best fused first."""
+        (vector,), index = self.encode([text]), self.index
+        stage = index.search(text, vector, pool=count, count=2 * count, rrf_k=self.config.rrf_k)
+        return tuple(index.passage(row) for row in stage.rows)
+
     def as_brought(self, candidates: Candidates, count: int) -> Candidates:
         """The candidates as if the caller had brought the first `count` of them."""
         return self._brought(

@@ -23,7 +23,7 @@ from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.systems.system import SearchSystem, bring
-from rerank.types import Bools, Candidates, Floats, ListKind, Query, Scored
+from rerank.types import Bools, Candidates, Floats, ListKind, Passage, Query, Scored
 
 RERANKER = "reranker"  # the last stage
 
@@ -70,6 +70,15 @@ class RetrieverPipeline(ListPipeline):
         vectors = self.encode([query.text for query in queries])
         asked = zip(queries, vectors, gone, strict=True)
         return [self._listed(self._brought_by_system(*one)) for one in asked]
+
+    def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
+        """The `count` best passages of each search of the system."""
+        (vector,), c = self.encode([text]), self.config
+        stages = len(self.system.settings.stages)
+        found = bring(
+            self.system, Query(text), vector, pool=count, count=stages * count, rrf_k=c.rrf_k
+        )
+        return found.passages or ()
 
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The candidates that the system returns, or the list that came with the query."""

@@ -48,7 +48,7 @@ def _run(o: argparse.Namespace) -> bool:
         asked = journal_queries(o.journal, newest=o.newest)
         found = detect_drift(model, asked, level=o.level)
     elif o.queries.is_dir():
-        labelled = read_set(o.queries, "leave-out")
+        labelled = read_set(o.queries, "leave-out", corpus_elsewhere=model.searches_elsewhere)
         found = detect_drift(
             model,
             labelled.select(labelled.split(o.split)),

@@ -34,7 +34,8 @@ def _run(o: argparse.Namespace) -> None:
     from rerank.jobs.evaluate import evaluate
     from rerank.report.headline import after_evaluation, headline
 
-    labelled, model = read_dataset(o), load_model(o)
+    model = load_model(o)
+    labelled = read_dataset(o, corpus_elsewhere=model.searches_elsewhere)
     evaluation = evaluate(model, labelled, o.split, work=o.work)
     for one in evaluation.notes:
         note(one)

@@ -40,9 +40,11 @@ def read_set(folder: Path, unjudged: str, *, corpus_elsewhere: bool = False) -> 
     return labelled
 
 
-def read_sets(folders: Sequence[Path], o: argparse.Namespace) -> list[LabelledSet]:
+def read_sets(
+    folders: Sequence[Path], o: argparse.Namespace, *, corpus_elsewhere: bool = False
+) -> list[LabelledSet]:
     """The sets, grouped by `--group-by`: a query metadata key that at least one of them has."""
-    elsewhere = getattr(o, "retriever", None) is not None
+    elsewhere = corpus_elsewhere or getattr(o, "retriever", None) is not None
     sets = [read_set(folder, o.unjudged, corpus_elsewhere=elsewhere) for folder in folders]
     if o.group_by is None:
         return sets
@@ -55,9 +57,12 @@ def read_sets(folders: Sequence[Path], o: argparse.Namespace) -> list[LabelledSe
     return [labelled.grouped_by(o.group_by) for labelled in sets]
 
 
-def read_dataset(o: argparse.Namespace) -> LabelledSet:
-    """The set of a command that takes one."""
-    return read_sets([o.dataset], o)[0]
+def read_dataset(o: argparse.Namespace, *, corpus_elsewhere: bool = False) -> LabelledSet:
+    """The set of a command that takes one.
+
+    corpus_elsewhere: another search system holds the passages, so `corpus.jsonl` is not needed.
+    """
+    return read_sets([o.dataset], o, corpus_elsewhere=corpus_elsewhere)[0]
 
 
 def load_model(o: argparse.Namespace) -> CalibratedReranker:

@@ -28,10 +28,12 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> bool:
+    from rerank.assessment.model_folder import RETRIEVER, open_folder
     from rerank.jobs.promote import promote
     from rerank.storage.locks import reserved
 
-    gate, labelled = from_options(PromotionGate, o), read_dataset(o)
+    gate = from_options(PromotionGate, o)
+    labelled = read_dataset(o, corpus_elsewhere=RETRIEVER in open_folder(o.model).manifest)
     with reserved(o.model, to_read=True):  # so that the measured model is the promoted one
         done = promote(o.model, labelled, o.split, gate, work=o.work, new_corpus=o.new_corpus)
     if o.json:

@@ -115,8 +115,10 @@ def _labels(
     o: argparse.Namespace,
 ) -> tuple[CalibratedReranker, Path | LabelledSet | list[Feedback]]:
     if o.journal is None:
-        labels = read_set(o.labels, o.unjudged) if o.labels.is_dir() else o.labels
-        return load_model(o), labels
+        model = load_model(o)
+        if not o.labels.is_dir():
+            return model, o.labels
+        return model, read_set(o.labels, o.unjudged, corpus_elsewhere=model.searches_elsewhere)
     from rerank.jobs.journal import journal_labels
 
     model = load_model(o)

@@ -32,23 +32,18 @@ class Pool:
 
 
 def pool(model: CalibratedReranker, text: str, depth: int) -> Pool:
-    """The `depth` best by BM25, by the bi-encoder, fused and by relevance, each passage once.
+    """The `depth` best of each first stage, fused and by relevance, each passage once.
+
+    The first stages are BM25 and the bi-encoder, or the searches of another system.
 
     They are ordered by a hash of question and passage: always the same order, unrelated to the
     stages that found them.
     """
-    answer, index = model.search(text), model.pipeline.index
+    answer = model.search(text)
     ranking, found = answer.ranking, dict[str, Passage]()
     fused = np.argsort(-ranking.first_stage.fused, kind="stable")
-    stage = index.search(
-        text,
-        model.pipeline.encode([text])[0],
-        pool=depth,
-        count=2 * depth,
-        rrf_k=model.pipeline.config.rrf_k,
-    )
     best = [*ranking.passages[:depth], *(ranking.passages[i] for i in fused[:depth])]
-    for passage in (*best, *(index.passage(row) for row in stage.rows)):
+    for passage in (*best, *model.pipeline.best_of_stages(text, depth)):
         found.setdefault(passage.doc_id, passage)
     by_text: dict[str, list[Passage]] = {}
     for passage in found.values():

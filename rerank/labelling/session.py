@@ -35,6 +35,7 @@ from rerank.labelling.state import (
     questions_of,
     standing,
 )
+from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.index import Index
 from rerank.storage.files import write_file
 from rerank.types import LISTS, Query
@@ -59,8 +60,11 @@ class Task:
 class Session:
     """Labels by `annotator`, kept in the folder `out`, which becomes a labelled set.
 
+    If another system finds the model's passages, the set has no `corpus.jsonl`, and questions must
+    be given.
+
     Raises:
-        InputError: the model searches no index; `out` has labels made by other means, or another
+        InputError: the model searches nothing; `out` has labels made by other means, or another
             corpus; or the annotator's name is not valid.
     """
 
@@ -72,15 +76,10 @@ class Session:
         *,
         annotator: str = "me",
     ) -> None:
-        index = model.pipeline.index
-        if LISTS in model.maps or not isinstance(index, Index):
-            raise InputError(
-                f"{model.folder} has no index to search; label with a model of `rerank init` or of "
-                "`rerank calibrate CORPUS`"
-            )
+        corpus = _corpus_of(model)
         read_id({"the name of the annotator": annotator}, "the name of the annotator")
         self.model, self.out, self.annotator = model, out, annotator
-        self.corpus = index.corpus
+        self.corpus = corpus
         self.config = config or LabelConfig()
         self.file = JudgementFile(out / JUDGEMENTS)
         self._pools: dict[str, Pool] = {}
@@ -95,7 +94,7 @@ class Session:
         `rerank.labelling.drawing`.
 
         Raises:
-            InputError: there is no question to draw from.
+            InputError: there is no question to draw from, or no corpus to propose them from.
         """
         with self.file.locked() as handle:
             known = questions_of(self.file.read())
@@ -103,6 +102,11 @@ class Session:
             if count <= 0:
                 return 0
             if queries is None:
+                if self.corpus is None:
+                    raise InputError(
+                        f"{self.model.folder} searches another system, and questions are proposed "
+                        "from a corpus of ours only; give questions with --questions FILE"
+                    )
                 queries = propose(self.corpus, 2 * self.config.count)
             taken = {query_hash(q.text) for q in known}
             taken |= {q.query_id.removeprefix(PREFIX) for q in known}  # proposed, then reworded
@@ -189,7 +193,7 @@ class Session:
             if not any(question.done for question in questions):
                 return 0
             corpus = self.out / "corpus.jsonl"
-            if not corpus.exists():
+            if self.corpus is not None and not corpus.exists():
                 write_file(corpus, (to_json(passage_row(p)) + "\n" for p in self.corpus))
             return write_set(questions, self.out, partly_right=self.config.partly_right)
 
@@ -216,6 +220,13 @@ class Session:
                     "--out"
                 )
         corpus = self.out / "corpus.jsonl"
+        if self.corpus is None:
+            if corpus.exists():
+                raise InputError(
+                    f"{corpus} exists, but the passages that {self.model.folder} finds are in "
+                    "another system; give another --out"
+                )
+            return
         if corpus.exists() and corpus_digest(read_corpus(corpus).values()) != corpus_digest(
             self.corpus
         ):
@@ -223,6 +234,23 @@ class Session:
                 f"{corpus} holds other passages than the model searches; give another --out, or "
                 f"run `rerank update {self.model.folder} {self.out}`"
             )
+
+
+def _corpus_of(model: CalibratedReranker) -> Corpus | None:
+    """The passages that the model searches; None if another system holds them.
+
+    Raises:
+        InputError: the model searches nothing.
+    """
+    if model.searches_elsewhere:
+        return None
+    index = model.pipeline.index
+    if LISTS in model.maps or not isinstance(index, Index):
+        raise InputError(
+            f"{model.folder} has no index to search; label with a model of `rerank init` or of "
+            "`rerank calibrate CORPUS`"
+        )
+    return index.corpus
 
 
 def _named(queries: Sequence[Query], taken: set[str]) -> list[Query]:

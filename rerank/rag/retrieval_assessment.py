@@ -6,8 +6,7 @@ the log-odds. Recommendations follow from the measured values. It scores nothing
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,19 +14,15 @@ import numpy as np
 
 from calibration.arrays import log_odds, sigmoid
 from calibration.maps import TwoStageMap
+from rerank.assessment.features import Features
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
-from rerank.errors import InputError
-from rerank.rag.sources import place_of
-from rerank.types import Assessment, Floats, Mode, metadata_name
+from rerank.assessment.ranking_features import ranking_features
+from rerank.rag.signals import CLOSE, SIGNALS, TOP, agreeing, signal_of, signals_of_lists
+from rerank.types import Assessment, Floats, Mode, Query
 
-TOP = 5  # passages that "the top" means below
 FLOOR = 0.2  # relevance below which a passage is not worth using
 ADVISORY = 0.7  # confidence below which an answer is flagged
-CLOSE = 0.5  # the second passage is close if its relevance is this share of the first one's
-FROM_GOOD_TO_BAD = {"top_score", "gap", "stage_agreement", "query_coverage"}  # bands of signals
-LEAST_MOVE = 0.005  # smaller log-odds are shown as 0
 STRANGE = 3  # a question with so many features outside the range fitted on is unusual
 
 LEVEL_WORDS = {
@@ -35,26 +30,6 @@ LEVEL_WORDS = {
     "MEDIUM": "good retrieval confidence, verify",
     "LOW": "weak retrieval confidence, advisory only",
     "VERY_LOW": "no reliable result, review needed",
-}
-OF_GROUP = {  # the signal of a feature, by its group, if it is not named below
-    "logits": "top_score",
-    "score": "top_score",
-    "margins": "gap",
-    "first stage": "spread",
-    "agreement": "stage_agreement",
-    "coverage": "query_coverage",
-}
-OF_FEATURE = {
-    "score_margin": "gap",
-    "score_share": "gap",
-    "cosine_margin": "gap",
-    "bm25_margin": "gap",
-    "top_cosine": "top_score",
-    "logit_spread": "spread",
-    "logit_consensus": "consensus",
-    "passages_scored": "consensus",
-    "reranker_impact": "reranker_impact",
-    "diversity": "document_diversity",
 }
 
 
@@ -127,32 +102,25 @@ def assess_retrieval(
 
     `maps` are those of the assessment's mode: `model.maps[query.mode]`. Below `threshold` the
     answer is flagged for review.
-
-    Raises:
-        InputError: the scores came with the passages; there are signals for our own stages only.
     """
-    if maps.lists:
-        raise InputError(
-            "the signals are of our own stages, and these passages came with scores of "
-            f"{', '.join(maps.lists.stages)}; the assessment's `reasons` say what moved it"
-        )
     ranking, confidence = assessment.ranking, assessment.confidence
     flagged = confidence < threshold
     words = LEVEL_WORDS.get(assessment.level, "retrieval confidence")
     if not len(ranking):
         nothing = "No passage was found: add documents, or ask in other words."
         return RetrievalAssessment(confidence, assessment.level, words, True, (), (nothing,))
-    features = ranking_features([ranking])
-    moves = _moves(maps.confidence.contributions(features)[0])
+    table = signals_of_lists(maps.lists) if maps.lists else SIGNALS
+    features = ranking_features([ranking], maps.features.ranking)
+    moves = _moves(maps.features, maps.confidence.contributions(features)[0])
     signals = tuple(
         Signal(
             name,
             value := measure(assessment),
-            agreeing(name, value, moves.get(name, 0.0)),
+            agreeing(name, value, moves.get(name, 0.0), table),
             moves.get(name, 0.0),
             _points(confidence, moves.get(name, 0.0)),
         )
-        for name, (measure, _) in SIGNALS.items()
+        for name, (measure, _) in table.items()
     )
     advice = _recommendations(assessment, maps, features[0], signals) if flagged else ()
     return RetrievalAssessment(confidence, assessment.level, words, flagged, signals, advice)
@@ -167,20 +135,23 @@ class Fitted(Protocol):
     def maps(self) -> Mapping[Mode, FittedMaps]:
         """The maps of each mode."""
 
+    def mode_of(self, query: Query) -> Mode:
+        """The mode in which the model answers a query."""
+
 
 def assess_with(model: Fitted, assessment: Assessment) -> RetrievalAssessment:
     """As `assess_retrieval`, with the maps and the advisory threshold of the model."""
-    maps = model.maps[assessment.ranking.query.mode]
+    maps = model.maps[model.mode_of(assessment.ranking.query)]
     threshold = model.pipeline.config.thresholds.medium
     return assess_retrieval(assessment, maps, threshold=threshold)
 
 
-def _moves(contributions: Floats) -> dict[str, float]:
+def _moves(features: Features, contributions: Floats) -> dict[str, float]:
     """What each signal adds to the log-odds: the sum over its features."""
-    group_of = {name: group for group, names in GROUPS.items() for name in names}
+    group_of = {name: group for group, names in features.groups.items() for name in names}
     found: dict[str, float] = {}
-    for name, move in zip(RANKING_FEATURES, contributions.tolist(), strict=True):
-        signal = OF_FEATURE.get(name) or OF_GROUP.get(group_of.get(name, ""), "query_coverage")
+    for name, move in zip(features.ranking, contributions.tolist(), strict=True):
+        signal = signal_of(name, group_of[name])
         found[signal] = found.get(signal, 0.0) + move
     return found
 
@@ -189,126 +160,6 @@ def _points(confidence: float, move: float) -> float:
     """The confidence minus what it would be without `move` (log-odds)."""
     without = sigmoid(log_odds(np.array([confidence])) - move)
     return float(confidence - without[0])
-
-
-# --- the signals ------------------------------------------------------------------------------
-
-Measure = Callable[[Assessment], float]
-Meaning = Callable[[float], str]
-
-
-def _banded(*bands: tuple[float, str]) -> Meaning:
-    """The words of the first band whose start the value reaches; the starts descend."""
-    return lambda value: next((words for start, words in bands if value >= start), bands[-1][1])
-
-
-def _top_score(a: Assessment) -> float:
-    return float(a.relevance[0])
-
-
-def _gap(a: Assessment) -> float:
-    """The lead of the first passage, in probability."""
-    return float(a.relevance[0] - a.relevance[1]) if len(a.relevance) > 1 else _top_score(a)
-
-
-def _spread(a: Assessment) -> float:
-    return float(a.relevance[:TOP].std())
-
-
-def _consensus(a: Assessment) -> float:
-    return float((a.relevance[:TOP] >= CLOSE * a.relevance[0]).mean())
-
-
-def _documents(a: Assessment) -> float:
-    passages = a.ranking.passages[:TOP]
-    return len({place_of(p).document for p in passages}) / len(passages)
-
-
-def _graph_support(a: Assessment) -> float:
-    best = a.ranking.passages[0].metadata
-    named = [metadata_name(best, key) for key in ("graph_support", "graph_boost")]
-    try:
-        return float(next(filter(None, named), "0"))
-    except ValueError:
-        return 0.0
-
-
-def _feature(name: str) -> Measure:
-    return lambda assessment: RANKING_FEATURES[name](assessment.ranking)
-
-
-SIGNALS: Mapping[str, tuple[Measure, Meaning]] = {
-    "top_score": (
-        _top_score,
-        _banded(
-            (0.7, "the best passage is probably right"),
-            (0.4, "the best passage may be right"),
-            (0.0, "the best passage is probably wrong"),
-        ),
-    ),
-    "gap": (
-        _gap,
-        _banded(
-            (0.3, "a clear winner"),
-            (0.1, "a slight lead over the second passage"),
-            (-1.0, "no clear winner"),
-        ),
-    ),
-    "spread": (
-        _spread,
-        _banded((0.15, "the first passages differ in relevance"), (0.0, "all are much alike")),
-    ),
-    "consensus": (
-        _consensus,
-        _banded((0.6, "several passages are as good as the best"), (0.0, "the best stands alone")),
-    ),
-    "stage_agreement": (
-        _feature("stage_overlap"),
-        _banded(
-            (0.4, "word search and meaning search agree"),
-            (0.2, "word search and meaning search agree in part"),
-            (0.0, "word search and meaning search disagree"),
-        ),
-    ),
-    "reranker_impact": (
-        _feature("reranker_impact"),
-        _banded(
-            (0.5, "the cross-encoder kept the first order"),
-            (-0.2, "the cross-encoder changed the order"),
-            (-1.0, "the cross-encoder turned the order round"),
-        ),
-    ),
-    "document_diversity": (
-        _documents,
-        _banded((0.8, "scattered over documents"), (0.0, "from few documents")),
-    ),
-    "graph_support": (
-        _graph_support,
-        _banded((0.01, "linked from other passages"), (0.0, "no links are known")),
-    ),
-    "query_coverage": (
-        _feature("top_idf_coverage"),
-        _banded(
-            (0.7, "the words of the question stand in the passages"),
-            (0.0, "important words of the question are missing"),
-        ),
-    ),
-}
-
-
-def agreeing(name: str, value: float, move: float) -> str:
-    """What a value means; if its `move` (log-odds) says the opposite, that too.
-
-    The meaning is that of the value alone; the move compares it with a usual question: few words of
-    the question may be found, and yet more than usual.
-    """
-    meaning = SIGNALS[name][1]
-    words = meaning(value)
-    against = meaning(math.inf if move < 0 else -math.inf)
-    if name not in FROM_GOOD_TO_BAD or abs(move) < LEAST_MOVE or words != against:
-        return words
-    verb = "lowers" if move < 0 else "raises"
-    return f"{words}, but compared with a usual question this {verb} the confidence"
 
 
 # --- recommendations --------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from rerank.assessment.policy import accepted, decide, level, verdict
 from rerank.assessment.predictions import predict
 from rerank.assessment.relevance import relevance_and_sufficiency
 from rerank.data.words import words
-from rerank.errors import optional
+from rerank.errors import InputError, optional
 from rerank.rag.expansion import expansion_words
 from rerank.types import Assessment, Candidates, FirstStage, Floats, Query, Scored
 
@@ -78,7 +78,15 @@ def with_second_tries(
 
     The tries run in turn until one reaches the threshold. A better one gets its confidence from
     `best_of` (see `fit_best_of`); without it, from the first assessment, which is lower.
+
+    Raises:
+        InputError: the model has no index of ours.
     """
+    if model.index_folder is None:
+        raise InputError(
+            f"{model.folder} has no index of ours, and second tries search that in another way; "
+            "ask without them"
+        )
     best = first
     for one in tries if first.confidence < threshold and len(first.ranking) else ():
         found = assess_try(model, first, one)

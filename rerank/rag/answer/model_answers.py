@@ -61,11 +61,14 @@ def answer_confidence_of(model: CalibratedReranker) -> AnswerConfidence | None:
     return AnswerConfidence.from_dict(model.files.json(ANSWERS))
 
 
-def cross_encoder_judge(model: CalibratedReranker) -> Judge:
+def cross_encoder_judge(model: CalibratedReranker) -> Judge | None:
     """P(a source supports a claim): the relevance of the source to the claim, by the model.
 
-    The relevance map was fitted on labelled passages, and so was its threshold of 0.5.
+    The relevance map was fitted on labelled passages, and so was its threshold of 0.5. None for a
+    model without such a map, whose passages come with scores or from another search system.
     """
+    if "rerank" not in model.maps:
+        return None
 
     def judge(claim: str, source: Source) -> float:
         top = model.rerank(claim, [source.evidence]).top

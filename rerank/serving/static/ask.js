@@ -92,8 +92,10 @@ function source(passage, i, cited, calibrated) {
   const own = cited.filter((one) => one.doc_id === passage.doc_id);
   const quotes = own.map((one) => one.quote);
   const place = [passage.document, passage.heading, passage.page && `p. ${passage.page}`];
-  const stages = `cross-encoder ${passage.logit === null ? "not read" : passage.logit.toFixed(2)}, ` +
-    `BM25 ${passage.bm25.toFixed(2)}, cosine ${passage.dense.toFixed(2)}`;
+  const scores = passage.scores ||  // of another search system, by stage
+    { "cross-encoder": passage.logit, BM25: passage.bm25, cosine: passage.dense };
+  const stages = Object.entries(scores)
+    .map(([stage, score]) => `${stage} ${score === null ? "not read" : score.toFixed(2)}`).join(", ");
   return make("details", { class: "source" },
     make("summary", {},
       make("strong", {}, own.length ? own[0].id : `${i + 1}.`),

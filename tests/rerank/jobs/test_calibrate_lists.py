@@ -19,6 +19,7 @@ import rerank
 from calibration import metrics
 from rerank.assessment.fitted_maps import MapsByMode
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.ranking_features import ranking_features
 from rerank.config import Config
 from rerank.data.beir import read_queries
 from rerank.data.labelled_set import LabelledSet
@@ -255,8 +256,18 @@ def test_other_jobs(
     entry = entry_of(model.assess(lists[:1])[0], answer_id="a", model="m", latency=0.1)
     again = read_query({**json.loads(entry.asked or ""), "_id": "again"})
     assert again.scores_of(0) == lists[0].scores_of(0)
-    with pytest.raises(InputError, match="signals are of our own stages"):
-        assess_with(model, model.assess(lists[:1])[0])
+
+
+def test_its_signals_add_up(model: CalibratedReranker, queries: list[Query]) -> None:
+    """What moved the confidence is left out nowhere; agreement and coverage are of its stages."""
+    maps, found = model.maps["lists"], model.assess(queries[:1])[0]
+    features = ranking_features([found.ranking], maps.features.ranking)[0].tolist()
+    moves = maps.confidence.contributions([features])
+    signals = {signal.name: signal for signal in assess_with(model, found).signals}
+    assert sum(s.log_odds for s in signals.values()) == pytest.approx(moves.sum())
+    value = dict(zip(maps.features.ranking, features, strict=True))
+    assert signals["stage_agreement"].value == value["bm25.reranker.overlap"]
+    assert ("query_coverage" in signals) == ("winner_term_coverage" in value)
 
 
 def test_on_the_command_line(

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import math
+import shutil
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +21,24 @@ from command_line import call, refused
 from server import serving
 
 import rerank
+from rerank.assessment import model_folder
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.ranking_features import ranking_features
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import read_query
 from rerank.errors import InputError, RetrieverError
 from rerank.inference.model_files import resolve
 from rerank.jobs.calibrate import CalibrationRun, calibrate
+from rerank.jobs.export import export
 from rerank.journal.entry import entry_of
+from rerank.labelling.pooling import pool
+from rerank.rag.answer.answerer import Generated
+from rerank.rag.answer.context import Source
+from rerank.rag.answer.model_answers import answer
+from rerank.rag.retrieval_assessment import assess_with
+from rerank.rag.settings import AnswerConfig
+from rerank.rag.signals import SIGNALS
 from rerank.retrieval.dense import Encoder
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.settings import Settings
@@ -89,11 +103,11 @@ def test_the_confidence_is_coherent_and_tells_right_from_wrong(
     ids = labelled.splits["test"]
     found = model.assess([labelled.queries[i] for i in ids])
     right, wrong = [], []
-    for i, answer in zip(ids, found, strict=True):
-        check_coherent(answer)
-        hit = answer.ranking.doc_ids[0] in labelled.relevant(i)
-        (right if hit else wrong).append(answer.confidence)
-        scored = [p.scores["reranker"] for p in answer.passages]
+    for i, given in zip(ids, found, strict=True):
+        check_coherent(given)
+        hit = given.ranking.doc_ids[0] in labelled.relevant(i)
+        (right if hit else wrong).append(given.confidence)
+        scored = [p.scores["reranker"] for p in given.passages]
         assert sum(score is not None for score in scored) == 3
     assert sum(right) / len(right) > sum(wrong) / len(wrong) + 0.1
     assert len(right) > len(ids) / 2
@@ -135,10 +149,68 @@ def test_other_jobs(
 
 
 def test_over_http(model: CalibratedReranker, outcome: CalibrationRun) -> None:
-    """`/v1/search` gives the model's numbers."""
+    """The routes give the model's numbers; what the page shows has the scores of each stage."""
     with serving(outcome.folder) as started:
-        told = httpx.post(f"{started.url}/v1/search", json={"query": ASKED}, timeout=60).json()
-    assert told["confidence"] == model.search(ASKED).confidence
+        told, page = (
+            httpx.post(f"{started.url}/v1/{route}", json={"query": ASKED}, timeout=60).json()
+            for route in ("search", "ask")
+        )
+    found = model.search(ASKED)
+    assert told["confidence"] == page["assessment"]["confidence"] == found.confidence
+    assert page["answer"]["refused"] == (not page["answer"]["sources"])
+    assert [s["name"] for s in page["signals"]] == list(SIGNALS)
+    assert [p["scores"] for p in page["passages"]] == [p.scores for p in found.first(10)]
+
+
+def test_its_signals_add_up(model: CalibratedReranker, labelled: LabelledSet) -> None:
+    """Nothing that moved the confidence is left out, and each signal has words for its value."""
+    maps = model.maps["search"]
+    for found in model.assess([labelled.queries[i] for i in labelled.splits["test"][:8]]):
+        signals = assess_with(model, found).signals
+        features = ranking_features([found.ranking], maps.features.ranking)
+        moves = maps.confidence.contributions(features)
+        assert sum(s.log_odds for s in signals) == pytest.approx(moves.sum())
+        assert all(math.isfinite(s.value) and s.meaning for s in signals)
+
+
+class Undecided:
+    """An answerer whose one sentence shares some words with its source, and not most."""
+
+    def generate(
+        self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
+    ) -> Generated:
+        """Half of the first source's words, and as many that it lacks."""
+        known = sources[0].passage.text.split(".")[0].lower().split()[:4]
+        return Generated(f"{' '.join(known)} penguins swimming southwards [S1].", 1)
+
+
+def test_words_alone_check_its_answers(model: CalibratedReranker) -> None:
+    """It has no relevance of a passage for a claim: what words leave undecided is unsupported."""
+    open_to_all = AnswerConfig(min_score=0, sufficient=0, partial=0)
+    (found,) = answer(model, [Query(ASKED)], open_to_all, answerer=Undecided())
+    assert found.attribution_coverage == 0
+    (quoted,) = answer(model, [Query(ASKED)], open_to_all)
+    assert quoted.attribution_coverage == 1
+
+
+def test_self_contained_it_needs_no_weights(
+    model: CalibratedReranker,
+    outcome: CalibrationRun,
+    retriever: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It answers the same from its own networks, also where the collection has moved."""
+    if retriever.stem == "qdrant":
+        pytest.skip("a folder of Qdrant is opened once only")
+    copy = export(model, tmp_path / "deployed")
+    moved = shutil.copytree(retriever.parent / "tables", tmp_path / "tables")
+    monkeypatch.setenv("RERANK_RETRIEVER_URL", str(moved))
+    monkeypatch.setattr(model_folder, "resolve", pytest.fail)
+    again = CalibratedReranker.load(copy)
+    assert again.pipeline.reranker.files.folder.is_relative_to(copy)
+    assert again.pipeline.system.settings.url == str(moved)  # type: ignore[attr-defined]
+    assert again.search(ASKED).to_dict() == model.search(ASKED).to_dict()
 
 
 def test_nobody_else_waits_for_a_slow_system(
@@ -182,6 +254,40 @@ def test_on_the_command_line(
     assert "confidence 0." in capsys.readouterr().out
     both = ("--retriever", retriever, "--index", small_folder, "--out", retriever.parent / "no")
     assert "--index" in refused(capsys, "calibrate", small_folder, *both)
+    assert call("assess", outcome.folder, ASKED, "--full") == 0
+    assert "stage_agreement" in capsys.readouterr().out
+    again = ("retrieve", outcome.folder, ASKED, "--second-tries", "--confidence-threshold", 1)
+    assert "ask without them" in refused(capsys, *again)
+
+
+def test_people_label_what_its_searches_find(
+    model: CalibratedReranker,
+    outcome: CalibrationRun,
+    labelled: LabelledSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The best of each search are judged; the set needs no corpus to be evaluated on."""
+    asked, out = tmp_path / "questions.txt", tmp_path / "set"
+    texts = [labelled.queries[i].text for i in labelled.splits["test"][:2]]
+    asked.write_text("\n".join(texts))
+    system, (vector,) = model.pipeline.system, model.pipeline.encode([ASKED])  # type: ignore[attr-defined]
+    shown = {doc_id for one in pool(model, ASKED, 2).shown for doc_id in one.doc_ids}
+    for hits in (system.keyword(ASKED, 2), system.vector(vector, 2)):
+        assert {hit.passage.doc_id for hit in hits} <= shown
+    monkeypatch.setattr("sys.stdin", io.StringIO("r\nn\nn\n"))
+    named = ("label", outcome.folder, "--depth", 2, "--out")
+    assert call(*named, out, "--questions", asked) == 0
+    assert "2 questions labelled" in capsys.readouterr().out
+    assert not (out / "corpus.jsonl").exists()
+    assert call("evaluate", outcome.folder, out, "--work", tmp_path) == 0
+    capsys.readouterr()
+    assert "--questions" in refused(capsys, *named, tmp_path / "proposed")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/corpus.jsonl").write_text('{"_id": "1", "text": "another"}\n')
+    other = (*named, tmp_path / "other", "--questions", asked)
+    assert "are in another system" in refused(capsys, *other)
 
 
 def test_passages_that_are_not_there(

@@ -9,21 +9,24 @@ import numpy as np
 import pytest
 from assessments import make_assessment
 
+from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.policy import decide
 from rerank.assessment.predictions import predict
-from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
+from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
 from rerank.config import Config
 from rerank.data.labels import Labelled
-from rerank.rag.retrieval_assessment import (
+from rerank.rag.retrieval_assessment import assess_retrieval, unlike_fitted
+from rerank.rag.signals import (
     OF_FEATURE,
     OF_GROUP,
+    OF_STAGE_FEATURE,
     SIGNALS,
     agreeing,
-    assess_retrieval,
-    unlike_fitted,
+    signal_of,
+    signals_of_lists,
 )
-from rerank.types import Assessment, Scored
+from rerank.types import Assessment, ListKind, Scored
 
 TEXTS = [f"text {i}" for i in range(5)]
 
@@ -117,7 +120,13 @@ def test_a_strange_question_lies_outside_what_was_fitted(
 
 
 def test_the_tables_of_signals_name_what_there_is() -> None:
-    """Every group of features has a signal, and every feature named apart exists."""
-    assert set(OF_GROUP) == set(GROUPS)
+    """Every feature has a signal, also of lists, and every one named apart exists."""
     assert set(OF_FEATURE) <= set(RANKING_FEATURES)
-    assert {*OF_GROUP.values(), *OF_FEATURE.values()} <= set(SIGNALS)
+    assert {*OF_GROUP.values(), *OF_FEATURE.values(), *OF_STAGE_FEATURE.values()} <= set(SIGNALS)
+    kinds = [ListKind(("keyword", "vector", "reranker"), texts) for texts in (True, False)]
+    tables = [(features_of(None), SIGNALS)]
+    tables += [(features_of(kind), signals_of_lists(kind)) for kind in kinds]
+    for features, signals in tables:
+        assert all(
+            signal_of(n, g) in signals for g, names in features.groups.items() for n in names
+        )
