@@ -233,10 +233,10 @@ class CalibratedReranker:
         Raises:
             InputError: the query or a passage is empty, or not text.
         """
-        brought = tuple(
+        provided = tuple(
             Passage(str(i), "", p) if isinstance(p, str) else p for i, p in enumerate(passages)
         )
-        return self.assess([Query(text, metadata=metadata or {}, passages=brought)])[0]
+        return self.assess([Query(text, metadata=metadata or {}, passages=provided)])[0]
 
     def assess(self, queries: Sequence[Query], *, label: str | None = None) -> list[Assessment]:
         """One assessment per query, in their order; queries of both modes may be mixed.
@@ -321,10 +321,10 @@ def check_not_empty(query: Query) -> None:
         InputError: the message says which.
     """
     texts = [("the query", query.text)]
-    brought = [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]
+    provided = [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]
     if query.scores is not None:  # a passage may have scores and no text
-        brought = [(name, text) for name, text in brought if text]
-    for name, text in texts + brought:
+        provided = [(name, text) for name, text in provided if text]
+    for name, text in texts + provided:
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"{name} is empty; expected some words")
         if not is_encodable(text):
