@@ -255,7 +255,7 @@ class CalibratedReranker:
             rows = [i for i, one in enumerate(modes) if one == mode]
             policy = self.maps[mode].policy
             scored = self.pipeline.run([queries[i] for i in rows], policy, label=label)
-            found |= zip(rows, self.conclude(scored, mode), strict=True)
+            found |= zip(rows, self.assess_scored(scored, mode), strict=True)
         return [found[i] for i in range(len(queries))]
 
     def mode_of(self, query: Query) -> Mode:
@@ -274,7 +274,7 @@ class CalibratedReranker:
             return [Query(text, passages=passages, scores=scores)]
         return [Query(text), *([] if kind else [Query(text, passages=passages)])]
 
-    def conclude(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
+    def assess_scored(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
         """Turn scored candidates into one assessment each, by the maps of a mode."""
         maps, config = self.maps[mode], self.pipeline.config
         return decide(predict(scored, maps, config), maps, config)

@@ -91,7 +91,7 @@ def steps(
     logits = np.array([found[pair][0] for pair in pairs], dtype=np.float64)
     truncated = np.array([found[pair][1] for pair in pairs], dtype=np.bool_)
     scored = pipeline.with_scores(selection, logits, truncated)
-    return model.conclude([scored], mode)[0]
+    return model.assess_scored([scored], mode)[0]
 
 
 def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:

@@ -133,7 +133,7 @@ def calibrate(
             )
         ranked, folder = source.rank(planned)
         made_from["corpus_digest"] = labelled.corpus_digest()
-        contents = _fitted_and_measured(planned, ranked, source.baselines, config, made_from)
+        contents = _fit_and_measure(planned, ranked, source.baselines, config, made_from)
         contents = replace(contents, index=folder)
         write_model(out, contents, overwrite=overwrite, write_exported=source.write_exported)
         run, notes = track_if_installed(out, work=workspace)
@@ -151,7 +151,7 @@ def _check_calibrator(name: str) -> None:
         )
 
 
-def _fitted_and_measured(
+def _fit_and_measure(
     planned: Plan,
     ranked: Mapping[Mode, PlannedRankings],
     baselines: Mapping[str, Heuristic],
