@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibration.metrics.intervals import student_point
-from calibration.selection import codes
+from calibration.selection import group_codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def cohens_kappa(
     kappa = (same - chance) / (1 - chance)
     influence = (equal - same) / (1 - chance)
     influence -= (1 - same) * (columns[a] + rows[b] - 2 * chance) / (1 - chance) ** 2
-    sums = np.bincount(codes(groups, n), influence)
+    sums = np.bincount(group_codes(groups, n), influence)
     many = len(sums)
     error = float(np.sqrt((sums**2).sum() * many / (many - 1))) / n if many > 1 else 0.0
     if error < 1e-12:

@@ -121,7 +121,7 @@ def check_rising(name: str, values: tuple[float, ...], *, strictly: bool = False
         raise ValueError(f"the knots {name} must never fall and must lie in [0, 1]")
 
 
-def probabilities(p: ArrayLike) -> Floats:
+def check_probabilities(p: ArrayLike) -> Floats:
     """Return p as (n,) floats.
 
     Raises:
@@ -136,13 +136,13 @@ def probabilities(p: ArrayLike) -> Floats:
     return values
 
 
-def checked(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
+def check_y_p(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
     """Return (y, p) as floats of shape (n,).
 
     Raises:
-        ValueError: as `probabilities`; y of another length; a label other than 0 and 1.
+        ValueError: as `check_probabilities`; y of another length; a label other than 0 and 1.
     """
-    values, labels = probabilities(p), np.asarray(y, dtype=np.float64)
+    values, labels = check_probabilities(p), np.asarray(y, dtype=np.float64)
     if labels.shape != values.shape:
         raise ValueError(f"y has shape {labels.shape} and p has shape {values.shape}")
     other = labels[(labels != 0) & (labels != 1)]

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, checked
-from calibration.effective import effective_n
+from calibration.arrays import Floats, check_y_p
+from calibration.effective_sample_size import effective_n
 from calibration.metrics.binned import bins, consistency_band
 from calibration.metrics.null_labels import Groups
-from calibration.selection import codes
+from calibration.selection import group_codes
 from calibration.thresholds import lower_bound
 
 
@@ -56,9 +56,9 @@ def reliability_bins(y: ArrayLike, p: ArrayLike, *, groups: Groups = None) -> li
     Bins have about equally many rows; `groups` (n,) widen their bands as in `consistency_band`.
 
     Raises:
-        ValueError: as `calibration.arrays.checked`.
+        ValueError: as `calibration.arrays.check_y_p`.
     """
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     number = bins(values)
     rows = np.bincount(number)
     means = (np.bincount(number, x) / rows for x in (values, labels))
@@ -74,10 +74,10 @@ def at_thresholds(
     The bound uses the effective sample size of the accepted rows in their groups (n,).
 
     Raises:
-        ValueError: as `calibration.arrays.checked`.
+        ValueError: as `calibration.arrays.check_y_p`.
     """
-    labels, values = checked(y, p)
-    number = codes(groups, len(labels))
+    labels, values = check_y_p(y, p)
+    number = group_codes(groups, len(labels))
     return [_accepted(labels[kept], number[kept], t) for t in thresholds for kept in [values >= t]]
 
 

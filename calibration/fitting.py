@@ -19,10 +19,10 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
 from calibration.arrays import Floats, as_features, logit, sigmoid
-from calibration.effective import effective_n
+from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.score_fitting import SCORE_FITS, as_labels, base_rate
-from calibration.selection import codes, grouped_folds, one_standard_error, row_losses
+from calibration.selection import group_codes, grouped_folds, one_standard_error, row_losses
 from calibration.shrinkage import STRONG, fit_around, fit_bounded_update
 
 PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -117,7 +117,7 @@ def fit_first_stage(
         raise ValueError(f"expected at least two folds, got {folds}")
     x = as_features(X)
     labels = as_labels(y, len(x))
-    number = codes(groups, len(labels))
+    number = group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
     penalties = (PENALTIES if around is None else STEPS) if C is None else (C,)
     if around is not None and fold.max() == 0:
@@ -186,7 +186,7 @@ def cross_fit_two_stage(
     """
     seconds = {then: _second_stage(then, around) for then in thens}
     x, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
-    number = codes(groups, len(labels))
+    number = group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
     if len(labels) == 0 or fold.max() == 0:
         raise ValueError("cross-fitting needs at least two folds and two groups")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats
-from calibration.selection import Counts, codes
+from calibration.selection import Counts, group_codes
 
 DRAWS = 2000
 """Random weightings per tail probability; at a tail of 2.5 % its standard error is 0.35 %."""
@@ -103,7 +103,7 @@ def mean_lower_bound(
         return 0.0
     if not ((v >= 0) & (v <= 1)).all():
         raise ValueError("values must lie in [0, 1]")
-    number = codes(groups, len(v))
+    number = group_codes(groups, len(v))
     weight = row_weights(number)
     sizes, sums = np.bincount(number, weight), np.bincount(number, weight * v)
     rng, found, left = np.random.default_rng(random_state), [], BOUND_DRAWS

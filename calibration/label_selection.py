@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, checked
+from calibration.arrays import Floats, check_y_p
 from calibration.thresholds import lower_bound, upper_bound
 
 Quantity = Literal["accuracy", "map"]  # accuracy above the threshold; calibration map
@@ -65,7 +65,7 @@ def choose_rows(
     Raises:
         ValueError: a confidence outside [0, 1], a threshold outside (0, 1), or a count not in 1..n.
     """
-    _, p = checked(np.zeros(np.size(confidence)), confidence)
+    _, p = check_y_p(np.zeros(np.size(confidence)), confidence)
     n = len(p)
     if not 1 <= count <= n:
         raise ValueError(f"count must lie between 1 and the {n} rows, got {count}")
@@ -115,9 +115,9 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> E
     exact for the number of single rows with that variance (Korn and Graubard 1998).
 
     Raises:
-        ValueError: as `calibration.arrays.checked`; a weight that is not above 0.
+        ValueError: as `calibration.arrays.check_y_p`; a weight that is not above 0.
     """
-    labels, _ = checked(y, np.zeros(np.size(y)))
+    labels, _ = check_y_p(y, np.zeros(np.size(y)))
     w = np.asarray(weights, dtype=np.float64)
     if w.shape != labels.shape or not (np.isfinite(w) & (w > 0)).all():
         raise ValueError("expected a weight above 0 for every label")

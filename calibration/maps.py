@@ -23,7 +23,7 @@ from calibration.arrays import (
     log_odds,
     sigmoid,
 )
-from calibration.frozen import keep_arrays, kept_arrays, set_numbers
+from calibration.frozen_arrays import arrays_field, freeze_arrays, set_finite_numbers
 from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
 
 BLOCK = 2048
@@ -58,11 +58,11 @@ class LogisticMap:
     scale: tuple[float, ...]
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
-    _arrays: tuple[Floats, ...] = kept_arrays()
+    _arrays: tuple[Floats, ...] = arrays_field()
 
     def __post_init__(self) -> None:
         bounds = [n for n in ("low", "high") if not _is_empty(getattr(self, n))]
-        set_numbers(self, "coef", "mean", "scale", *bounds)
+        set_finite_numbers(self, "coef", "mean", "scale", *bounds)
         for name in {"low", "high"}.difference(bounds):
             object.__setattr__(self, name, ())
         object.__setattr__(self, "intercept", finite_number("intercept", self.intercept))
@@ -83,7 +83,7 @@ class LogisticMap:
             raise ValueError(f"scale must be positive, got {min(self.scale)}")
         if not math.isfinite(sum(abs(c) / s for c, s in zip(self.coef, self.scale, strict=True))):
             raise ValueError("coef is too large for scale: a logit would not be a finite number")
-        keep_arrays(self, self.coef, self.mean, self.scale, self.low, self.high)
+        freeze_arrays(self, self.coef, self.mean, self.scale, self.low, self.high)
 
     def contributions(self, X: ArrayLike) -> Floats:
         """Return (n, d): what each feature adds to the logit; a row's sum is `logit - intercept`.

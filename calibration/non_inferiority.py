@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
-from calibration.selection import codes, grouped_standard_error
+from calibration.selection import group_codes, grouped_standard_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def paired_difference(
     for values in (ours, theirs):
         if not ((values >= 0) & (values <= 1)).all():
             raise ValueError("losses must lie in [0, 1]")
-    worse, number = ours - theirs, codes(groups, len(ours))
+    worse, number = ours - theirs, group_codes(groups, len(ours))
     many, mean = int(number.max()) + 1, float(worse.mean())
     if many < LEAST_GROUPS:
         return Difference(mean, *UNKNOWN)

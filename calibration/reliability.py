@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import metrics
-from calibration.arrays import Floats, checked, plain
+from calibration.arrays import Floats, check_y_p, plain
 from calibration.curves import at_thresholds
 from calibration.metrics.null_labels import Groups
 from calibration.tables import aligned
@@ -176,9 +176,9 @@ def measure(
     to a float.
 
     Raises:
-        ValueError: as `calibration.arrays.checked`.
+        ValueError: as `calibration.arrays.check_y_p`.
     """
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     (accepted,) = at_thresholds(labels, values, [threshold], groups=groups)
     n, right = accepted.rows, accepted.right
     base = np.full(len(labels), labels.mean())

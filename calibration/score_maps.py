@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, as_scores, check_rising, finite_number, sigmoid
-from calibration.frozen import keep_arrays, kept_arrays, set_numbers
+from calibration.frozen_arrays import arrays_field, freeze_arrays, set_finite_numbers
 
 TILT = 1e-3
 """Share of an isotonic probability that rises strictly with the score."""
@@ -53,11 +53,11 @@ class IsotonicMap:
     y: tuple[float, ...]
     mean: float = 0.0
     scale: float = 1.0
-    _arrays: tuple[Floats, ...] = kept_arrays()
+    _arrays: tuple[Floats, ...] = arrays_field()
 
     def __post_init__(self) -> None:
-        set_numbers(self, "x", "y")
-        keep_arrays(self, self.x, self.y)
+        set_finite_numbers(self, "x", "y")
+        freeze_arrays(self, self.x, self.y)
         for name in ("mean", "scale"):
             object.__setattr__(self, name, finite_number(name, getattr(self, name)))
         if len(self.x) != len(self.y):
@@ -138,11 +138,11 @@ class VennAbersMap:
     x: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    _arrays: tuple[Floats, ...] = kept_arrays()
+    _arrays: tuple[Floats, ...] = arrays_field()
 
     def __post_init__(self) -> None:
-        set_numbers(self, "x", "low", "high")
-        keep_arrays(self, self.x, self.low, self.high)
+        set_finite_numbers(self, "x", "low", "high")
+        freeze_arrays(self, self.x, self.low, self.high)
         places = 2 * len(self.x) + 1
         if len(self.low) != places or len(self.high) != places:
             raise ValueError(

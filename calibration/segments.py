@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, log_odds
-from calibration.effective import Groups
+from calibration.effective_sample_size import Groups
 from calibration.maps import LogisticMap, map_from_dict
-from calibration.selection import codes, grouped_folds
+from calibration.selection import group_codes, grouped_folds
 
 SegmentNames = Sequence[Hashable] | NDArray[Any]
 
@@ -83,7 +83,7 @@ def fit_segments(
     from calibration.shrinkage import fit_update
 
     scores, labels = log_odds(p), np.asarray(y)
-    names, number = as_segments(segments, len(labels)), codes(groups, len(labels))
+    names, number = as_segments(segments, len(labels)), group_codes(groups, len(labels))
     return Segments(
         {
             segment: fit_update(
@@ -109,7 +109,7 @@ def cross_fit_segments(
         ValueError: as `fit_segments` and `grouped_folds`.
     """
     old, labels = np.asarray(p, dtype=np.float64), np.asarray(y)
-    names, number = as_segments(segments, len(labels)), codes(groups, len(labels))
+    names, number = as_segments(segments, len(labels)), group_codes(groups, len(labels))
     fold = grouped_folds(groups, folds, random_state=random_state)
     moved = old.copy()
     for k in range(int(fold.max()) + 1):

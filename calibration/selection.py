@@ -57,7 +57,7 @@ class Choice:
     reason: str
 
 
-def codes(groups: Sequence[Hashable] | NDArray[Any] | None, n: int) -> NDArray[np.int64]:
+def group_codes(groups: Sequence[Hashable] | NDArray[Any] | None, n: int) -> NDArray[np.int64]:
     """Return (n,) group numbers 0, 1, ... in sorted order of the labels; None: one row per group.
 
     Raises:
@@ -85,7 +85,7 @@ def grouped_folds(
     """
     if folds < 1:
         raise ValueError(f"expected at least one fold, got {folds}")
-    number = codes(groups, len(groups))
+    number = group_codes(groups, len(groups))
     sizes = np.bincount(number)
     shuffled = np.random.default_rng(random_state).permutation(len(sizes))
     order = shuffled[np.argsort(-sizes[shuffled], kind="stable")]
@@ -116,7 +116,7 @@ def cross_fit(
     features, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
     if len(features) != len(labels):
         raise ValueError(f"X has {len(features)} rows and y has {len(labels)}")
-    number = codes(groups, len(labels))
+    number = group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
     if len(labels) == 0 or fold.max() == 0:
         raise ValueError("cross-fitting needs at least two folds and two groups")
@@ -141,7 +141,7 @@ def grouped_standard_error(values: ArrayLike, groups: ArrayLike) -> float:
     gives infinity: the spread is unknown.
     """
     v = np.asarray(values, dtype=np.float64)
-    number = codes(np.asarray(groups), len(v))
+    number = group_codes(np.asarray(groups), len(v))
     sums = np.bincount(number, weights=v - v.mean())
     if len(sums) < 2:
         return float("inf")
@@ -184,7 +184,7 @@ def choose(
     labels, left = np.asarray(y), list(predictions)
     if not left:
         raise ValueError("expected out-of-fold predictions of one candidate at least, got none")
-    number = codes(groups, len(labels))
+    number = group_codes(groups, len(labels))
     rows = np.array([row_losses(labels, predictions[name]) for name in left])
     means = rows.mean(axis=1)
     best, taken = int(np.argmin(means)), one_standard_error(rows, number)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, checked, log_odds
+from calibration.arrays import Floats, check_y_p, log_odds
 from calibration.group_tests import group_sizes, group_tails, times_needed
-from calibration.selection import Counts, codes
+from calibration.selection import Counts, group_codes
 from calibration.sequence_tests import (
     FORESEEN,
     POWER,
@@ -213,14 +213,14 @@ def certify(
     the safe side (measured by `make promise`).
 
     Raises:
-        ValueError: as `calibration.arrays.checked`; `target` or `level` not within (0, 1).
+        ValueError: as `calibration.arrays.check_y_p`; `target` or `level` not within (0, 1).
     """
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     for name, share in (("target", target), ("level", level)):
         if not 0 < share < 1:
             raise ValueError(f"{name} must lie between 0 and 1, got {share}")
     order = np.argsort(-values, kind="stable")
-    number, n = codes(groups, len(values))[order], len(values)
+    number, n = group_codes(groups, len(values))[order], len(values)
     labels, values = labels[order], values[order]
     many = int(number.max()) + 1
     last = _last(labels, values, number, target, level)

@@ -1,6 +1,6 @@
 """Metrics of abstention: what leaving out the least confident rows gains, in one number each.
 
-y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.checked`. numpy only.
+y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.check_y_p`. numpy only.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, checked
+from calibration.arrays import Floats, check_y_p
 
 
 def tie_blocks(ordered: Floats, labels: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -23,7 +23,7 @@ def expected_errors(y: ArrayLike, p: ArrayLike) -> Floats:
     Within a run of equal p every order is equally likely, so the expected count grows linearly; no
     random numbers are needed.
     """
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     order = np.argsort(-values, kind="stable")
     ends, wrong = tie_blocks(-values[order], 1 - labels[order])
     known = np.append(0.0, np.cumsum(wrong))
@@ -56,7 +56,7 @@ def naurc(y: ArrayLike, p: ArrayLike) -> float:
 
     Below 0 the confidence is worse than none.
     """
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     chance, oracle = 1 - labels.mean(), aurc(labels, labels)
     if not 0 < chance < 1:
         return float("nan")

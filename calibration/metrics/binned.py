@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, checked
+from calibration.arrays import Floats, check_y_p
 from calibration.metrics.null_labels import Groups, sample_null_labels
 
 
@@ -35,7 +35,7 @@ def consistency_band(
 ) -> tuple[Floats, Floats]:
     """Return (low, high), (bins,) each: where 95 % of a bin's shares lie if p is exact.
 
-    labels and values (n,) are as from `arrays.checked`, the bins as from `bins`. Labels are drawn
+    labels and values (n,) are as from `arrays.check_y_p`, the bins as from `bins`. Labels are drawn
     by `sample_null_labels`, as dependent within a group (n,) as the given ones.
     """
     number, rng = bins(values), np.random.default_rng(random_state)
@@ -56,7 +56,7 @@ def ece_debiased(y: ArrayLike, p: ArrayLike, *, bins: int | None = None) -> floa
     Kumar, Liang and Ma (2019). The result is 0 if chance alone shows more. As it is never below 0,
     an exact model has a little more on average: 0.03 with 200 rows, 0.013 with 1,000.
     """
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     number = _bins(values, bins)
     rows = np.bincount(number)
     share = rows / len(values)

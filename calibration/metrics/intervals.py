@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, checked, logit, sigmoid
+from calibration.arrays import Floats, check_y_p, logit, sigmoid
 from calibration.metrics.null_labels import Groups
-from calibration.selection import codes, grouped_standard_error
+from calibration.selection import group_codes, grouped_standard_error
 
 LEAST_GROUPS = 10
 """With fewer groups of rows, the spread is unknown and there is no interval."""
@@ -38,7 +38,7 @@ def mean_interval(
     may all be 0, or all 1. (NaN, NaN) with fewer than `LEAST_GROUPS` groups.
     """
     v = np.asarray(values, dtype=np.float64)
-    number = codes(groups, len(v))
+    number = group_codes(groups, len(v))
     many, mean = int(number.max()) + 1, float(v.mean())
     if many < LEAST_GROUPS:
         return UNKNOWN
@@ -63,8 +63,8 @@ def auroc_interval(
     are separated there is no ratio, and it is scaled by the mean size of a group. (NaN, NaN) for
     one class, and with fewer than `LEAST_GROUPS` groups.
     """
-    labels, values = checked(y, p)
-    number = codes(groups, len(labels))
+    labels, values = check_y_p(y, p)
+    number = group_codes(groups, len(labels))
     many = int(number.max()) + 1
     hits, misses = np.sort(values[labels == 1]), np.sort(values[labels == 0])
     if many < LEAST_GROUPS or not len(hits) or not len(misses):
@@ -120,8 +120,8 @@ def resampled_interval(
     roughly normal metric, not for one at the edge of its range. Draws where the metric is NaN are
     left out. (NaN, NaN) if all are, and with fewer than `LEAST_GROUPS` groups.
     """
-    labels, values = checked(y, p)
-    number, rng = codes(groups, len(labels)), np.random.default_rng(random_state)
+    labels, values = check_y_p(y, p)
+    number, rng = group_codes(groups, len(labels)), np.random.default_rng(random_state)
     rows, sizes = np.argsort(number, kind="stable"), np.bincount(number)
     if len(sizes) < LEAST_GROUPS:
         return UNKNOWN

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, checked, probabilities
-from calibration.selection import codes
+from calibration.arrays import Floats, check_probabilities, check_y_p
+from calibration.selection import group_codes
 
 Groups = Sequence[Hashable] | NDArray[Any] | None
 
@@ -27,8 +27,8 @@ def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:
     It is 1 too if one number decides nothing, because all p are 0 or 1; 0 without groups of two
     rows.
     """
-    labels, values = checked(y, p)
-    return _dependence(labels, values, codes(groups, len(labels)))
+    labels, values = check_y_p(y, p)
+    return _dependence(labels, values, group_codes(groups, len(labels)))
 
 
 def _dependence(labels: Floats, values: Floats, number: NDArray[np.int64]) -> float:
@@ -58,12 +58,12 @@ def sample_null_labels(
     dependent as possible, the worst case. With the chance sqrt(dependence) a row is decided by the
     one uniform number of its group, otherwise by its own. groups None: all rows are independent.
     """
-    values = probabilities(p)
-    number = codes(groups, len(values))
+    values = check_probabilities(p)
+    number = group_codes(groups, len(values))
     count = int(number.max()) + 1
     together = 0.0
     if count < len(values):
-        together = 1.0 if y is None else _dependence(*checked(y, values), number)
+        together = 1.0 if y is None else _dependence(*check_y_p(y, values), number)
     for _ in range(draws):
         u = rng.random(len(values))
         if together:

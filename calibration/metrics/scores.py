@@ -1,6 +1,6 @@
 """How reliable and how useful probabilities are: pure functions of labels y and probabilities p.
 
-y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1; every function checks this through `checked` and
+y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1; every function checks this by `check_y_p` and
 returns one float unless it says otherwise. It knows nothing of who made p.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import checked, probabilities
+from calibration.arrays import check_probabilities, check_y_p
 from calibration.metrics.abstention import tie_blocks
 from calibration.metrics.intervals import (
     mean_interval,
@@ -20,7 +20,7 @@ from calibration.selection import row_losses
 
 def brier(y: ArrayLike, p: ArrayLike) -> float:
     """Return the mean of (p - y)^2, in [0, 1] (Brier 1950)."""
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     return float(np.mean((values - labels) ** 2))
 
 
@@ -33,7 +33,7 @@ def corp(y: ArrayLike, p: ArrayLike) -> tuple[float, float, float]:
     """
     from sklearn.isotonic import isotonic_regression
 
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     order = np.argsort(values)
     ends, hits = tie_blocks(values[order], labels[order])
     rows = np.diff(ends, prepend=0)
@@ -45,13 +45,13 @@ def corp(y: ArrayLike, p: ArrayLike) -> tuple[float, float, float]:
 
 def log_loss(y: ArrayLike, p: ArrayLike) -> float:
     """Return the mean negative log likelihood in nats, p clipped to [1e-6, 1 - 1e-6]."""
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     return float(row_losses(labels, values).mean())
 
 
 def auroc(y: ArrayLike, p: ArrayLike) -> float:
     """Return P(p of a hit > p of a miss), ties half; NaN if y has one class (Mann-Whitney)."""
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     hits = labels.sum()
     misses = len(labels) - hits
     if not hits or not misses:
@@ -65,12 +65,12 @@ def auroc(y: ArrayLike, p: ArrayLike) -> float:
 
 def coverage(p: ArrayLike, threshold: float) -> float:
     """Return the share of rows with p >= threshold."""
-    return float((probabilities(p) >= threshold).mean())
+    return float((check_probabilities(p) >= threshold).mean())
 
 
 def selective_accuracy(y: ArrayLike, p: ArrayLike, threshold: float) -> float:
     """Return the mean of y over the rows with p >= threshold; NaN if there is none."""
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     kept = labels[values >= threshold]
     return float(kept.mean()) if len(kept) else float("nan")
 
@@ -82,7 +82,7 @@ def band(
 
     It shows what a confidence of 0.7 is worth: if exactly calibrated, the two means agree.
     """
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     near = np.abs(values - middle) <= width / 2
     if not near.any():
         return 0, float("nan"), float("nan")
@@ -93,5 +93,5 @@ def brier_interval(
     y: ArrayLike, p: ArrayLike, groups: Groups = None, *, level: float = 0.95
 ) -> tuple[float, float]:
     """Return (low, high) of the Brier score, in [0, 1]: `mean_interval` of the squared errors."""
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     return mean_interval((values - labels) ** 2, groups, level=level)

@@ -1,6 +1,6 @@
 """The smooth calibration error, its value by chance alone, and an interval that is valid at 0.
 
-y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.checked`. numpy only.
+y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.check_y_p`. numpy only.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, checked, probabilities
+from calibration.arrays import Floats, check_probabilities, check_y_p
 from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
 from calibration.metrics.null_labels import Groups, sample_null_labels
-from calibration.selection import codes
+from calibration.selection import group_codes
 
 MESH = 1001
 """Points on [0, 1] that `smece` smooths on, as many as relplot has."""
@@ -91,7 +91,7 @@ def smece(y: ArrayLike, p: ArrayLike) -> float:
     Gaussian is cut at 0.5, and a row at exactly 0 or 1 has half the weight. An exactly calibrated
     model shows more than 0 on a finite sample: compare with `smece_floor`.
     """
-    labels, values = checked(y, p)
+    labels, values = check_y_p(y, p)
     mesh = _Mesh(values)
     return float(mesh.smece(mesh.waves(values - labels)[None])[0])
 
@@ -110,7 +110,7 @@ def smece_floor(
     labels y are, or as dependent as possible without y. A measured smECE below the second number
     cannot be told from exact calibration at this sample size.
     """
-    values, rng = probabilities(p), np.random.default_rng(random_state)
+    values, rng = check_probabilities(p), np.random.default_rng(random_state)
     drawn, mesh = sample_null_labels(values, draws, rng, groups=groups, y=y), _Mesh(values)
     found = mesh.smece(np.stack([mesh.waves(values - labels) for labels in drawn]))
     return float(np.mean(found)), float(np.quantile(found, 0.95))
@@ -145,8 +145,8 @@ def smece_interval(
     Both are bounds, so the interval covers more than `level` where chance dominates, and about
     `level` elsewhere. (NaN, NaN) with fewer than `LEAST_GROUPS` groups.
     """
-    labels, values = checked(y, p)
-    number, rng = codes(groups, len(labels)), np.random.default_rng(random_state)
+    labels, values = check_y_p(y, p)
+    number, rng = group_codes(groups, len(labels)), np.random.default_rng(random_state)
     many = int(number.max()) + 1
     if many < LEAST_GROUPS:
         return UNKNOWN

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, as_features
-from calibration.effective import effective_rows
-from calibration.selection import codes
+from calibration.effective_sample_size import effective_rows
+from calibration.selection import group_codes
 from calibration.tables import aligned
 
 BINS = 20
@@ -241,7 +241,7 @@ def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     """
     _check_names(tuple(names))
     x = _single(as_features(X, len(names)))
-    many = len(np.unique(codes(groups, len(x))))
+    many = len(np.unique(group_codes(groups, len(x))))
     if many < LEAST_ROWS:
         raise ValueError(f"a sketch needs at least {LEAST_ROWS} independent rows, got {many}")
     features = []

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, checked, log_odds
-from calibration.effective import effective_n
+from calibration.arrays import Floats, check_y_p, log_odds
+from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
 from calibration.metrics import log_loss
 from calibration.monitoring.sequential import CalibrationMonitor
@@ -73,11 +73,11 @@ def fit_recalibration(
     `about` names the questions that the certificate is about.
 
     Raises:
-        ValueError: as `calibration.arrays.checked`; fewer than two groups.
+        ValueError: as `calibration.arrays.check_y_p`; fewer than two groups.
     """
     from calibration.shrinkage import fit_update
 
-    right, before = checked(y, p)
+    right, before = check_y_p(y, p)
     scores, number = log_odds(before), np.asarray(groups)
     update = fit_update(scores, right, number)
     after = cross_fit(

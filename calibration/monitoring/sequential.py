@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import checked
+from calibration.arrays import check_y_p
 from calibration.monitoring.betting import Wealth, log_factors, log_mean
 
 SIZES = (0.25, 0.5, 1.0, 2.0)
@@ -109,9 +109,9 @@ class CalibrationMonitor(_Bets):
         Single numbers are accepted too. Updates in parts or at once differ only in the last digits.
 
         Raises:
-            ValueError: as `calibration.arrays.checked`.
+            ValueError: as `calibration.arrays.check_y_p`.
         """
-        labels, prices = checked(np.atleast_1d(y), np.atleast_1d(p))
+        labels, prices = check_y_p(np.atleast_1d(y), np.atleast_1d(p))
         slopes = np.array([third for _, _, third in DIRECTIONS])[:, None, None]
         shifts = np.array([second for _, second, _ in DIRECTIONS])[:, None, None]
         b = np.array(SIZES)[:, None] * (shifts + slopes * (2 * prices - 1))
@@ -192,9 +192,9 @@ class AccuracyMonitor(_Bets):
         """Return the monitor after labels y (n,) of 0 and 1, in order, or after a single one.
 
         Raises:
-            ValueError: as `calibration.arrays.checked`.
+            ValueError: as `calibration.arrays.check_y_p`.
         """
-        labels, prices = checked(np.atleast_1d(y), np.full(np.size(y), self.target))
+        labels, prices = check_y_p(np.atleast_1d(y), np.full(np.size(y), self.target))
         factors = log_factors(labels, prices, np.array(FALLS)[:, None])
         hits = self.hits + int(labels.sum())
         return AccuracyMonitor(self.level, self.target, hits, self.wealth.after(factors))

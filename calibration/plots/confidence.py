@@ -58,9 +58,9 @@ def reliability_diagram(
     calibrated.
 
     Raises:
-        ValueError: as `calibration.arrays.checked`.
+        ValueError: as `calibration.arrays.check_y_p`.
     """
-    labels, values = arrays.checked(y, p)
+    labels, values = arrays.check_y_p(y, p)
     figure = Figure(figsize=(6.4, 8.2), facecolor="white")
     main = figure.add_axes((LEFT, 0.315, WIDE, 0.555))
     strip = figure.add_axes((LEFT, 0.185, WIDE, 0.105), sharex=main)
@@ -132,11 +132,11 @@ def risk_coverage_curve(
     are averaged over, so a run of equal p is a bend, not a jump.
 
     Raises:
-        ValueError: as `calibration.arrays.checked`; no curve at all.
+        ValueError: as `calibration.arrays.check_y_p`; no curve at all.
     """
     if not curves:
         raise ValueError("expected at least one way of being confident, got none")
-    checked = {name: arrays.checked(y, p) for name, p in curves.items()}
+    checked = {name: arrays.check_y_p(y, p) for name, p in curves.items()}
     promised = {n: t for n, t in (certified or {}).items() if (checked[n][1] >= t).any()}
     labels = next(iter(checked.values()))[0]
     n, base = len(labels), float(labels.mean())
@@ -226,9 +226,9 @@ def confidence_histogram(y: ArrayLike, p: ArrayLike, *, threshold: float = 0.7) 
     width.
 
     Raises:
-        ValueError: as `calibration.arrays.checked`.
+        ValueError: as `calibration.arrays.check_y_p`.
     """
-    labels, values = arrays.checked(y, p)
+    labels, values = arrays.check_y_p(y, p)
     edges = np.linspace(0, 1, 21)
     figure = Figure(figsize=(6.4, 6.0), facecolor="white")
     heading(

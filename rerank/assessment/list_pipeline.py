@@ -11,7 +11,7 @@ from calibration.maps import LogisticMap
 from rerank.assessment.list_features import list_features, list_passage_features, stage_ranks
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.passage_features import CROSS_ENCODER
-from rerank.assessment.pipeline import Chosen, Pipeline, ReadPolicy
+from rerank.assessment.pipeline import Pipeline, ReadPolicy, Selection
 from rerank.config import Config
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import Pair
@@ -92,18 +92,18 @@ class ListPipeline(Pipeline):
                 "one"
             )
 
-    def choose(self, candidates: Candidates, prior: Floats, cutoff: float) -> Chosen:
+    def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
         """The candidates, those with a score of the last stage first: these count as scored."""
         last = self._last(candidates)
         order = np.argsort(np.isnan(last), kind="stable")
         count = int((~np.isnan(last)).sum())
-        return Chosen(candidates.take(order), prior[order], count, known=True)
+        return Selection(candidates.take(order), prior[order], count, known=True)
 
-    def scored(self, chosen: Chosen, logits: Floats, truncated: Bools) -> Scored:
+    def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of the last stage."""
-        known = self._last(chosen.candidates)[: chosen.count]
+        known = self._last(selection.candidates)[: selection.count]
         none_cut = np.zeros(len(known), dtype=np.bool_)
-        return Scored(chosen.candidates, chosen.prior, known, none_cut)
+        return Scored(selection.candidates, selection.prior, known, none_cut)
 
     def score_pairs(self, pairs: Sequence[Pair]) -> tuple[Floats, Bools]:
         """Empty arrays: there is no pair to score."""
@@ -121,8 +121,8 @@ class ListPipeline(Pipeline):
         scores = query.scores or {}
         fused = np.zeros(len(query.passages or ()))
         for stage in self.kind.stages[:-1] or self.kind.stages:
-            ranks, brought = stage_ranks(scores[stage]), ~np.isnan(scores[stage])
-            fused[brought] += 1.0 / (self.config.rrf_k + ranks[brought])
+            ranks, returned = stage_ranks(scores[stage]), ~np.isnan(scores[stage])
+            fused[returned] += 1.0 / (self.config.rrf_k + ranks[returned])
         return fused
 
     def _stage(self, rows: Ints, fused: Floats) -> FirstStage:

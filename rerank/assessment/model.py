@@ -238,10 +238,10 @@ class CalibratedReranker:
         Raises:
             InputError: the query or a passage is empty, or not text.
         """
-        brought = tuple(
+        provided = tuple(
             Passage(str(i), "", p) if isinstance(p, str) else p for i, p in enumerate(passages)
         )
-        return self.assess([Query(text, metadata=metadata or {}, passages=brought)])[0]
+        return self.assess([Query(text, metadata=metadata or {}, passages=provided)])[0]
 
     def assess(self, queries: Sequence[Query], *, label: str | None = None) -> list[Assessment]:
         """One assessment per query, in their order; queries of both modes may be mixed.
@@ -260,7 +260,7 @@ class CalibratedReranker:
             rows = [i for i, one in enumerate(modes) if one == mode]
             policy = self.maps[mode].policy
             scored = self.pipeline.run([queries[i] for i in rows], policy, label=label)
-            found |= zip(rows, self.conclude(scored, mode), strict=True)
+            found |= zip(rows, self.assess_scored(scored, mode), strict=True)
         return [found[i] for i in range(len(queries))]
 
     def mode_of(self, query: Query) -> Mode:
@@ -279,7 +279,7 @@ class CalibratedReranker:
             return [Query(text, passages=passages, scores=scores)]
         return [Query(text), *([] if kind else [Query(text, passages=passages)])]
 
-    def conclude(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
+    def assess_scored(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
         """Turn scored candidates into one assessment each, by the maps of a mode."""
         maps, config = self.maps[mode], self.pipeline.config
         return decide(predict(scored, maps, config), maps, config)
@@ -326,10 +326,10 @@ def check_not_empty(query: Query) -> None:
         InputError: the message says which.
     """
     texts = [("the query", query.text)]
-    brought = [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]
+    provided = [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]
     if query.scores is not None:  # a passage may have scores and no text
-        brought = [(name, text) for name, text in brought if text]
-    for name, text in texts + brought:
+        provided = [(name, text) for name, text in provided if text]
+    for name, text in texts + provided:
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"{name} is empty; expected some words")
         if not is_encodable(text):

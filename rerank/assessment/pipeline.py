@@ -22,9 +22,9 @@ from rerank.inference.cross_encoder import CrossEncoder, Pair
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.progress import progress
+from rerank.retrieval.caller_passages import rank_passages
 from rerank.retrieval.dense import Encoder, Vectors, cosines
 from rerank.retrieval.fusion import fused_without
-from rerank.retrieval.given_passages import rank_passages
 from rerank.retrieval.retriever import Retriever
 from rerank.types import Bools, Candidates, FirstStage, Floats, Passage, Query, Ranking, Scored
 
@@ -49,7 +49,7 @@ class ReadPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class Selection:
     """Candidates, likeliest first; the first `count` are to be scored.
 
     `known`: their scores came with the query.
@@ -151,9 +151,9 @@ class Pipeline:
         stage = index.search(text, vector, pool=count, count=2 * count, rrf_k=self.config.rrf_k)
         return tuple(index.passage(row) for row in stage.rows)
 
-    def as_brought(self, candidates: Candidates, count: int) -> Candidates:
-        """The candidates as if the caller had brought the first `count` of them."""
-        return self._brought(
+    def as_from_caller(self, candidates: Candidates, count: int) -> Candidates:
+        """The candidates as if the caller had provided the first `count` of them."""
+        return self._from_caller(
             candidates.query,
             candidates.passages[:count],
             candidates.first_stage.dense[:count],
@@ -176,7 +176,7 @@ class Pipeline:
         """
 
         def chunk(part: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:
-            return self._score([self.choose(c, p, cutoff) for c, p in part])
+            return self._score([self.select(c, p, cutoff) for c, p in part])
 
         return _in_chunks(list(zip(candidates, prior, strict=True)), chunk, label)
 
@@ -195,16 +195,16 @@ class Pipeline:
         vector = vectors[query.text]
         if query.passages is None:
             return self._searched(query, vector)
-        brought = [vectors[p.full_text] for p in query.passages]
-        near = cosines(np.stack(brought), vector) if brought else np.zeros(0)
-        return self._brought(query, query.passages, near)
+        provided = [vectors[p.full_text] for p in query.passages]
+        near = cosines(np.stack(provided), vector) if provided else np.zeros(0)
+        return self._from_caller(query, query.passages, near)
 
     def _searched(self, query: Query, vector: Vectors) -> Candidates:
         c, index = self.config, self.index
         stage = index.search(query.text, vector, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
         return self._candidates(query, tuple(index.passage(row) for row in stage.rows), stage)
 
-    def _brought(self, query: Query, passages: Sequence[Passage], near: Floats) -> Candidates:
+    def _from_caller(self, query: Query, passages: Sequence[Passage], near: Floats) -> Candidates:
         index = self.index
         stage = rank_passages(
             query.text,
@@ -231,13 +231,13 @@ class Pipeline:
             return features
         return np.hstack([features, metadata_features(self.metadata, passages)])
 
-    def _score(self, chosen: Sequence[Chosen]) -> list[Scored]:
-        pairs = [pair for c in chosen for pair in c.pairs_to_score]
+    def _score(self, selection: Sequence[Selection]) -> list[Scored]:
+        pairs = [pair for c in selection for pair in c.pairs_to_score]
         logits, truncated = self.score_pairs(pairs)
         start, found = 0, []
-        for c in chosen:
+        for c in selection:
             rows = slice(start, start + len(c.pairs_to_score))
-            found.append(self.scored(c, logits[rows], truncated[rows]))
+            found.append(self.with_scores(c, logits[rows], truncated[rows]))
             start = rows.stop
         return found
 
@@ -246,20 +246,20 @@ class Pipeline:
         with self._timed("score"):
             return self.reranker.score(pairs)
 
-    def choose(self, candidates: Candidates, prior: Floats, cutoff: float) -> Chosen:
+    def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
         """The candidates, likeliest first, and which of them `score` would score."""
         candidates, prior = _by_prior(candidates, prior)
         count = _count(prior[: self.config.rerank_depth], cutoff)
-        return Chosen(candidates, prior, count, candidates.query.logits is not None)
+        return Selection(candidates, prior, count, candidates.query.logits is not None)
 
-    def scored(self, chosen: Chosen, logits: Floats, truncated: Bools) -> Scored:
-        """The candidates with the scores of `chosen.pairs_to_score`."""
-        candidates = chosen.candidates
+    def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
+        """The candidates with the scores of `selection.pairs_to_score`."""
+        candidates = selection.candidates
         known = candidates.query.logits
         if known is not None:
-            logits = known[candidates.first_stage.rows[: chosen.count]]
-            truncated = self.reranker.truncates(chosen.pairs)
-        return Scored(candidates, chosen.prior, logits, truncated)
+            logits = known[candidates.first_stage.rows[: selection.count]]
+            truncated = self.reranker.truncates(selection.pairs)
+        return Scored(candidates, selection.prior, logits, truncated)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

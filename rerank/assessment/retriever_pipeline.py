@@ -16,13 +16,13 @@ import numpy as np
 
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.metadata_features import MetadataFeature
-from rerank.assessment.pipeline import Chosen, Pipeline
+from rerank.assessment.pipeline import Pipeline, Selection
 from rerank.config import Config
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder, Vectors
-from rerank.retrieval.systems.system import SearchSystem, bring
+from rerank.retrieval.systems.system import SearchSystem, fetch_candidates
 from rerank.types import Bools, Candidates, Floats, ListKind, Passage, Query, Scored
 
 RERANKER = "reranker"  # the last stage
@@ -69,13 +69,13 @@ class RetrieverPipeline(ListPipeline):
         """
         vectors = self.encode([query.text for query in queries])
         asked = zip(queries, vectors, gone, strict=True)
-        return [self._listed(self._brought_by_system(*one)) for one in asked]
+        return [self._listed(self._fetched(*one)) for one in asked]
 
     def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
         """The `count` best passages of each search of the system."""
         (vector,), c = self.encode([text]), self.config
         stages = len(self.system.settings.stages)
-        found = bring(
+        found = fetch_candidates(
             self.system, Query(text), vector, pool=count, count=stages * count, rrf_k=c.rrf_k
         )
         return found.passages or ()
@@ -84,37 +84,35 @@ class RetrieverPipeline(ListPipeline):
         """The candidates that the system returns, or the list that came with the query."""
         if query.passages is not None:
             return super().candidates(query, vectors)
-        return self._listed(self._brought_by_system(query, vectors[query.text]))
+        return self._listed(self._fetched(query, vectors[query.text]))
 
-    def choose(self, candidates: Candidates, prior: Floats, cutoff: float) -> Chosen:
+    def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
         """The likeliest candidates, to be scored; all of a list that came with all its scores."""
         if not np.isnan(self._last(candidates)).all():
-            return super().choose(candidates, prior, cutoff)
-        return Pipeline.choose(self, candidates, prior, cutoff)
+            return super().select(candidates, prior, cutoff)
+        return Pipeline.select(self, candidates, prior, cutoff)
 
-    def scored(self, chosen: Chosen, logits: Floats, truncated: Bools) -> Scored:
+    def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates as a list whose last stage is the cross-encoder."""
-        if chosen.known:
-            return super().scored(chosen, logits, truncated)
-        candidates, rows = chosen.candidates, chosen.candidates.first_stage.rows
+        if selection.known:
+            return super().with_scores(selection, logits, truncated)
+        candidates, rows = selection.candidates, selection.candidates.first_stage.rows
         last = np.full(len(rows), np.nan)
         last[rows[: len(logits)]] = logits
         query = candidates.query
         query = replace(query, scores={**(query.scores or {}), RERANKER: last})
         whole = super().candidates(query, {})
         place = np.argsort(whole.first_stage.rows)
-        return Scored(whole.take(place[rows]), chosen.prior, logits, truncated)
+        return Scored(whole.take(place[rows]), selection.prior, logits, truncated)
 
     def score_pairs(self, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, Bools]:
         """Logits of pairs, shape (n,), and whether each pair was truncated."""
         return Pipeline.score_pairs(self, pairs)
 
-    def _brought_by_system(
-        self, query: Query, vector: Vectors, without: Set[str] = frozenset()
-    ) -> Query:
+    def _fetched(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Query:
         """The query with its candidates, none of which the cross-encoder has scored."""
         c = self.config
-        found = bring(
+        found = fetch_candidates(
             self.system,
             query,
             vector,

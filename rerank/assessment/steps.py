@@ -82,16 +82,16 @@ def steps(
     else:
         candidates = pipeline.candidates(query, vectors)
     prior = prior_score(candidates, maps.policy.prior)
-    chosen = pipeline.choose(candidates, prior, maps.policy.cutoff)
-    pairs = chosen.pairs_to_score
+    selection = pipeline.select(candidates, prior, maps.policy.cutoff)
+    pairs = selection.pairs_to_score
     sizes = [speed.score * tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs]
     found: dict[Pair, tuple[float, bool]] = {}
     for piece in _pieces("score", pairs, sizes, most=most, after=0):
         found |= yield piece
     logits = np.array([found[pair][0] for pair in pairs], dtype=np.float64)
     truncated = np.array([found[pair][1] for pair in pairs], dtype=np.bool_)
-    scored = pipeline.scored(chosen, logits, truncated)
-    return model.conclude([scored], mode)[0]
+    scored = pipeline.with_scores(selection, logits, truncated)
+    return model.assess_scored([scored], mode)[0]
 
 
 def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:

@@ -132,11 +132,14 @@ class LabelledSet:
     def _words(self, query_id: str) -> str:
         return f"query:{query_hash(self.queries[query_id].text)}"
 
-    def select(self, ids: Sequence[str]) -> Labelled[Query]:
-        """The queries of these ids with their labels, in this order."""
+    def select(
+        self, ids: Sequence[str], groups: Mapping[str, str] | None = None
+    ) -> Labelled[Query]:
+        """The queries of these ids, in order, with their labels; by default in their `group`."""
+        own = [self.group(i) if groups is None else groups[i] for i in ids]
         return Labelled(
             [self.queries[i] for i in ids],
-            np.array([self.group(i) for i in ids], dtype=np.str_),
+            np.array(own, dtype=np.str_),
             [self.qrels.get(i, {}) for i in ids],
         )
 

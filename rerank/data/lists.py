@@ -81,8 +81,8 @@ def _labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str
         raise InputError("'passages' is missing; expected the list that was brought for the query")
     if query.passages and query.scores is None:
         raise InputError("its passages have no 'scores'; expected a number by stage, each")
-    brought = next(row[name] for name in PASSAGES if row.get(name) is not None)
-    unnamed = next((i for i, p in enumerate(brought) if not any(key in p for key in DOC_ID)), None)
+    provided = next(row[name] for name in PASSAGES if row.get(name) is not None)
+    unnamed = next((i for i, p in enumerate(provided) if not any(key in p for key in DOC_ID)), None)
     if unnamed is not None:
         raise InputError(f"passages[{unnamed}] has no '_id'; labels and groups go by it")
     split = read_text(row, "split") if row.get("split") is not None else SPLITS[0]
@@ -91,11 +91,11 @@ def _labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str
             f"'split' should be one of {', '.join(SPLITS)}, got {split!r:.80}"
             f"{nearest(split, SPLITS)}"
         )
-    return query, _grades(row, query, brought), split
+    return query, _grades(row, query, provided), split
 
 
 def _grades(
-    row: Mapping[str, Any], query: Query, brought: list[Mapping[str, Any]]
+    row: Mapping[str, Any], query: Query, provided: list[Mapping[str, Any]]
 ) -> dict[str, float]:
     """Grades above 0 by passage id: from `relevant`, or from the passages' own labels.
 
@@ -104,7 +104,7 @@ def _grades(
     """
     own = {
         p.doc_id: grade
-        for p, given in zip(query.passages or (), brought, strict=True)
+        for p, given in zip(query.passages or (), provided, strict=True)
         if (grade := _own(given, p.doc_id)) is not None
     }
     relevant = row.get("relevant")

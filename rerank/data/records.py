@@ -56,12 +56,12 @@ def read_query(
     name = _only(row, PASSAGES) if passages else None
     if name is None:
         return Query(text, query_id, metadata)
-    brought = row[name]
-    if not isinstance(brought, list):
-        raise InputError(f"{name!r} should be a list, got {json_type(brought)}")
-    if len(brought) > MOST_PASSAGES:
-        raise InputError(f"{name!r} holds {len(brought)}, at most {MOST_PASSAGES} are taken")
-    read = [_brought(i, value, f"{name}[{i}]") for i, value in enumerate(brought)]
+    provided = row[name]
+    if not isinstance(provided, list):
+        raise InputError(f"{name!r} should be a list, got {json_type(provided)}")
+    if len(provided) > MOST_PASSAGES:
+        raise InputError(f"{name!r} holds {len(provided)}, at most {MOST_PASSAGES} are taken")
+    read = [_passage(i, value, f"{name}[{i}]") for i, value in enumerate(provided)]
     found = tuple(passage for passage, _, _ in read)
     length = sum(len(p.title) + len(p.text) for p in found)
     if length > LONGEST_PASSAGES:
@@ -155,7 +155,7 @@ def _only(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
 Scores = Mapping[str, float]  # of a passage, by stage; NaN if a stage did not return it
 
 
-def _brought(
+def _passage(
     position: int, value: object, where: str
 ) -> tuple[Passage, float | None, Scores | None]:
     if isinstance(value, (str, bytes)):

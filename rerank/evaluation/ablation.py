@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration import metrics
-from calibration.effective import design_effect
-from calibration.selection import codes, enough_rows, row_losses
+from calibration.effective_sample_size import design_effect
+from calibration.selection import enough_rows, group_codes, row_losses
 from rerank.assessment.features import Features
 from rerank.data.labels import Labels
 from rerank.evaluation.ranking_metrics import paired_bootstrap
@@ -194,7 +194,7 @@ def _measured_rows(trials: Sequence[Trial]) -> tuple[Labels, list[str]]:
 def _drawn(rows: Examples, random_state: int) -> list[NDArray[np.int64]]:
     """`SUBSETS` orders of the rows; a subset is the first rows of one."""
     rng = np.random.default_rng(random_state)
-    number = codes(rows.groups, len(rows.right))
+    number = group_codes(rows.groups, len(rows.right))
     return [_by_group(number, rng) for _ in range(SUBSETS)]
 
 
@@ -205,7 +205,7 @@ def _of_subset(
     from calibration.fitting import fit_two_stage
 
     y = trial.fitted_on.right
-    number = codes(trial.fitted_on.groups, len(y))
+    number = group_codes(trial.fitted_on.groups, len(y))
     worth = 1 / design_effect(y - y.mean(), number)
     learned, _, _ = fit_two_stage(
         trial.fitted_on.features[rows],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class Part:
 
     scored: Labelled[Scored]
     maps: FittedMaps
-    baselines: Mapping[str, Heuristic]
+    baselines: Mapping[str, Heuristic] = field(default_factory=lambda: HEURISTICS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,25 +142,9 @@ def _shown(value: float, sign: str = "") -> str:
     return "-" if math.isnan(value) else f"{value:{sign}.3f}"
 
 
-def measure(
-    scored: Labelled[Scored],
-    maps: FittedMaps,
-    config: Config,
-    *,
-    baselines: Mapping[str, Heuristic] = HEURISTICS,
-    notes: Sequence[str] = (),
-) -> Evaluation:
-    """Measure every confidence and every order on the same labelled queries.
-
-    `scored` had no cutoff. This model's confidence and order are measured on the part that the
-    model scores; the baselines and the order by logit get everything.
-    """
-    return measure_parts([Part(scored, maps, baselines)], config, notes=notes)
-
-
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What one part gives, before it is measured together with the others."""
+class _PredictedPart:
+    """The predictions for one part, before it is measured together with the others."""
 
     predicted: Predictions
     orders: Mapping[str, Sequence[Sequence[str]]]  # passage ids, best first
@@ -168,27 +152,27 @@ class _Seen:
     passages_scored: list[int]
 
 
-def measure_parts(
-    parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ()
-) -> Evaluation:
-    """Like `measure`, for queries that are measured by several fits, each query by one.
+def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ()) -> Evaluation:
+    """Measure every confidence and every order on the same labelled queries.
 
-    The rows of the result are in the order of the parts.
+    This model's confidence and order are measured on the part that the model scores; the baselines
+    and the order by logit get everything. Each part is measured by its own maps; the rows of the
+    result are in the order of the parts.
     """
-    every = [_see(part, config) for part in parts]
+    every = [_predict_part(part, config) for part in parts]
     labelled = Labelled(
-        [ranking for seen in every for ranking in seen.predicted.rankings],
+        [ranking for one in every for ranking in one.predicted.rankings],
         np.concatenate([part.scored.groups for part in parts]),
         [grades for part in parts for grades in part.scored.grades],
     )
-    orders = {name: [ids for seen in every for ids in seen.orders[name]] for name in ORDERS}
+    orders = {name: [ids for one in every for ids in one.orders[name]] for name in ORDERS}
     confidences = {
-        name: np.concatenate([seen.confidences[name] for seen in every])
+        name: np.concatenate([one.confidences[name] for one in every])
         for name in every[0].confidences
     }
-    sufficiency = np.concatenate([seen.predicted.sufficiency for seen in every])
-    counts = [count for seen in every for count in seen.passages_scored]
-    relevance = [row for seen in every for row in seen.predicted.relevance]
+    sufficiency = np.concatenate([one.predicted.sufficiency for one in every])
+    counts = [count for one in every for count in one.passages_scored]
+    relevance = [row for one in every for row in one.predicted.relevance]
     hit = hits(labelled, depth=DEPTH)
     events = {
         SUFFICIENCY.format(k): _event(hit[:, k - 1], sufficiency[:, k - 1])
@@ -206,7 +190,7 @@ def measure_parts(
     several = len(parts) > 1
     return Evaluation(
         labelled,
-        np.concatenate([seen.predicted.features for seen in every]),
+        np.concatenate([one.predicted.features for one in every]),
         comparison(
             confidences,
             hit[:, 0],
@@ -225,7 +209,7 @@ def measure_parts(
     )
 
 
-def _see(part: Part, config: Config) -> _Seen:
+def _predict_part(part: Part, config: Config) -> _PredictedPart:
     scored, maps = part.scored, part.maps
     seen = [limit_scored(s, maps.policy.cutoff) for s in scored.items]
     orders = {
@@ -243,7 +227,7 @@ def _see(part: Part, config: Config) -> _Seen:
         name: heuristic_confidences(rule, alike) for name, rule in part.baselines.items()
     }
     confidences[OURS] = predicted.confidence
-    return _Seen(predicted, orders, confidences, [len(s.logits) for s in seen])
+    return _PredictedPart(predicted, orders, confidences, [len(s.logits) for s in seen])
 
 
 def _in_order_of(ranking: Ranking, scored: Scored, maps: FittedMaps) -> Ranking:

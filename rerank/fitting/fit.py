@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibration.effective import effective_n
+from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
 from calibration.monitoring.drift import Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments

@@ -9,8 +9,6 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from rerank.assessment.policy import LEAST_LABELS
 from rerank.data.canonical import query_hash
 from rerank.data.grouping import groupings, joined, usable_groups
@@ -101,10 +99,10 @@ def plan(
     if max_queries is not None and max_queries < LEAST_QUERIES:
         raise InputError(f"at most {max_queries} queries: expected at least {LEAST_QUERIES}")
     every = [i for ids in labelled.splits.values() for i in ids]
-    fresh = set(unseen(labelled, every, trained_on))
-    questions = _Questions(
+    untrained = set(unseen(labelled, every, trained_on))
+    ungrouped = _UngroupedSet(
         labelled,
-        {split: [i for i in ids if i in fresh] for split, ids in labelled.splits.items()},
+        {split: [i for i in ids if i in untrained] for split, ids in labelled.splits.items()},
         {i: labelled.question_group(i) for i in every},
         {i: labelled.duplicate_keys(i) for i in every},
     )
@@ -112,57 +110,49 @@ def plan(
     documents = next((g for g in larger if g.name == "document"), None)
     for grouping in larger:
         try:
-            planned = _plan(questions, grouping, documents, max_queries, seed)
+            planned = _plan(ungrouped, grouping, documents, max_queries, seed)
         except InputError:
             continue
         ids = [query.query_id for query in planned.fit.items]
         if usable_groups([grouping.of[i] for i in ids if i in grouping.of], len(ids)):
             return planned
-    return _plan(questions, smallest, documents, max_queries, seed)
+    return _plan(ungrouped, smallest, documents, max_queries, seed)
 
 
 @dataclass(frozen=True, slots=True)
-class _Questions:
-    """A labelled set, and what is known of its queries under any grouping."""
+class _UngroupedSet:
+    """A labelled set, and what does not depend on how its queries are grouped."""
 
     labelled: LabelledSet
-    fresh: Mapping[str, list[str]]  # of each split: those that were not trained on
+    untrained: Mapping[str, list[str]]  # of each split: those that were not trained on
     group: Mapping[str, str]  # see `LabelledSet.question_group`
     same: Mapping[str, frozenset[str]]  # see `LabelledSet.duplicate_keys`
 
-    def select(self, ids: Sequence[str], group: Mapping[str, str]) -> Labelled[Query]:
-        """The queries of these ids, in this order, with their labels."""
-        return Labelled(
-            [self.labelled.queries[i] for i in ids],
-            np.array([group[i] for i in ids], dtype=np.str_),
-            [self.labelled.qrels.get(i, {}) for i in ids],
-        )
-
 
 def _plan(
-    questions: _Questions,
+    ungrouped: _UngroupedSet,
     grouping: Grouping,
     documents: Grouping | None,
     max_queries: int | None,
     seed: int,
 ) -> Plan:
     """The plan for one grouping; `documents`, if known, tells which documents were trained on."""
-    labelled, fresh, same = questions.labelled, questions.fresh, questions.same
-    group = {i: grouping.of.get(i) or own for i, own in questions.group.items()}
+    labelled, untrained, same = ungrouped.labelled, ungrouped.untrained, ungrouped.same
+    group = {i: grouping.of.get(i) or own for i, own in ungrouped.group.items()}
     untouched = {
         split
         for split, ids in labelled.splits.items()
-        if len(fresh[split]) >= (1 - TRAINED_SHARE) * len(ids)
+        if len(untrained[split]) >= (1 - TRAINED_SHARE) * len(ids)
     }
-    to_report = [s for s in ("test", "dev") if fresh.get(s) and len(fresh) > 1]
+    to_report = [s for s in ("test", "dev") if untrained.get(s) and len(untrained) > 1]
     named = next((s for s in to_report if s in untouched), next(iter(to_report), None))
-    others = [split for split in fresh if split != named]
+    others = [split for split in untrained if split != named]
     clean = [split for split in others if split in untouched]
-    if sum(len(fresh[split]) for split in clean) < LEAST_QUERIES:
+    if sum(len(untrained[split]) for split in clean) < LEAST_QUERIES:
         clean = others
-    rest = [i for split in clean for i in fresh[split]]
+    rest = [i for split in clean for i in untrained[split]]
     if named:
-        report = fresh[named]
+        report = untrained[named]
         reported = frozenset[str]().union(*(same[i] for i in report))
         fit = [i for i in rest if same[i].isdisjoint(reported)]
     else:
@@ -170,7 +160,7 @@ def _plan(
     whole = sum(len(ids) for ids in labelled.splits.values())
     asked_twice = len(rest) - len(fit)
     seen = whole - len(rest) - (len(report) if named else 0)
-    fit, report = (_at_most(ids, questions.group, max_queries, seed) for ids in (fit, report))
+    fit, report = (_at_most(ids, ungrouped.group, max_queries, seed) for ids in (fit, report))
     if len(fit) < LEAST_QUERIES or not report:
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {len(report)} to report on, of "
@@ -189,14 +179,14 @@ def _plan(
     used = {*clean, *([named] if named else [])}
     beside_training = not used <= untouched
     if documents is not None:
-        read = set().union(*labelled.splits.values()).difference(*fresh.values())
-        known = {documents.of[i] for i in read if i in documents.of}
+        trained = set().union(*labelled.splits.values()).difference(*untrained.values())
+        known = {documents.of[i] for i in trained if i in documents.of}
         beside_training &= any(documents.of.get(i) in known for i in (*fit, *report))
     fitted = {group[i] for i in fit}
-    chosen = questions.select(fit, together)
+    chosen = labelled.select(fit, together)
     return Plan(
         chosen,
-        questions.select(report, group) if named else chosen,
+        labelled.select(report, group) if named else chosen,
         named or CROSS_FITTED,
         seen,
         asked_twice,
@@ -212,8 +202,8 @@ def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]
     Right passages are not compared: leaving queries out by these would leave too many unanswerable
     ones.
     """
-    read = [i for i, query in labelled.queries.items() if query_hash(query.text) in trained_on]
-    known = frozenset[str]().union(*map(labelled.duplicate_keys, read))
+    trained = [i for i, query in labelled.queries.items() if query_hash(query.text) in trained_on]
+    known = frozenset[str]().union(*map(labelled.duplicate_keys, trained))
     return [i for i in ids if labelled.duplicate_keys(i).isdisjoint(known)]
 
 

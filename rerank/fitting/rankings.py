@@ -87,22 +87,22 @@ def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
 def rerank_rankings(
     pipeline: Pipeline, searched: PlannedRankings, pooled: FittedMaps | None = None
 ) -> PlannedRankings:
-    """The same queries, as if their callers had brought the likeliest 5, 10, 20 or 50 passages.
+    """The same queries, as if their callers had provided the likeliest 5, 10, 20 or 50 passages.
 
     Most of these were scored as candidates of the index; with a score cache they are not scored
     again. The cutoff is the same.
     """
-    fit = searched.fit.with_items(as_brought(pipeline, searched.fit.items))
+    fit = searched.fit.with_items(as_from_caller(pipeline, searched.fit.items))
     report = fit
     if searched.report is not searched.fit:
-        report = searched.report.with_items(as_brought(pipeline, searched.report.items))
+        report = searched.report.with_items(as_from_caller(pipeline, searched.report.items))
     context = replace(searched.context, pooled=pooled)
     return _score(pipeline, fit, report, context, searched.policy.cutoff)
 
 
-def as_brought(pipeline: Pipeline, scored: Sequence[Scored]) -> list[Candidates]:
-    """The first `list_length` candidates of each query, as if the callers had brought them."""
-    return [pipeline.as_brought(s.candidates, list_length(s.query)) for s in scored]
+def as_from_caller(pipeline: Pipeline, scored: Sequence[Scored]) -> list[Candidates]:
+    """The first `list_length` candidates of each query, as if the callers had provided them."""
+    return [pipeline.as_from_caller(s.candidates, list_length(s.query)) for s in scored]
 
 
 def list_length(query: Query) -> int:

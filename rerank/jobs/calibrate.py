@@ -18,7 +18,7 @@ from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import Heuristic
-from rerank.evaluation.evaluate import Part, measure_parts
+from rerank.evaluation.evaluate import Part, measure
 from rerank.fitting.cross_fitted import fit_folds
 from rerank.fitting.fit import fit
 from rerank.fitting.label_checks import (
@@ -133,7 +133,7 @@ def calibrate(
             )
         ranked, folder = source.rank(planned)
         made_from["corpus_digest"] = labelled.corpus_digest()
-        contents = _fitted_and_measured(planned, ranked, source.baselines, config, made_from)
+        contents = _fit_and_measure(planned, ranked, source.baselines, config, made_from)
         contents = replace(contents, index=folder)
         write_model(out, contents, overwrite=overwrite, write_exported=source.write_exported)
         run, notes = track_if_installed(out, work=workspace)
@@ -151,7 +151,7 @@ def _check_calibrator(name: str) -> None:
         )
 
 
-def _fitted_and_measured(
+def _fit_and_measure(
     planned: Plan,
     ranked: Mapping[Mode, PlannedRankings],
     baselines: Mapping[str, Heuristic],
@@ -176,7 +176,7 @@ def _fitted_and_measured(
         else:
             parts = {mode: [(one.report, fits[mode])] for mode, one in ranked.items()}
         bar.update()
-        evaluation = measure_parts(
+        evaluation = measure(
             [
                 Part(scored, one.maps, {**baselines, "temperature": one.scaled_logit})
                 for scored, one in parts[main]
@@ -184,7 +184,7 @@ def _fitted_and_measured(
             config,
         )
         measured = {
-            mode: measure_parts([Part(s, one.maps, {}) for s, one in parts[mode]], config)
+            mode: measure([Part(s, one.maps, {}) for s, one in parts[mode]], config)
             for mode in others
         }
         bar.update()

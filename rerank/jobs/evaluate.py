@@ -17,7 +17,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
-from rerank.evaluation.evaluate import OURS, Evaluation, measure
+from rerank.evaluation.evaluate import OURS, Evaluation, Part, measure
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
@@ -61,9 +61,8 @@ def evaluate(
     scored = pipeline.run(queries.items, everything, label="scoring candidates")
     weights = weights_of(queries.items)
     baselines = OF_LOGITS if maps.lists else HEURISTICS
-    found = measure(
-        queries.with_items(scored), maps, pipeline.config, baselines=baselines, notes=notes
-    )
+    part = Part(queries.with_items(scored), maps, baselines)
+    found = measure([part], pipeline.config, notes=notes)
     if not weights:
         return found
     return replace(found, notes=(*found.notes, weighted_note(found, weights)))

@@ -40,7 +40,7 @@ from rerank.data.feedback import (
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.fitting.label_checks import NO_LISTS, refused, require_both_kinds, without_certificates
-from rerank.fitting.rankings import as_brought
+from rerank.fitting.rankings import as_from_caller
 from rerank.inference.exported_models import NETWORKS
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import exported_writer, pipeline_over
@@ -297,7 +297,7 @@ def _recalibrated_mode(
     """The maps of one mode, recalibrated on labels of its own top passages; None if too few.
 
     A label is used whatever the other mode ranks first: using only labels on which both agree would
-    select easy queries. The mode `rerank` uses labels of lists that callers brought. If these are
+    select easy queries. The mode `rerank` uses labels of lists that callers provided. If these are
     too few, it uses labels with ids of the right passages, on lists cut from our own search, which
     certify nothing.
     """
@@ -308,7 +308,7 @@ def _recalibrated_mode(
         return None
     queries = [f.query for f in labels]
     if from_search:
-        scored = _as_from_callers(queries, maps, pipeline)
+        scored = _search_as_from_callers(queries, maps, pipeline)
     else:
         scored = pipeline.run(queries, old.policy, label="scoring candidates")
     predicted = predict(scored, old, pipeline.config)
@@ -320,16 +320,16 @@ def _recalibrated_mode(
     return _RecalibratedMode(found, new, predicted)
 
 
-def _as_from_callers(
+def _search_as_from_callers(
     queries: Sequence[Query], maps: Mapping[Mode, FittedMaps], pipeline: Pipeline
 ) -> list[Scored]:
-    """The queries as if their callers had brought the likeliest passages of a search."""
+    """The queries as if their callers had provided the likeliest passages of a search."""
     found = pipeline.retrieve(queries, label="finding candidates")
     prior = [prior_score(c, maps["search"].policy.prior) for c in found]
-    brought = as_brought(pipeline, pipeline.score(found, prior, cutoff=1.0))
+    provided = as_from_caller(pipeline, pipeline.score(found, prior, cutoff=1.0))
     policy = maps["rerank"].policy
-    prior = [prior_score(c, policy.prior) for c in brought]
-    return pipeline.score(brought, prior, cutoff=policy.cutoff, label="scoring brought passages")
+    prior = [prior_score(c, policy.prior) for c in provided]
+    return pipeline.score(provided, prior, cutoff=policy.cutoff, label="scoring provided passages")
 
 
 def _has_least_labels(labels: Sequence[Feedback]) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from planned import Planned, measure_sets
 
 from rerank.assessment.pipeline import limit_scored, rank
-from rerank.evaluation.evaluate import OURS
+from rerank.evaluation.evaluate import OURS, Part
 from rerank.evaluation.evaluate import measure as measure_all
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
 from rerank.fitting.fit import fit
@@ -32,7 +32,7 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
     whole: Floats = np.zeros(0)
     for name, cutoff in (("all", 0.0), ("likeliest", scored.policy.cutoff)):
         maps = fit(scored.fit, replace(scored.policy, cutoff=cutoff), config).maps
-        measured = measure_all(report, maps, config)
+        measured = measure_all([Part(report, maps)], config)
         ranked = [rank(limit_scored(s, cutoff), maps.score).doc_ids for s in report.items]
         ndcg10 = order_quality(ranked, report.grades).ndcg10
         if not rows:

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import binom
 
-from calibration.effective import design_effect, effective_n, kish
+from calibration.effective_sample_size import design_effect, effective_n, kish
 from calibration.group_tests import group_sizes, group_tails, row_weights
 from calibration.thresholds import certify
 

@@ -17,7 +17,7 @@ from judges import careful, rare
 from numpy.random import Generator
 from worlds import TARGET, Featured
 
-from calibration.effective import effective_n
+from calibration.effective_sample_size import effective_n
 from calibration.fitting import cross_fit_two_stage, fit_two_stage
 from calibration.maps import TwoStageMap
 from calibration.selection import choose, grouped_folds

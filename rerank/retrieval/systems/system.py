@@ -49,7 +49,7 @@ class SearchSystem(Protocol):
         """The passages of these ids, a few hundred at most; missing ones are left out."""
 
 
-def bring(
+def fetch_candidates(
     system: SearchSystem,
     query: Query,
     vector: Vectors,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, ks_2samp
 
-from calibration.effective import effective_rows
+from calibration.effective_sample_size import effective_rows
 from calibration.monitoring.drift import (
     FeatureSketch,
     Sketch,

@@ -95,12 +95,12 @@ def test_assessments_keep_the_order_and_are_probabilities(
     """One assessment a query, in order; 0 <= confidence <= sufficiency <= 1."""
     found = model.assess(queries)
     assert [a.ranking.query for a in found] == queries
-    brought = dict(zip((q.query_id for q in queries), pipeline.retrieve(queries), strict=True))
+    provided = dict(zip((q.query_id for q in queries), pipeline.retrieve(queries), strict=True))
     for a in found:
         assert 0 <= a.confidence <= a.sufficiency <= 1
         assert a.accepted == (a.confidence >= 0.7)
         assert list(a.relevance) == sorted(a.relevance, reverse=True)
-        candidates = brought[a.ranking.query.query_id].passages
+        candidates = provided[a.ranking.query.query_id].passages
         assert set(a.ranking.doc_ids) == {p.doc_id for p in candidates}
     assert len({a.confidence for a in found}) > len(found) / 2
 
@@ -342,8 +342,8 @@ def test_maps_survive_json_to_the_bit(run: Run, mode: str) -> None:
 def test_probabilities_of_an_answer_agree(model: CalibratedReranker, queries: list[Query]) -> None:
     """In both modes and without passages; the verdict is of the fifth sufficiency."""
     some = model.search(queries[0].text).ranking.passages
-    brought = [Query("median of a sample", passages=some[:n]) for n in (0, 1, 2, 12)]
-    for found in model.assess([*queries, *brought]):
+    provided = [Query("median of a sample", passages=some[:n]) for n in (0, 1, 2, 12)]
+    for found in model.assess([*queries, *provided]):
         assert len(found.sufficiency_at) == 10
         assert found.sufficiency_at[4] == found.sufficiency
         check_coherent(found)

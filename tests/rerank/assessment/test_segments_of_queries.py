@@ -63,8 +63,8 @@ def moves(confidences: list[float]) -> list[float]:
 def test_both_modes_take_metadata(model: CalibratedReranker) -> None:
     """A segment of the model moves the confidence; another one, and none, does not."""
     searched = [model.search(QUESTION, metadata=m) for m in SEGMENTS]
-    brought = [model.rerank(QUESTION, TEXTS, metadata=m) for m in SEGMENTS]
-    for answers in (searched, brought):
+    provided = [model.rerank(QUESTION, TEXTS, metadata=m) for m in SEGMENTS]
+    for answers in (searched, provided):
         assert moves([answer.confidence for answer in answers]) == MOVES
         for answer in answers:
             check_coherent(answer)

@@ -35,12 +35,12 @@ def model(run: Any) -> CalibratedReranker:
 @pytest.fixture
 def asked(texts: list[str]) -> list[Query]:
     """A search, passages with a repeated one, none, and some with logits."""
-    brought = tuple(Passage(str(i), "", text) for i, text in enumerate([*texts[:9], texts[0]]))
+    provided = tuple(Passage(str(i), "", text) for i, text in enumerate([*texts[:9], texts[0]]))
     return [
         Query("median of an array"),
-        Query("median", passages=brought),
+        Query("median", passages=provided),
         Query("median", passages=()),
-        Query("median", passages=brought, logits=np.arange(10.0)),
+        Query("median", passages=provided, logits=np.arange(10.0)),
     ]
 
 

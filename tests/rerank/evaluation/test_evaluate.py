@@ -13,7 +13,7 @@ from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.evaluation.baselines import HEURISTICS
-from rerank.evaluation.evaluate import OURS, Evaluation, measure
+from rerank.evaluation.evaluate import OURS, Evaluation, Part, measure
 from rerank.fitting.fit import Fitted
 from rerank.jobs.track import metrics_of
 from rerank.types import Scored
@@ -27,7 +27,7 @@ def evaluation(fitted: Fitted, to_report: Labelled[Scored], config: Config) -> E
         np.append(to_report.groups, "none"),
         [*to_report.grades, {}],
     )
-    return measure(every, fitted.maps, config)
+    return measure([Part(every, fitted.maps)], config)
 
 
 def test_hits_by_hand() -> None:
@@ -75,7 +75,7 @@ def test_what_cannot_be_told_is_a_dash(
     fitted: Fitted, to_report: Labelled[Scored], config: Config
 ) -> None:
     """Without any right passage there is no AUROC and no order to be good: null, and a dash."""
-    none = measure(replace(to_report, grades=[{}] * len(to_report)), fitted.maps, config)
+    none = measure([Part(replace(to_report, grades=[{}] * len(to_report)), fitted.maps)], config)
     assert "nan" not in none.orders_table() + none.events_table() + none.table.table()
     assert none.orders_table().splitlines()[-1].split() == [
         "relevance",

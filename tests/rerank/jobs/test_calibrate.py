@@ -30,7 +30,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import FolderError
 from rerank.evaluation.baselines import HEURISTICS
-from rerank.evaluation.evaluate import OURS, measure
+from rerank.evaluation.evaluate import OURS, Part, measure
 from rerank.fitting.fit import Fitted, fit
 from rerank.jobs.calibrate import calibrate
 from rerank.storage.folder import verify_folder
@@ -72,7 +72,9 @@ def test_formulas_are_given_what_the_model_did_not_score(
 ) -> None:
     """A model that scores less changes its own confidence, not the rivals it is compared with."""
     some, all_of_it = (
-        measure(to_report, replace(maps, policy=replace(maps.policy, cutoff=cutoff)), config)
+        measure(
+            [Part(to_report, replace(maps, policy=replace(maps.policy, cutoff=cutoff)))], config
+        )
         for cutoff in (1.0, 0.0)
     )
     assert some.passages_scored == 2 < all_of_it.passages_scored == config.rerank_depth

@@ -192,9 +192,9 @@ def test_labels_of_lists_move_and_certify_that_mode_alone(
 ) -> None:
     """They are about the lists that callers brought, by the top passage that was shown."""
     model = CalibratedReranker.load(run.folder)
-    brought = tuple(small.corpus.values())[:6]
+    provided = tuple(small.corpus.values())[:6]
     lists = [
-        replace(f, query=replace(f.query, passages=brought), right=i % 3 > 0, relevant=frozenset())
+        replace(f, query=replace(f.query, passages=provided), right=i % 3 > 0, relevant=frozenset())
         for i, f in enumerate(feedback_of(small, "test"))
     ]
     recalibrate(model, lists, tmp_path / "moved")

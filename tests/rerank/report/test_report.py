@@ -20,7 +20,7 @@ from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
-from rerank.evaluation.evaluate import OURS, Evaluation, measure
+from rerank.evaluation.evaluate import OURS, Evaluation, Part, measure
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.report.glossary import GLOSSARY
@@ -48,7 +48,7 @@ HOSTILE = "<script>alert('1')</script> & \"quoted\" <img src=http://x.org/a.png>
 @pytest.fixture(scope="module")
 def evaluation(fitted: Fitted, to_report: Labelled[Scored], config: Config) -> Evaluation:
     """The reported queries measured every way."""
-    return measure(to_report, fitted.maps, config)
+    return measure([Part(to_report, fitted.maps)], config)
 
 
 @pytest.fixture(scope="module")

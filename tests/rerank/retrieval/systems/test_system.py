@@ -8,7 +8,7 @@ import numpy as np
 
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.systems.settings import RetrieverSettings
-from rerank.retrieval.systems.system import Hit, bring, hits_of, passage_of
+from rerank.retrieval.systems.system import Hit, fetch_candidates, hits_of, passage_of
 from rerank.types import Passage, Query
 
 SETTINGS = RetrieverSettings("lancedb", "u", "c", title="t", keyword=("text",), vector="v")
@@ -36,25 +36,25 @@ class TwoLists:
         return [Passage(i, "", i) for i in ids]
 
 
-def brought(**options: object) -> dict[str, dict[str, float | None]]:
+def provided(**options: object) -> dict[str, dict[str, float | None]]:
     vector = np.ones(2, dtype=np.float32)
     given = {"pool": 3, "count": 10, "rrf_k": 60, **options}
-    query = bring(TwoLists(), Query("q"), vector, **given)  # type: ignore[arg-type]
+    query = fetch_candidates(TwoLists(), Query("q"), vector, **given)  # type: ignore[arg-type]
     return {p.doc_id: query.scores_of(i) for i, p in enumerate(query.passages or ())}
 
 
 def test_both_searches_are_one_list() -> None:
     """Best fused first, ties by id; None where a search did not bring the passage."""
-    found = brought()
+    found = provided()
     assert list(found) == ["a", "c", "b", "d"]
     assert found["a"] == {"keyword": 3.0, "vector": 0.7}
     assert found["b"] == {"keyword": 2.0, "vector": None}
-    assert list(brought(count=1)) == ["a"]
+    assert list(provided(count=1)) == ["a"]
 
 
 def test_passages_that_count_as_gone() -> None:
     """More is asked for, and the list is that of a collection without them."""
-    assert list(brought(pool=2, without={"a"})) == ["c", "b", "d"]
+    assert list(provided(pool=2, without={"a"})) == ["c", "b", "d"]
 
 
 def test_documents_that_are_no_passages() -> None:

@@ -21,7 +21,7 @@ from rerank.errors import InputError
 from rerank.fitting.rankings import (
     LENGTHS,
     PlannedRankings,
-    as_brought,
+    as_from_caller,
     list_length,
     rerank_rankings,
 )
@@ -133,24 +133,24 @@ def test_the_index_and_the_caller_bring_the_same_passage_alike(
 ) -> None:
     """What a stored vector says of a passage, encoding its text again says too."""
     (found,) = pipeline.retrieve(run.plan.report.items[:1])
-    stored = pipeline.as_brought(found, 5)
+    stored = pipeline.as_from_caller(found, 5)
     (encoded,) = pipeline.retrieve([replace(found.query, passages=found.passages[:5])])
     assert stored.passages == encoded.passages
     np.testing.assert_allclose(stored.features, encoded.features, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
-def brought(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRankings:
+def provided(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRankings:
     return rerank_rankings(pipeline, searched)
 
 
-def test_the_maps_are_fitted_on_lists_of_many_lengths(brought: PlannedRankings, run: Run) -> None:
+def test_the_maps_are_fitted_on_lists_of_many_lengths(provided: PlannedRankings, run: Run) -> None:
     """As their queries' hashes say, as far as there are candidates; the same queries as before."""
-    lengths = [len(s) for s in brought.fit.items]
+    lengths = [len(s) for s in provided.fit.items]
     assert set(lengths) == {5, 10}  # 10 candidates in the tests' configuration
-    assert lengths == [min(list_length(s.query), 10) for s in brought.fit.items]
-    assert [s.query for s in brought.fit.items] == list(run.plan.fit.items)
-    assert all(len(s.logits) for s in (*brought.fit.items, *brought.report.items))
+    assert lengths == [min(list_length(s.query), 10) for s in provided.fit.items]
+    assert [s.query for s in provided.fit.items] == list(run.plan.fit.items)
+    assert all(len(s.logits) for s in (*provided.fit.items, *provided.report.items))
 
 
 def test_the_length_of_a_list_is_the_querys_own() -> None:
@@ -160,15 +160,17 @@ def test_the_length_of_a_list_is_the_querys_own() -> None:
     assert list_length(Query("a")) == list_length(Query("b", "a"))
 
 
-def test_each_mode_has_maps_of_its_own(model: CalibratedReranker, brought: PlannedRankings) -> None:
+def test_each_mode_has_maps_of_its_own(
+    model: CalibratedReranker, provided: PlannedRankings
+) -> None:
     """They are kept with the model, and were fitted on such lists."""
     assert model.maps["rerank"].confidence != model.maps["search"].confidence
-    assert model.maps["rerank"].policy == brought.policy
+    assert model.maps["rerank"].policy == provided.policy
 
 
 def test_a_query_without_candidates_stays_in_its_place(
     pipeline: Pipeline, to_report: Labelled[Scored]
 ) -> None:
     """It has no passages to bring."""
-    found = as_brought(pipeline, [make_scored(), to_report.items[0]])
+    found = as_from_caller(pipeline, [make_scored(), to_report.items[0]])
     assert [len(c) for c in found] == [0, 10]

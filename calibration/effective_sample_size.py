@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.selection import codes
+from calibration.selection import group_codes
 
 Groups = Sequence[Hashable] | NDArray[Any] | None
 
@@ -26,7 +26,7 @@ def design_effect(residuals: ArrayLike, groups: Groups) -> float:
     as well.
     """
     values = np.asarray(residuals, dtype=np.float64)
-    number = codes(groups, len(values))
+    number = group_codes(groups, len(values))
     many, rows = int(number.max(initial=0)) + 1, float((values**2).sum())
     if many == len(values) or rows <= 0:
         return 1.0 if many == len(values) else kish(number)
@@ -39,7 +39,7 @@ def design_effect(residuals: ArrayLike, groups: Groups) -> float:
 def kish(groups: ArrayLike) -> float:
     """Return the design effect of groups (n,) of identical rows: sum of sizes^2 / n."""
     labels = np.asarray(groups)
-    sizes = np.bincount(codes(labels, len(labels)))
+    sizes = np.bincount(group_codes(labels, len(labels)))
     return float((sizes**2).sum() / len(labels))
 
 
@@ -56,7 +56,7 @@ def effective_rows(X: ArrayLike, groups: Groups) -> float:
     It is capped at `kish`, the case of identical rows in a group. n >= 1.
     """
     x = np.asarray(X, dtype=np.float64)
-    number = codes(groups, len(x))
+    number = group_codes(groups, len(x))
     if number.max(initial=0) + 1 == len(x):
         return float(len(x))
     most = 1.0
