@@ -55,7 +55,7 @@ def search(
     min_k: int = 1,
     max_k: int = 8,
     confidence_threshold: float = 0.7,
-    similarity_floor: float = 0.2,
+    similarity_floor: float = -1.0,
     metadata: Mapping[str, Any] | None = None,
 ) -> AdaptiveResult:
     """Search the model's index, and return as many passages as the question needs.
@@ -81,7 +81,7 @@ def guaranteed(maps: FittedMaps) -> Strategy:
             "this model promises nothing of fewer than ten passages; it takes more labelled "
             "queries, some hundreds as a rule"
         )
-    return Strategy(1, DEEPEST, maps.stopping_threshold, similarity_floor=-1.0, least_gain=0.0)
+    return Strategy(1, DEEPEST, maps.stopping_threshold, least_gain=0.0)
 
 
 def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveResult:

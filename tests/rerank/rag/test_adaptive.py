@@ -58,9 +58,16 @@ def test_a_short_ranking_is_handed_on_whole() -> None:
 
 def test_a_dissimilar_passage_is_passed_over() -> None:
     """What it would have added to the confidence is not counted: (1-.3)(1-.5/.7)... without it."""
-    result = take(found(dense=[0.5, 0.1, *[0.5] * 8]), Strategy(max_k=2, confidence_threshold=1))
+    floor = Strategy(max_k=2, confidence_threshold=1, similarity_floor=0.2)
+    result = take(found(dense=[0.5, 0.1, *[0.5] * 8]), floor)
     assert [p.doc_id for p in result.passages] == ["d0", "d2"]
     assert result.confidence == pytest.approx(1 - 0.7 * (0.35 / 0.5))
+
+
+def test_a_likely_passage_counts_however_dissimilar() -> None:
+    """The confidence knows the similarity: by default nothing is passed over for it."""
+    for dissimilar in (found(dense=[-0.3, 0.1, *[0.5] * 8]), found(dense=[-1.0] * 10)):
+        assert [p.doc_id for p in take(dissimilar).passages] == ["d0", "d1", "d2", "d3"]
 
 
 @given(
