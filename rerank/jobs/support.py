@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.data.checks import json_type
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.lines import read_records
 from rerank.data.records import read_passage, read_text
-from rerank.data.text import kind
 from rerank.errors import InputError
 from rerank.rag.answer.attribution import fit_support
 from rerank.rag.answer.context import Source, sources_of
@@ -79,7 +79,7 @@ def claim_of(row: Mapping[str, Any]) -> Claim:
     """
     supported = row.get("supported")
     if not isinstance(supported, bool):
-        raise InputError(f"'supported' should be true or false, got {kind(supported)}")
+        raise InputError(f"'supported' should be true or false, got {json_type(supported)}")
     passage = read_passage(row, default_id="passage")
     return Claim(read_text(row, "claim"), _source(passage), supported)
 

@@ -55,7 +55,7 @@ def search(
     min_k: int = 1,
     max_k: int = 8,
     confidence_threshold: float = 0.7,
-    similarity_floor: float = -1.0,
+    similarity_floor: float = 0.2,
     metadata: Mapping[str, Any] | None = None,
 ) -> AdaptiveResult:
     """Search the model's index, and return as many passages as the question needs.
@@ -70,8 +70,8 @@ def search(
 def guaranteed(maps: FittedMaps) -> Strategy:
     """The strategy with which a calibrated model loses at most one answer in twenty questions.
 
-    It takes as few of ten passages as the model's labels allow, and skips none. `maps` are those of
-    the assessment's mode: `model.maps[query.mode]`.
+    It takes as few of ten passages as the model's labels allow, whatever their similarity. `maps`
+    are those of the assessment's mode: `model.maps[query.mode]`.
 
     Raises:
         InputError: the model has no such guarantee.
@@ -81,34 +81,25 @@ def guaranteed(maps: FittedMaps) -> Strategy:
             "this model promises nothing of fewer than ten passages; it takes more labelled "
             "queries, some hundreds as a rule"
         )
-    return Strategy(1, DEEPEST, maps.stopping_threshold, least_gain=0.0)
+    return Strategy(1, DEEPEST, maps.stopping_threshold, similarity_floor=-1.0, least_gain=0.0)
 
 
 def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveResult:
     """The first passages of an assessment, up to the k that the strategy asks for.
 
     That is the first k >= `min_k` at which the confidence reaches the threshold, else `max_k`
-    without the last passages that each add less than `least_gain`. A passage whose similarity is
-    below the floor is skipped and does not count.
+    without the last passages that each add less than `least_gain`. It is 0 if no passage is as
+    similar to the question as the floor asks; passages that came with scores have no similarity.
     """
-    kept: list[RankedPassage] = []
-    wrong = [1.0]  # P(none of the first k passages kept is right), for k = 0, 1, ...
-    before = 0.0
-    for passage, sufficiency in zip(
-        assessment.first(len(assessment.sufficiency_at)), assessment.sufficiency_at, strict=False
-    ):
-        still_wrong = (1 - sufficiency) / (1 - before) if before < 1 else 0.0
-        before = sufficiency
-        if passage.dense < strategy.similarity_floor:
-            continue
-        kept.append(passage)
-        wrong.append(wrong[-1] * still_wrong)
-        enough = 1 - wrong[-1] >= strategy.confidence_threshold
-        if enough and len(kept) >= strategy.min_k:
-            return AdaptiveResult(tuple(kept), 1 - wrong[-1], THRESHOLD, assessment)
-        if len(kept) == strategy.max_k:
-            break
-    k = len(kept)
-    while k > strategy.min_k and wrong[k - 1] - wrong[k] < strategy.least_gain:
+    passages = assessment.first(len(assessment.sufficiency_at))
+    if all(p.dense < strategy.similarity_floor and not p.scores for p in passages):
+        return AdaptiveResult((), 0.0, NO_RESULTS, assessment)
+    sufficiency = [0.0, *assessment.sufficiency_at]
+    most = min(strategy.max_k, len(passages))
+    for k in range(strategy.min_k, most + 1):
+        if sufficiency[k] >= strategy.confidence_threshold:
+            return AdaptiveResult(tuple(passages[:k]), sufficiency[k], THRESHOLD, assessment)
+    k = most
+    while k > strategy.min_k and sufficiency[k] - sufficiency[k - 1] < strategy.least_gain:
         k -= 1
-    return AdaptiveResult(tuple(kept[:k]), 1 - wrong[k], MAX_K if k else NO_RESULTS, assessment)
+    return AdaptiveResult(tuple(passages[:k]), sufficiency[k], MAX_K, assessment)

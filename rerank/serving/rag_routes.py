@@ -39,7 +39,7 @@ class RetrieveRequest(PlainRequest):
         0.7, strict=True, description="P(one of them is right) from which no more are added"
     )
     similarity_floor: float = Field(
-        -1.0, strict=True, description="cosine below which none is handed on; -1: no floor"
+        0.2, strict=True, description="if no passage has this cosine, none is handed on"
     )
     guaranteed: bool = Field(
         False,

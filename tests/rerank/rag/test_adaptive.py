@@ -56,18 +56,15 @@ def test_a_short_ranking_is_handed_on_whole() -> None:
     assert take(found(texts=TEXTS[:2])).stop_reason == "max_k"
 
 
-def test_a_dissimilar_passage_is_passed_over() -> None:
-    """What it would have added to the confidence is not counted: (1-.3)(1-.5/.7)... without it."""
-    floor = Strategy(max_k=2, confidence_threshold=1, similarity_floor=0.2)
-    result = take(found(dense=[0.5, 0.1, *[0.5] * 8]), floor)
-    assert [p.doc_id for p in result.passages] == ["d0", "d2"]
-    assert result.confidence == pytest.approx(1 - 0.7 * (0.35 / 0.5))
-
-
-def test_a_likely_passage_counts_however_dissimilar() -> None:
-    """The confidence knows the similarity: by default nothing is passed over for it."""
-    for dissimilar in (found(dense=[-0.3, 0.1, *[0.5] * 8]), found(dense=[-1.0] * 10)):
-        assert [p.doc_id for p in take(dissimilar).passages] == ["d0", "d1", "d2", "d3"]
+def test_one_similar_passage_is_enough() -> None:
+    """The confidence counts the similarity; the floor is for questions of another subject."""
+    strange = found(dense=[0.1] * 10)
+    assert (take(strange).k, take(strange).stop_reason) == (0, "no_results")
+    assert take(strange).confidence == 0
+    assert take(strange, Strategy(similarity_floor=-1)).k == 4
+    known = found(dense=[-0.3, 0.1, *[0.5] * 8])
+    assert [p.doc_id for p in take(known).passages] == ["d0", "d1", "d2", "d3"]
+    assert take(known).confidence == RISING[3]
 
 
 @given(
@@ -103,7 +100,7 @@ def test_passages_that_add_nothing_are_left_out() -> None:
 
 
 def test_what_the_labels_guarantee_is_handed_on_whole(model: CalibratedReranker) -> None:
-    """Up to the sufficiency that is enough, none passed over; without a guarantee, a sentence."""
+    """Up to the sufficiency that is enough, however dissimilar; without a guarantee, a sentence."""
     maps = replace(model.maps["search"], stopping_threshold=0.7)
     result = take(found(dense=[0.0] * 10), guaranteed(maps))
     assert (result.k, result.stop_reason) == (4, "threshold")
