@@ -27,14 +27,14 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.fitting.leave_one_set_out import card
+    from rerank.fitting.leave_one_set_out import markdown_table
     from rerank.jobs.pool import pool_sets
 
     made = pool_sets(
         o.datasets, o.out, from_options(Config, o), work=o.work, max_queries=o.max_queries
     )
     print(f"{o.out}: maps pooled over {len(made.sets)} sets")
-    print(card(made.measured["mean"]))
+    print(markdown_table(made.measured["mean"]))
 
 
 COMMAND = Command(

@@ -32,7 +32,7 @@ from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit
 from rerank.fitting.context_certificates import certify_context
 from rerank.fitting.label_checks import require_both_kinds
-from rerank.fitting.passages import cross_ordered, fit_score, limited
+from rerank.fitting.passages import cross_fit_rankings, fit_score, limit_labelled
 from rerank.fitting.unanswerable import is_copy
 from rerank.types import Floats, ListKind, Ranking, Scored
 
@@ -98,16 +98,18 @@ def fit(
         from calibration.score_fitting import fit_temperature
 
     about, pooled = context.about, context.pooled
-    groups, seen = scored.groups, limited(scored, policy.cutoff)
+    groups, limited = scored.groups, limit_labelled(scored, policy.cutoff)
     of_passages = pooled.score if pooled else None
     of_rankings = pooled.confidence.as_logistic() if pooled else None
     of_others = (pooled.hazard, pooled.another) if pooled else (None, None)
-    ordered = cross_ordered(seen, config, of_passages)
+    ordered = cross_fit_rankings(limited, config, of_passages)
     table = features_of(context.lists).ranking
     features, right = ranking_features(ordered.items, table), hits(ordered)[:, 0]
-    asked = AUTO if config.calibrator == "auto" else (config.calibrator,)
-    worth = effective_n(right - right.mean(), groups)
-    names = [name for name in asked if asked is not AUTO or enough_rows(name, worth)]
+    considered = AUTO if config.calibrator == "auto" else (config.calibrator,)
+    n_effective = effective_n(right - right.mean(), groups)
+    names = [
+        name for name in considered if considered is not AUTO or enough_rows(name, n_effective)
+    ]
     out_of_fold = cross_fit_two_stage(
         names,
         features,
@@ -117,8 +119,8 @@ def fit(
         random_state=config.seed,
         around=of_rankings,
     )
-    left_out = [name for name in asked if name not in names]
-    choice = choose(out_of_fold, right, groups, left_out=left_out, worth=worth)
+    left_out = [name for name in considered if name not in names]
+    choice = choose(out_of_fold, right, groups, left_out=left_out, worth=n_effective)
     confidence, _, _ = fit_two_stage(
         features,
         right,
@@ -128,16 +130,16 @@ def fit(
         random_state=config.seed,
         around=of_rankings,
     )
-    unseen, segments = out_of_fold[choice.name], Segments()
+    held_out, segments = out_of_fold[choice.name], Segments()
     if config.segment_by:
         named = segments_of(ordered.items, config.segment_by)
-        segments = fit_segments(unseen, right, named, groups)
-        unseen = cross_fit_segments(
-            unseen, right, named, groups, folds=config.folds, random_state=config.seed
+        segments = fit_segments(held_out, right, named, groups)
+        held_out = cross_fit_segments(
+            held_out, right, named, groups, folds=config.folds, random_state=config.seed
         )
     certificate = certify(
         right,
-        unseen,
+        held_out,
         groups=groups,
         target=config.thresholds.medium,
         about=about,
@@ -146,16 +148,16 @@ def fit(
     sufficiency, stopping_threshold = None, None
     if to_keep:
         sufficiency, stopping_threshold = certify_context(
-            ordered, unseen, config, of_others, most=confidence.most, about=about
+            ordered, held_out, config, of_others, most=confidence.most, about=about
         )
         sufficiency = require_both_kinds(sufficiency, answered)
-    real = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
+    original = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
     return Fitted(
         FittedMaps(
             policy,
-            fit_score(seen, of_passages),
+            fit_score(limited, of_passages),
             confidence,
-            *fit_hazards(ordered, unseen, of_others),
+            *fit_hazards(ordered, held_out, of_others),
             require_both_kinds(certificate, answered),
             segments,
             sufficiency,
@@ -164,10 +166,10 @@ def fit(
             metadata=context.metadata,
         ),
         choice.name,
-        f"{choice.reason if asked is AUTO else 'As asked for.'} {AROUND[pooled is not None]}",
+        f"{choice.reason if considered is AUTO else 'As asked for.'} {AROUND[pooled is not None]}",
         fit_temperature(np.array([_best_logit(s) for s in scored.items]), right),
-        sketch(features[real], list(table), groups[real]),
-        effective_n(right - unseen, groups),
+        sketch(features[original], list(table), groups[original]),
+        effective_n(right - held_out, groups),
         features,
         right,
         groups.tolist(),

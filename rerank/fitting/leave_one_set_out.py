@@ -21,7 +21,7 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.errors import InputError
 from rerank.fitting.fit import FitContext, fit
-from rerank.fitting.passages import limited
+from rerank.fitting.passages import limit_labelled
 from rerank.fitting.rankings import PlannedRankings
 from rerank.types import Scored
 
@@ -99,7 +99,7 @@ def summary(found: Mapping[str, Any]) -> dict[str, Any]:
     return means
 
 
-def card(means: Mapping[str, Any]) -> str:
+def markdown_table(means: Mapping[str, Any]) -> str:
     """The figures of `summary`, as the Markdown of a model card."""
     head = ["labels", "maps", "sets", "log loss", "AUROC", "smECE", "hit@1", "at 0.7", "right"]
     lines = [head, ["---"] * len(head)]
@@ -148,7 +148,7 @@ def _parts(
 
 
 def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Figures:
-    seen = limited(measured, maps.policy.cutoff)
+    seen = limit_labelled(measured, maps.policy.cutoff)
     predicted = predict(seen.items, maps, config)
     right = hits(seen.with_items(predicted.rankings))[:, 0]
     p = predicted.confidence

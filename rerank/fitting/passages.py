@@ -69,7 +69,7 @@ def fit_score(scored: Labelled[Scored], around: LogisticMap | None = None) -> Lo
     return _fit_passages([scored_features(s) for s in scored.items], scored, around)
 
 
-def cross_ordered(
+def cross_fit_rankings(
     scored: Labelled[Scored], config: Config, around: LogisticMap | None = None
 ) -> Labelled[Ranking]:
     """Rankings ordered by score maps that have not seen the query's group."""
@@ -110,7 +110,7 @@ def choose_cutoff(
     around = pooled.score if pooled else None
 
     def quality(cutoff: float) -> Floats:
-        ordered = cross_ordered(limited(scored, cutoff), config, around)
+        ordered = cross_fit_rankings(limit_labelled(scored, cutoff), config, around)
         return order_quality([r.doc_ids for r in ordered.items], ordered.grades).ndcg10
 
     whole = quality(0.0)
@@ -126,7 +126,7 @@ def choose_cutoff(
     return taken
 
 
-def limited(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
+def limit_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
     """The candidates as if only those above the cutoff had been scored."""
     return scored.with_items([limit_scored(s, cutoff) for s in scored.items])
 
@@ -146,10 +146,10 @@ def _fit_passages(
     y = np.concatenate([labels[i] for i in filled])
     if around is None:
         return fit_logistic(X, y, C=SCORE_C)
-    return fit_around(_wider(around, X), X, y, C=STEP_C)
+    return fit_around(_pad_features(around, X), X, y, C=STEP_C)
 
 
-def _wider(old: LogisticMap, X: Floats) -> LogisticMap:
+def _pad_features(old: LogisticMap, X: Floats) -> LogisticMap:
     """The map with a weight of 0 for the last columns of X (n, d), on which it was not fitted."""
     more = X[:, len(old.coef) :]
     if not more.shape[1]:

@@ -20,7 +20,7 @@ from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
 from rerank.fitting.label_checks import refused
-from rerank.fitting.passages import fit_prior_map, limited
+from rerank.fitting.passages import fit_prior_map, limit_labelled
 from rerank.fitting.rankings import PlannedRankings
 from rerank.types import Scored
 
@@ -45,7 +45,9 @@ def pool(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
     if len(sets) < LEAST_SETS:
         raise InputError(f"expected at least {LEAST_SETS} labelled sets to pool, got {len(sets)}")
     cutoffs = {name: planned.policy.cutoff for name, planned in sets.items()}
-    scored = alike({name: limited(one.fit, cutoffs[name]) for name, one in sets.items()})
+    scored = balance_sets(
+        {name: limit_labelled(one.fit, cutoffs[name]) for name, one in sets.items()}
+    )
     prior = fit_prior_map(scored.with_items([s.candidates for s in scored.items]))
     folds = min(config.folds, len(sets))
     asked = replace(config, calibrator="logistic", segment_by="", folds=folds)
@@ -62,7 +64,7 @@ def pool(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
     )
 
 
-def alike(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:
+def balance_sets(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:
     """All queries of the sets, equally many per set: queries of a smaller set are repeated. The
     queries of a set are one group.
     """

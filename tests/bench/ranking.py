@@ -18,7 +18,7 @@ from calibration.metrics import auroc
 from rerank.assessment.pipeline import Pipeline, limit_scored, rank
 from rerank.data.words import words
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
-from rerank.fitting.passages import fit_score, limited
+from rerank.fitting.passages import fit_score, limit_labelled
 from rerank.retrieval.fusion import top
 
 MEASURES = {"hit1": "hit@1", "mrr10": "MRR@10", "ndcg10": "nDCG@10"}
@@ -35,7 +35,7 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
     """One row of the table, by the set's name."""
     scored, cutoff = planned.scored, planned.scored.policy.cutoff
     report = scored.report
-    score = fit_score(limited(scored.fit, cutoff))
+    score = fit_score(limit_labelled(scored.fit, cutoff))
     by = {n: [rank(s, score, rank_by=n) for s in report.items] for n in ("fused", "logit")}
     less = [limit_scored(s, cutoff) for s in report.items]
     orders: dict[str, list[tuple[str, ...]]] = {

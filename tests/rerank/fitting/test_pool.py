@@ -14,8 +14,8 @@ from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.errors import InputError
 from rerank.fitting.fit import FitContext, fit
-from rerank.fitting.leave_one_set_out import card, leave_one_set_out, summary
-from rerank.fitting.pool import alike, pool
+from rerank.fitting.leave_one_set_out import leave_one_set_out, markdown_table, summary
+from rerank.fitting.pool import balance_sets, pool
 from rerank.fitting.rankings import PlannedRankings
 
 
@@ -34,7 +34,7 @@ def pooled(sets: dict[str, PlannedRankings], config: Config) -> FittedMaps:
 
 def test_every_set_gives_as_many_queries(sets: dict[str, PlannedRankings]) -> None:
     """A smaller set's queries come again; a set is one group, which cross-fitting leaves out."""
-    together = alike({name: planned.fit for name, planned in sets.items()})
+    together = balance_sets({name: planned.fit for name, planned in sets.items()})
     names, counts = np.unique(together.groups, return_counts=True)
     assert set(counts) == {max(len(planned.fit) for planned in sets.values())}
     assert list(names) == list(sets)
@@ -99,7 +99,7 @@ def test_leaving_one_set_out_measures_on_labels_that_no_map_saw(
     assert all(name not in others for name, others in zip(found, seen, strict=True))
     assert set(found["whole"]) == {"0"}
     assert not found["set 0"]
-    assert "| 0 | pooled | 1 |" in card(summary(found))
+    assert "| 0 | pooled | 1 |" in markdown_table(summary(found))
     told = summary(found)["0"]["pooled"]
     assert told["sets"] == 1
     assert 0 <= told["auroc"] <= 1
