@@ -17,7 +17,7 @@ from calibration.arrays import log_odds, sigmoid
 from calibration.maps import TwoStageMap
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, ranking_features
+from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.errors import InputError
 from rerank.rag.sources import place_of
 from rerank.types import Assessment, Floats, Mode, metadata_name
@@ -142,8 +142,7 @@ def assess_retrieval(
     if not len(ranking):
         nothing = "No passage was found: add documents, or ask in other words."
         return RetrievalAssessment(confidence, assessment.level, words, True, (), (nothing,))
-    features = ranking_features([ranking])
-    moves = _moves(maps.confidence.contributions(features)[0])
+    moves = _moves(maps.confidence.contributions(assessment.features[None, :])[0])
     signals = tuple(
         Signal(
             name,
@@ -154,7 +153,7 @@ def assess_retrieval(
         )
         for name, (measure, _) in SIGNALS.items()
     )
-    advice = _recommendations(assessment, maps, features[0], signals) if flagged else ()
+    advice = _recommendations(assessment, maps, assessment.features, signals) if flagged else ()
     return RetrievalAssessment(confidence, assessment.level, words, flagged, signals, advice)
 
 

@@ -154,7 +154,7 @@ def create_app(
     for router in (
         rag_routes(assessed, feedback=journal is not None),
         document_route(lambda: holder.current.model),
-        journal_routes(access, lambda: holder.current.version),
+        journal_routes(access, lambda: holder.current),
         label_routes(labels, lambda: holder.current.model),
         page_routes(),
         _about(holder, worker),

@@ -4,7 +4,8 @@
 
 Asks a question with an answer and one without, opens a source, says that the answer is wrong and
 finds that among the exported labels, labels a question by keys, and opens a passage that holds a
-script in its document, which holds more. Fails where something is not there, or axe finds a serious fault. Needs Chromium.
+script in its document, which holds more of them. Fails where something is not there, or axe finds a
+serious fault. Needs Chromium.
 """
 
 from __future__ import annotations
