@@ -53,16 +53,17 @@ def effective_rows(X: ArrayLike, groups: Groups) -> float:
 
     It is that of the column whose rows depend most on each other within groups (n,). A column's
     design effect is the mean over three indicators: at most its first, second and third quartile.
-    It is capped at `kish`, the case of identical rows in a group. n >= 1.
+    It is capped at `kish`, the case of identical rows in a group, and is that of `kish` if all rows
+    are identical. n >= 1.
     """
     x = np.asarray(X, dtype=np.float64)
     number = group_codes(groups, len(x))
     if number.max(initial=0) + 1 == len(x):
         return float(len(x))
-    most = 1.0
+    effects = []
     for column in x.T:
         below = column[:, None] <= np.quantile(column, [0.25, 0.5, 0.75])
         shares = [part - part.mean() for part in below.T if 0 < part.mean() < 1]
         if shares:
-            most = max(most, float(np.mean([design_effect(share, number) for share in shares])))
-    return len(x) / min(most, kish(number))
+            effects.append(float(np.mean([design_effect(share, number) for share in shares])))
+    return len(x) / min(max(effects, default=np.inf), kish(number))

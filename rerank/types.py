@@ -300,6 +300,7 @@ class Assessment:
     accepted: bool  # confidence >= the advisory threshold
     certified: bool  # accepted, and at the certified threshold if there is one
     reasons: tuple[str, ...]  # what moved the confidence, in words
+    features: Floats  # (d,) of the ranking, which the confidence was computed from
     context_certified: bool = False  # SUFFICIENT, and at its certified threshold
     calibrated: bool = True  # False: no label of this corpus; the numbers rank, and promise nothing
 

@@ -89,6 +89,7 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
                 and maps.context is not None
                 and maps.context.promises(sufficiency),
                 reasons=why if len(ranking) else ("against: no passage was found",),
+                features=predicted.features[i],
             )
         )
     return found if maps.calibrated else [_not_calibrated(one) for one in found]

@@ -48,6 +48,7 @@ class Entry:
     attribution: float | None  # share of the answer's sentences that sources support
     model: str  # the version of the model
     latency: float  # seconds
+    features: bytes | None  # of the ranking, float64; None if no passage was found
 
     def row(self) -> dict[str, Any]:
         """The values by column."""
@@ -95,6 +96,7 @@ def entry_of(
         attribution=None if answer is None else answer.attribution_coverage,
         model=model,
         latency=latency,
+        features=found.features.astype("<f8").tobytes() if top else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Double, Index, MetaData, String, Table, Text
+from sqlalchemy import Boolean, Column, Double, Index, LargeBinary, MetaData, String, Table, Text
 
 VERSION_TABLE = "rerank_journal_version"  # where Alembic notes the revision
 METADATA = MetaData()
@@ -30,6 +30,7 @@ JOURNAL = Table(
     Column("attribution", Double),
     Column("model", String(64), nullable=False),
     Column("latency", Double, nullable=False),
+    Column("features", LargeBinary),  # None: of a version before these were kept, or nothing found
     # feedback on the answer
     Column("right", Boolean),  # None: no feedback yet
     Column("comment", Text),

@@ -17,7 +17,6 @@ from calibration.maps import TwoStageMap
 from rerank.assessment.features import Features
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.ranking_features import ranking_features
 from rerank.rag.signals import CLOSE, SIGNALS, TOP, agreeing, signal_of, signals_of_lists
 from rerank.types import Assessment, Floats, Mode, Query
 
@@ -110,8 +109,7 @@ def assess_retrieval(
         nothing = "No passage was found: add documents, or ask in other words."
         return RetrievalAssessment(confidence, assessment.level, words, True, (), (nothing,))
     table = signals_of_lists(maps.lists) if maps.lists else SIGNALS
-    features = ranking_features([ranking], maps.features.ranking)
-    moves = _moves(maps.features, maps.confidence.contributions(features)[0])
+    moves = _moves(maps.features, maps.confidence.contributions(assessment.features[None, :])[0])
     signals = tuple(
         Signal(
             name,
@@ -122,7 +120,7 @@ def assess_retrieval(
         )
         for name, (measure, _) in table.items()
     )
-    advice = _recommendations(assessment, maps, features[0], signals) if flagged else ()
+    advice = _recommendations(assessment, maps, assessment.features, signals) if flagged else ()
     return RetrievalAssessment(confidence, assessment.level, words, flagged, signals, advice)
 
 

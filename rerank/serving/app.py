@@ -18,6 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError, RetrieverError
+from rerank.serving.document_route import document_route
 from rerank.serving.journaling import Access, JournalRecorder, journal_routes, open_journal
 from rerank.serving.labelling import Labels, label_routes
 from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
@@ -49,7 +50,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         401: "no key of this server",
         404: "no such route, or no such answer in the journal",
         408: "the request came too slowly",
-        409: "scores of another reranker, or a passage that is not asked about any more",
+        409: "scores of another reranker, or a passage that is not there or asked about any more",
         413: "the body is too large, or its documents would take too long",
         415: "not JSON",
         422: "a field is missing, unknown, of the wrong type or too large",
@@ -152,7 +153,8 @@ def create_app(
 
     for router in (
         rag_routes(assessed, feedback=journal is not None),
-        journal_routes(access, lambda: holder.current.version),
+        document_route(lambda: holder.current.model),
+        journal_routes(access, lambda: holder.current),
         label_routes(labels, lambda: holder.current.model),
         page_routes(),
         _about(holder, worker),

@@ -17,6 +17,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rerank.assessment.ranking_features import meaning
 from rerank.data.canonical import to_json
 from rerank.errors import JournalError, optional
 from rerank.serving.schemas import Refusal
@@ -25,10 +26,12 @@ from rerank.serving.telemetry import Metrics, event
 
 if TYPE_CHECKING:
     from rerank.journal.journal import Journal
+    from rerank.serving.model_source import ServedModel
 
 LINES = "application/x-ndjson"
 RETRY = 5  # seconds after which feedback may be sent again
 THREADS = 4  # that wait for the database
+MOVES = 10  # features of the drift alarm that are shown
 WAITING = 32  # requests that may wait for it, at once
 NO_JOURNAL = "this server keeps no journal; it does when it is started with --journal URL"
 
@@ -38,11 +41,12 @@ Made = TypeVar("Made")
 class ServerJournal:
     """The journal and its metrics."""
 
-    def __init__(self, journal: Journal, metrics: Metrics) -> None:
+    def __init__(self, journal: Journal, metrics: Metrics, settings: Settings) -> None:
         from rerank.journal.writer import OUTCOMES
 
         self._journal = journal
         self._metrics = metrics
+        self._settings = settings
         for outcome in OUTCOMES:
             metrics.journal.labels(outcome)
         metrics.journal_waiting.set_function(lambda: journal.waiting)
@@ -70,8 +74,8 @@ class ServerJournal:
         """
         return self._journal.judge(answer_id, right, comment)
 
-    def watched(self, days: float) -> dict[str, Any]:
-        """The data of the Watch page for the last `days`.
+    def watched(self, days: float, served: ServedModel) -> dict[str, Any]:
+        """The data of the Watch page for the last `days`; `served` is the current model.
 
         Raises:
             JournalError: the database cannot be used.
@@ -86,8 +90,31 @@ class ServerJournal:
         return {
             **page,
             "by_day": [asdict(day) for day in by_day(store, days=days)],
+            "drift": self._drift(days, served),
             "waiting": waiting(store),
         }
+
+    def _drift(self, days: float, served: ServedModel) -> dict[str, Any] | None:
+        """The newest answers of the current model beside those fitted on; None without either."""
+        from rerank.journal.drift import journal_drift
+
+        if served.sketch is None:
+            return None
+        maps = served.model.maps
+        found = journal_drift(
+            self._journal.store,
+            served.sketch,
+            model=served.version,
+            mode=maps.main,
+            days=days,
+            newest=self._settings.drift_window,
+            level=self._settings.drift_level,
+        )
+        if found is None:
+            return None
+        table = maps[maps.main].features.ranking
+        moves = [{**asdict(move), "meaning": meaning(move.name, table)} for move in found.moves]
+        return {**found.to_dict(), "moves": moves[:MOVES]}
 
     def labels(self, model: str) -> list[dict[str, Any]]:
         """The labels of first passages, for `model`, in the format of `recalibrate --labels`.
@@ -138,7 +165,7 @@ def open_journal(settings: Settings, metrics: Metrics) -> ServerJournal | None:
             without_text=settings.journal_without_text,
             count=metrics.count_journal,
         )
-    return ServerJournal(journal, metrics)
+    return ServerJournal(journal, metrics, settings)
 
 
 class JournalRecorder:
@@ -227,10 +254,10 @@ def _unavailable(what: str) -> Refusal:
     )
 
 
-def journal_routes(access: Access, version: Callable[[], str]) -> APIRouter:
+def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRouter:
     """The routes of the journal; without one they answer 404, and are not in the schema.
 
-    `version` returns the version of the current model.
+    `served` returns the current model.
     """
     router = APIRouter(tags=["feedback"], include_in_schema=access.journal is not None)
 
@@ -251,13 +278,13 @@ def journal_routes(access: Access, version: Callable[[], str]) -> APIRouter:
 
     @router.get("/v1/journal")
     async def watched(days: float = Query(30, gt=0, le=366)) -> dict[str, Any]:
-        """Report how confident answers were, whether labels agree, and what lacks feedback."""
-        return await access("the journal cannot be read now", lambda j: j.watched(days))
+        """Report how confident answers were, what has changed, and what lacks feedback."""
+        return await access("the journal cannot be read now", lambda j: j.watched(days, served()))
 
     @router.get("/v1/journal/labels")
     async def labels() -> Response:
         """Return the current model's labels in the format of `rerank recalibrate --labels`."""
-        found = await access("the journal cannot be read now", lambda j: j.labels(version()))
+        found = await access("the journal cannot be read now", lambda j: j.labels(served().version))
         return Response("".join(f"{to_json(row)}\n" for row in found), media_type=LINES)
 
     return router

@@ -91,7 +91,7 @@ class ServedModel:
     """A loaded model and what the server reports about it."""
 
     model: CalibratedReranker
-    sketch: Sketch | None  # None: not calibrated, nothing to compare queries with
+    sketch: Sketch | None  # None: not calibrated, or of other features; nothing to compare with
     reliability: Mapping[str, Any]
     headline: list[str]  # the first lines of its report
     loaded: float  # Unix time
@@ -207,7 +207,7 @@ def _opened(folder: Path, observe: Observe | None) -> ServedModel:
             reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
             report = (copy / REPORT).read_text(encoding="utf-8")
             answers = answer_confidence_of(model)
-            sketch = model.sketch if model.calibrated else None
+            sketch = _sketch_of(model)
         except (OSError, ValueError) as error:
             raise InputError(str(error).replace(str(copy), str(folder))) from None
         _try(model)
@@ -215,6 +215,13 @@ def _opened(folder: Path, observe: Observe | None) -> ServedModel:
         model.pipeline.observe = observe  # only now: the first call also loaded the networks
         headline = report.partition("\n\n")[0].splitlines()
         return ServedModel(model, sketch, reliability, headline, time.time(), speed, answers)
+
+
+def _sketch_of(model: CalibratedReranker) -> Sketch | None:
+    """The sketch of the features that the main mode has now; None if there is none."""
+    sketch = model.sketch if model.calibrated else None
+    same = sketch and sketch.names == tuple(model.maps[model.maps.main].features.ranking)
+    return sketch if same else None
 
 
 def _try(model: CalibratedReranker) -> None:

@@ -18,7 +18,10 @@ PAGES = {
     "/label": "label.html",
     **{
         f"/static/{name}": name
-        for name in ("page.css", "page.js", "ask.js", "reliability.js", "watch.js", "label.js")
+        for name in (
+            *("page.css", "page.js", "document.js"),
+            *("ask.js", "reliability.js", "watch.js", "label.js"),
+        )
     },
 }
 HEADERS = {

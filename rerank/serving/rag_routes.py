@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastapi import APIRouter, Request
 from pydantic import Field
@@ -14,10 +13,13 @@ from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
 from rerank.rag.answer.model_answers import extractive, lexicon_of
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
-from rerank.rag.sources import place_of
+from rerank.serving.document_route import shown_passage
 from rerank.serving.model_source import ServedModel
 from rerank.serving.schemas import QueryRequest
 from rerank.types import Assessment, RankedPassage
+
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
 
 Assessed = Callable[[Request, QueryRequest], Awaitable[tuple[Assessment, dict[str, str]]]]
 SHOWN = 10  # passages that a page lists
@@ -94,7 +96,7 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
             "feedback": feedback,
             "k": taken.k,
             "stop_reason": taken.stop_reason,
-            "passages": [shown(p) for p in found.first(SHOWN)],
+            "passages": [shown(p, model) for p in found.first(SHOWN)],
             "signals": retrieval["signals"],
             "recommendations": retrieval["recommendations"],
         }
@@ -102,14 +104,13 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
     return router
 
 
-def shown(passage: RankedPassage) -> dict[str, Any]:
-    """A passage with its text and its place, as a page shows it."""
-    return {
-        **passage.to_dict(),
-        "title": passage.title,
-        "text": passage.text,
-        **asdict(place_of(passage)),
-    }
+def shown(passage: RankedPassage, model: CalibratedReranker) -> dict[str, Any]:
+    """A passage with its text and its place, as a page shows it.
+
+    `row` is its row in the model's index, for `/v1/document`; None if the model has no index.
+    """
+    row = passage.row if model.index_folder else None
+    return {**passage.to_dict(), **shown_passage(passage), "row": row}
 
 
 def _answered(found: Assessment, served: ServedModel) -> BoundedAnswer:

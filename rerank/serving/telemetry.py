@@ -11,7 +11,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,7 +26,7 @@ from prometheus_client import (
 )
 
 from calibration.monitoring.drift import Drift, Sketch, alarm
-from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, ranking_features
+from rerank.data.canonical import query_hash
 from rerank.types import MODES, Assessment, Floats, Mode
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -259,29 +259,25 @@ class DriftWindow:
     """Compares the features of the latest answers with those that the model was fitted on.
 
     They are compared once `size` of them are collected; then the next window begins. Windows do
-    not overlap, so each has a false alarm with probability at most `level`. Not thread-safe.
+    not overlap, so each has a false alarm with probability at most `level`. The answers to one
+    question count as rephrasings of it. Not thread-safe.
     """
 
-    def __init__(
-        self,
-        sketch: Sketch,
-        *,
-        size: int,
-        level: float,
-        table: Mapping[str, Feature] = RANKING_FEATURES,
-    ) -> None:
+    def __init__(self, sketch: Sketch, *, size: int, level: float) -> None:
         self._sketch = sketch
-        self._table = table
         self._size = size
         self._level = level
         self._rows: list[Floats] = []
+        self._questions: list[str] = []  # their hashes
 
     def add(self, found: Assessment) -> Drift | None:
         """Add an answer; return the result if the window is now complete, else None."""
-        if not len(found.ranking) or self._sketch.names != tuple(self._table):
+        if not len(found.ranking):
             return None
-        self._rows.append(ranking_features([found.ranking], self._table)[0])
+        self._rows.append(found.features)
+        self._questions.append(query_hash(found.ranking.query.text))
         if len(self._rows) < self._size:
             return None
         rows, self._rows = self._rows, []
-        return alarm(self._sketch, np.stack(rows), level=self._level)
+        questions, self._questions = self._questions, []
+        return alarm(self._sketch, np.stack(rows), level=self._level, groups=questions)

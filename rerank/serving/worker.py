@@ -339,13 +339,12 @@ class Worker:
     def _window_of(self, served: ServedModel) -> DriftWindow | None:
         """The drift window of a model, new for each model; None if nothing was fitted on."""
         if self._window is None or self._window[0] != served.version:
-            window, maps = None, served.model.maps
+            window = None
             if served.sketch is not None:
                 window = DriftWindow(
                     served.sketch,
                     size=self._settings.drift_window,
                     level=self._settings.drift_level,
-                    table=maps[maps.main].features.ranking,
                 )
             self._window = served.version, window
             self._metrics.reset_drift()

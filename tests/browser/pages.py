@@ -3,8 +3,9 @@
     make browser    or    python tests/browser/pages.py MODEL LABELLED_SET --out work/pages
 
 Asks a question with an answer and one without, opens a source, says that the answer is wrong and
-finds that among the exported labels, labels a question by keys, and looks up a passage that holds
-a script. Fails where something is not there, or axe finds a serious fault. Needs Chromium.
+finds that among the exported labels, labels a question by keys, and opens a passage that holds a
+script in its document, which holds more of them. Fails where something is not there, or axe finds a
+serious fault. Needs Chromium.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ WAIT = 120_000  # milliseconds
 WIDTHS = (1200, 400)
 SERIOUS = ("serious", "critical")
 FAR = "who won the football match between Ghana and Uruguay in 2010"  # in no documentation
+PASSAGES, FOUND = 12, 7  # of the hostile document, and the one that is asked for
 HOSTILE = (
     "<script>document.title = 'broken'</script><img src=x onerror=\"document.title='broken'\">"
 )
@@ -58,11 +60,10 @@ def main() -> None:
             try_pages(new_page(browser), url, question)
             found = look(browser, url, question, o.out)
         with hostile(work) as url:
-            ask(page := new_page(browser), url, "what does the hostile passage hold")
-            open_source(page)
-            assert HOSTILE in page.inner_text(".source p"), "the passage is not shown as it is"
-            assert page.title() == "Ask - calibrated-rerank", "a script of a passage has run"
+            try_document(new_page(browser), url)
+            found += look_at(browser, o.out, "document", lambda page: open_document(page, url))
         browser.close()
+    found.sort(key=lambda line: not line.startswith(SERIOUS))  # the worst first
     print("\n".join(found) or "axe: nothing")
     sys.exit(any(line.startswith(SERIOUS) for line in found))
 
@@ -91,12 +92,16 @@ def of_model(model: Path, labelled: Path, work: Path) -> Iterator[tuple[str, str
 
 @contextmanager
 def hostile(work: Path) -> Iterator[str]:
-    """A server of a corpus, one passage of which holds a script."""
+    """A server of one document, each passage of which holds a script, in its heading too."""
     corpus = work / "hostile"
     corpus.mkdir()
-    texts = [f"What the hostile passage holds: {HOSTILE}", "Another one.", "And a third one."]
-    rows = ({"_id": str(i), "title": "", "text": text} for i, text in enumerate(texts))
-    (corpus / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    texts = [f"Passage {i}. It holds a script: {HOSTILE}" for i in range(PASSAGES)]
+    texts[FOUND] = f"What the hostile passage holds is a script: {HOSTILE}"
+    with (corpus / "corpus.jsonl").open("w") as lines:
+        for i, text in enumerate(texts):
+            place = {"document": "hostile.md", "heading": f"{HOSTILE} {i // 3}", "position": i}
+            row = {"_id": str(i), "title": "", "text": text, "metadata": place}
+            lines.write(json.dumps(row) + "\n")
     init(corpus, work / "hostile-model", work=work)
     with serving(work / "hostile-model") as started:
         yield started.url
@@ -144,6 +149,30 @@ def open_source(page: Page) -> None:
     assert page.locator(".source p").first.is_visible()
 
 
+def open_document(page: Page, url: str) -> None:
+    """Open the passage that is asked for in its document, by the keyboard."""
+    ask(page, url, "what does the hostile passage hold")
+    page.focus(".source summary")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".document .here")
+
+
+def try_document(page: Page, url: str) -> None:
+    """All passages are there in order, as text; the one found is in view, its sentence marked."""
+    open_document(page, url)
+    shown = page.locator(".document p").all_inner_texts()
+    assert len(shown) == PASSAGES, f"{len(shown)} passages of the document are shown"
+    assert all(HOSTILE in text for text in shown), "a passage is not shown as it is"
+    assert page.locator(".document h3").count() == PASSAGES / 3, "a heading is missing or repeated"
+    here = page.locator(".here p")
+    assert here.inner_text() == shown[FOUND], "another passage is highlighted"
+    assert here.locator("mark").count(), "no sentence is marked"
+    inside = "here => here.parentNode.scrollTop <= here.offsetTop && here.offsetTop <= "
+    inside += "here.parentNode.scrollTop + here.parentNode.clientHeight"
+    assert page.locator(".here").evaluate(inside), "the passage is out of view"
+    assert page.title() == "Ask - calibrated-rerank", "a script of a passage has run"
+
+
 def label(page: Page, url: str) -> None:
     """Judge one question by keys, and take the last word back."""
     page.goto(f"{url}/label")
@@ -157,25 +186,36 @@ def label(page: Page, url: str) -> None:
 
 
 def look(browser: Browser, url: str, question: str, out: Path) -> list[str]:
-    """Screenshots of each page in each width and scheme, and axe's faults, worst first."""
+    """Screenshots of all pages of the model, and axe's faults."""
+
+    def asked(page: Page) -> None:
+        ask(page, url, question)
+        open_source(page)
+
+    def opened(name: str) -> Callable[[Page], object]:
+        return lambda page: (page.goto(f"{url}/{name}"), page.wait_for_selector("h2"))
+
+    pages = {
+        "ask": asked,
+        "reliability": opened("reliability"),
+        "watch": opened("watch"),
+        "label": lambda page: label(page, url),
+    }
+    return [fault for name, show in pages.items() for fault in look_at(browser, out, name, show)]
+
+
+def look_at(browser: Browser, out: Path, name: str, show: Callable[[Page], object]) -> list[str]:
+    """Screenshots of one page in each width and scheme, and axe's faults."""
     faults = set()
     for width in WIDTHS:
         for scheme in ("light", "dark"):
             page = new_page(browser, width, scheme)
-            for name in ("ask", "reliability", "watch", "label"):
-                if name == "ask":
-                    ask(page, url, question)
-                    open_source(page)
-                elif name == "label":
-                    label(page, url)
-                else:
-                    page.goto(f"{url}/{name}")
-                    page.wait_for_selector("h2")
-                page.screenshot(path=out / f"{name}-{width}-{scheme}.png", full_page=True)
-                for fault in Axe().run(page).response["violations"]:
-                    where = fault["nodes"][0]["html"][:100]
-                    faults.add(f"{fault['impact']}: {name} {scheme}: {fault['help']}: {where}")
-    return sorted(faults, key=lambda line: not line.startswith(SERIOUS))
+            show(page)
+            page.screenshot(path=out / f"{name}-{width}-{scheme}.png", full_page=True)
+            for fault in Axe().run(page).response["violations"]:
+                where = fault["nodes"][0]["html"][:100]
+                faults.add(f"{fault['impact']}: {name} {scheme}: {fault['help']}: {where}")
+    return sorted(faults)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import numpy as np
 from hand_made import make_ranking
 
 from rerank.assessment import policy
+from rerank.assessment.ranking_features import ranking_features
 from rerank.config import Thresholds
 from rerank.types import Assessment
 
@@ -41,4 +42,5 @@ def make_assessment(
         accepted=policy.accepted(sure, t),
         certified=False,
         reasons=(),
+        features=ranking_features([ranking])[0],
     )

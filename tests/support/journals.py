@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from assessments import make_assessment
 from rerank.journal.entry import Entry, entry_of
 
 
-def make_entry(answer_id: str = "a", *, confidence: float = 0.8, **changed: Any) -> Entry:
-    """An entry of a made assessment, with fields replaced."""
-    found = make_assessment(confidence=confidence)
+def make_entry(
+    answer_id: str = "a", *, confidence: float = 0.8, texts: Sequence[str] = (), **changed: Any
+) -> Entry:
+    """An entry of a made assessment of passages with these texts, with fields replaced."""
+    found = make_assessment(confidence=confidence, texts=texts)
     made = entry_of(found, answer_id=answer_id, model="m1", latency=0.01)
     return replace(made, **changed)
 

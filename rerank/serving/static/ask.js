@@ -90,34 +90,22 @@ function banner(assessment) {
 
 function source(passage, i, cited, calibrated) {
   const own = cited.filter((one) => one.doc_id === passage.doc_id);
-  const quotes = own.map((one) => one.quote);
   const place = [passage.document, passage.heading, passage.page && `p. ${passage.page}`];
   const scores = passage.scores ||  // of another search system, by stage
     { "cross-encoder": passage.logit, BM25: passage.bm25, cosine: passage.dense };
   const stages = Object.entries(scores)
     .map(([stage, score]) => `${stage} ${score === null ? "not read" : score.toFixed(2)}`).join(", ");
-  return make("details", { class: "source" },
+  const text = words(passage, cited);
+  const open = passage.row === null ? undefined : openDocument(passage, cited, text);
+  return make("details", { class: "source", ...(open && { ontoggle: open }) },
     make("summary", {},
       make("strong", {}, own.length ? own[0].id : `${i + 1}.`),
       make("span", { class: "place" }, place.filter(Boolean).join(", ")),
       make("meter", { min: 0, max: 1, value: passage.relevance, title: "relevance" }),
       calibrated ? make("span", {}, percent(passage.relevance)) : null,
-      quotes.length ? make("span", { class: "quiet" }, "quoted") : null),
-    make("p", {}, ...marked(passage.text, quotes)),
+      own.length ? make("span", { class: "quiet" }, "quoted") : null),
+    text,
     make("p", { class: "quiet" }, `${passage.doc_id}: ${stages}`));
-}
-
-/** The text with each quote marked, where it stands in it word by word. */
-function marked(text, quotes) {
-  const parts = [];
-  const places = quotes.map((quote) => [text.indexOf(quote), quote]).filter(([at]) => at >= 0);
-  let from = 0;
-  for (const [at, quote] of places.sort((a, b) => a[0] - b[0])) {
-    if (at < from) continue;
-    parts.push(text.slice(from, at), make("mark", {}, quote));
-    from = at + quote.length;
-  }
-  return [...parts, text.slice(from)];
 }
 
 function why(signals, recommendations) {

@@ -1,4 +1,5 @@
-// The Watch page: how sure answers are day by day, whether labels agree, and what waits for a word.
+// The Watch page: how sure answers are day by day, whether they still are right, whether the questions
+// have changed, and what waits for a word.
 "use strict";
 
 const found = document.getElementById("found");
@@ -20,8 +21,10 @@ function show(told) {
   const asked = told.by_day.reduce((sum, day) => sum + day.questions, 0);
   found.replaceChildren(
     make("p", {}, `${asked} questions in the last ${told.days} days.`),
-    ...told.monitors.filter((one) => one.n).map((one) =>
-      make("p", { class: one.alarm ? "banner" : "", role: one.alarm ? "alert" : undefined }, one.sentence)),
+    make("h2", {}, "Are the answers still right?"),
+    ...labels(told.monitors),
+    make("h2", {}, "Have the questions changed?"),
+    ...drift(told.drift),
     make("h2", {}, "Day by day"),
     make("figure", {}, days(told.by_day),
       make("figcaption", { class: "quiet" },
@@ -45,17 +48,52 @@ function show(told) {
   );
 }
 
+/** A sentence, as a warning where it is an alarm. */
+function said(sentence, alarm) {
+  return make("p", alarm ? { class: "banner", role: "alert" } : {}, sentence);
+}
+
+/** What people's labels say of the newest model. */
+function labels(monitors) {
+  const about = make("p", { class: "quiet" },
+    "Two tests on people's labels: are accepted answers right as often as promised, and is the " +
+    "confidence true? They hold however often one looks.");
+  const known = monitors.filter((one) => one.n);
+  if (!known.length) return [make("p", {}, "Nobody has judged a first passage of the newest model yet."), about];
+  return [...known.map((one) => said(one.sentence, one.alarm)), about];
+}
+
+/** The newest answers of this model beside the questions that it was fitted on. */
+function drift(found) {
+  if (!found) {
+    return [make("p", {}, "There is nothing to compare: the journal has no answer of this model, " +
+      "or the model was not fitted on labels of these documents.")];
+  }
+  const rows = found.moves.map((move) => [move.meaning, move.distance.toFixed(2),
+    move.fitted_median.toPrecision(3), move.median.toPrecision(3), percent(move.outside),
+    move.p_value < 0.0001 ? "< 0.0001" : move.p_value.toFixed(4)]);
+  return [
+    said(found.sentence, found.fired),
+    make("p", { class: "quiet" },
+      `The ${found.new_rows} newest answers of this model beside the ${found.fitted_rows || found.n} ` +
+      "questions that it was fitted on, feature by feature; no label is needed. If nothing has " +
+      `changed, one look gives a false alarm with a chance of ${percent(found.level, 1)}.`),
+    make("details", {}, make("summary", {}, "The features that moved most"),
+      table("Features", ["feature", "moved", "fitted median", "median now", "outside", "p"], rows)),
+  ];
+}
+
 function row(one) {
-  const said = make("span", { class: "quiet", role: "status" });
+  const told = make("span", { class: "quiet", role: "status" });
   const judge = (right) => async (event) => {
     try {
       await call("/v1/feedback", { id: one.id, right });
       for (const button of event.target.parentNode.querySelectorAll("button")) {
         button.setAttribute("aria-pressed", String(button === event.target));
       }
-      said.textContent = "recorded";
+      told.textContent = "recorded";
     } catch (error) {
-      said.textContent = error.message;
+      told.textContent = error.message;
     }
   };
   const link = one.question
@@ -69,7 +107,7 @@ function row(one) {
       `${new Date(1000 * one.time).toLocaleString()}: ${one.document || one.doc_id || "nothing found"}`),
     make("div", { class: "feedback" },
       make("button", { type: "button", "aria-pressed": "false", onclick: judge(true) }, "Right"),
-      make("button", { type: "button", "aria-pressed": "false", onclick: judge(false) }, "Wrong"), said));
+      make("button", { type: "button", "aria-pressed": "false", onclick: judge(false) }, "Wrong"), told));
 }
 
 function filter(text) {

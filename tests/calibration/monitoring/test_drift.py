@@ -118,6 +118,10 @@ def test_the_rows_of_a_group_are_worth_what_they_tell() -> None:
     assert effective_rows(x, np.arange(500) // 5) > 250
     assert effective_rows(np.repeat(x, 5, axis=0), np.arange(2500) // 5) == pytest.approx(500)
     assert effective_rows(x, None) == 500
+    same = np.ones((500, 2))
+    assert effective_rows(same, np.zeros(500)) == 1
+    assert effective_rows(same, np.arange(500) // 5) == 100
+    assert effective_rows(same, None) == 500
     assert sketch(world(rng, 60), NAMES, np.arange(60) // 10).n >= 4
 
 

@@ -13,11 +13,17 @@ import numpy as np
 import pytest
 from assessments import make_assessment
 from journals import make_entry, sqlite_url
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from rerank.data.records import read_query
 from rerank.errors import InputError, JournalError
-from rerank.journal.database import bring_up_to_date, writing
+from rerank.journal.database import (
+    MIGRATIONS,
+    address,
+    bring_up_to_date,
+    open_engine,
+    writing,
+)
 from rerank.journal.entry import KEPT, entry_of
 from rerank.journal.schema import JOURNAL, METADATA, VERSION_TABLE
 from rerank.journal.store import DAY, JournalStore
@@ -146,6 +152,28 @@ def test_the_migrations_lead_to_the_schema(store: JournalStore) -> None:
         assert compare_metadata(context, METADATA) == []
 
 
+def test_a_journal_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
+    """Its entries stay as they are; they have no features, as none were kept."""
+    from alembic import command
+    from alembic.config import Config
+
+    engine = open_engine(address(sqlite_url(tmp_path)), patience=1)
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with writing(engine) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "1")
+        kept = {k: v for k, v in make_entry("old").row().items() if k != "features"}
+        connection.execute(insert(JOURNAL).values(kept))
+    engine.dispose()
+    with JournalStore(sqlite_url(tmp_path)) as store:
+        store.add([make_entry("new", texts=["text"])])
+        old, new = store.rows(ALL)
+    assert (old["answer_id"], old["features"]) == ("old", None)
+    assert {k: old[k] for k in kept} == kept
+    assert new["features"]
+
+
 def test_a_migration_that_breaks_off_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +200,7 @@ def test_the_schema_of_a_newer_version_is_refused(store: JournalStore) -> None:
     store.add([make_entry()])
     with writing(store._engine) as connection:
         connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '99'")
-    with pytest.raises(InputError, match=r"newer version \(schema 99\); expected schema 1: update"):
+    with pytest.raises(InputError, match=r"newer version \(schema 99\); expected schema 2: update"):
         bring_up_to_date(store._engine, create=True)
     assert len(store.rows(ALL)) == 1
 

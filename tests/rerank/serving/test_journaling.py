@@ -16,10 +16,13 @@ from http_checks import assert_refused, metric
 from journals import sqlite_url
 from server import serving
 
+from calibration.monitoring.drift import alarm
+from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import read_feedback
 from rerank.errors import InputError, JournalError
 from rerank.serving.journaling import WAITING, check_journal
 from rerank.serving.settings import Settings
+from rerank.types import Query
 
 Run = Any  # the session's run, see conftest
 
@@ -167,6 +170,40 @@ def test_a_journal_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path) -
         check_journal(Settings(journal="journal.db"))
     with pytest.raises(JournalError, match="unable to open"):
         check_journal(Settings(journal=sqlite_url(tmp_path / "none")))
+
+
+def test_the_drift_alarm_reads_the_journal(
+    run: Run, tmp_path: Path, model: CalibratedReranker, queries: list[str]
+) -> None:
+    """As the drift alarm judges the same questions; also after a restart, and without their text.
+
+    A question that is asked again is no new evidence.
+    """
+    strange = [f"xyzzy {q[:5]} qqq {i}" for i, q in enumerate(queries)]
+    asked = [*strange, strange[0]]
+    found = [answer.features for answer in model.assess([Query(text) for text in asked])]
+    settings = {"journal": sqlite_url(tmp_path), "journal_without_text": True, "drift_level": 0.5}
+    with serving(run.folder, **settings) as started:
+        assert httpx.get(f"{started.url}/v1/journal", timeout=60).json()["drift"] is None
+        for text in asked:
+            httpx.post(f"{started.url}/v1/search", json={"query": text}, timeout=60)
+    with serving(run.folder, **settings) as started:
+        brought = {"query": "not a search", "documents": ["a", "b"]}
+        httpx.post(f"{started.url}/v1/rerank", json=brought, timeout=60)
+        told = httpx.get(f"{started.url}/v1/journal", timeout=60).json()["drift"]
+    expected = alarm(model.sketch, found, level=0.5, groups=asked)
+    assert (told["fired"], told["sentence"]) == (True, expected.sentence)
+    assert told["p_value"] == pytest.approx(expected.p_value)
+    assert (told["new_rows"], told["m"]) == (len(asked), expected.m)
+    assert expected.m < len(asked)
+    assert told["moves"][0]["name"] == expected.moves[0].name
+    assert told["moves"][0]["meaning"]
+    few = {**settings, "drift_window": 10}
+    with serving(run.folder, **few) as started:
+        told = httpx.get(f"{started.url}/v1/journal", timeout=60).json()["drift"]
+    assert told["new_rows"] == 10
+    expected = alarm(model.sketch, found[-10:], level=0.5, groups=asked[-10:])
+    assert told["sentence"] == expected.sentence
 
 
 def test_the_journal_is_watched_judged_and_exported(asking: httpx.Client, tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""A passage in its document: the passages around it in the corpus, bounded in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rerank.rag.sources import place_of
+from rerank.retrieval.corpus import Corpus
+from rerank.types import Passage, metadata_name
+
+MOST_BYTES = 2**16  # of the passages around it, as the corpus holds them with their metadata
+
+
+@dataclass(frozen=True, slots=True)
+class InDocument:
+    """A passage and those around it that are of the same document, in their order there."""
+
+    document: str
+    passages: tuple[Passage, ...]
+    found: int  # which of the passages it is about
+    more_before: bool  # whether passages of the document were left out, for their size
+    more_after: bool
+
+
+def in_document(corpus: Corpus, row: int, *, most: int = MOST_BYTES) -> InDocument:
+    """The passage at a row of the corpus, with the passages of its document around it.
+
+    These are the ones next to it in the corpus whose `rerank.rag.sources.place_of` names the same
+    document, nearest first, until they have `most` bytes together. The passage itself is always
+    whole. They are ordered by `position` of their metadata if all have one, else as in the corpus.
+
+    Raises:
+        IndexError: the corpus has no such row.
+    """
+    if not 0 <= row < len(corpus):
+        raise IndexError(row)
+    document = place_of(corpus.passage(row)).document
+    rows, left = [row], most
+    cut = {-1: False, 1: False}  # by direction: whether the document goes on there
+    ends = {-1: row, 1: row}
+    while ends:
+        for way, end in list(ends.items()):
+            beside = end + way
+            if not _is_of(document, corpus, beside):
+                del ends[way]
+                continue
+            size = int(corpus.offsets[beside + 1] - corpus.offsets[beside])
+            if size > left:
+                cut[way] = True
+                del ends[way]
+                continue
+            left, ends[way] = left - size, beside
+            rows.append(beside)
+    rows.sort()
+    passages = {one: corpus.passage(one) for one in rows}
+    positions = [metadata_name(p.metadata, "position") for p in passages.values()]
+    if all(map(str.isdecimal, positions)):
+        rows = [one for _, one in sorted(zip(map(int, positions), rows, strict=True))]
+    ordered = tuple(passages[one] for one in rows)
+    return InDocument(document, ordered, rows.index(row), cut[-1], cut[1])
+
+
+def _is_of(document: str, corpus: Corpus, row: int) -> bool:
+    return 0 <= row < len(corpus) and place_of(corpus.passage(row)).document == document

@@ -1,0 +1,65 @@
+"""The route that shows a passage of an answer in its document. It searches nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Query
+
+from rerank.rag.in_document import MOST_BYTES, in_document
+from rerank.rag.sources import place_of
+from rerank.retrieval.index import Index
+from rerank.serving.schemas import Refusal
+from rerank.types import Passage, RankedPassage
+
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
+
+LARGEST_ROW = 2**53  # the largest whole number that JavaScript has
+NO_INDEX = "the passages come from another search system, which knows the rest of their documents"
+MOVED = "the model has changed since, and has another passage there; ask again"
+
+
+def document_route(model: Callable[[], CalibratedReranker]) -> APIRouter:
+    """The route; `model` returns the current model."""
+    router = APIRouter(tags=["answers"])
+
+    @router.get("/v1/document")
+    async def document(
+        row: int = Query(ge=0, le=LARGEST_ROW, description="of the passage, as /v1/ask returns it"),
+        doc_id: str = Query(min_length=1, description="of the passage at that row"),
+    ) -> dict[str, Any]:
+        """Return a passage between its neighbours in the document: at most 64 KiB of these."""
+        return await asyncio.to_thread(_shown, model(), row, doc_id)
+
+    return router
+
+
+def _shown(model: CalibratedReranker, row: int, doc_id: str) -> dict[str, Any]:
+    index = model.pipeline.index
+    if not isinstance(index, Index):
+        raise Refusal(404, NO_INDEX, reason="document")
+    if row >= len(index) or index.passage(row).doc_id != doc_id:
+        raise Refusal(409, MOVED, reason="document")
+    found = in_document(index.corpus, row)
+    return {
+        "document": found.document,
+        "passages": [shown_passage(passage) for passage in found.passages],
+        "found": found.found,
+        "more_before": found.more_before,
+        "more_after": found.more_after,
+        "most_bytes": MOST_BYTES,
+    }
+
+
+def shown_passage(passage: Passage | RankedPassage) -> dict[str, Any]:
+    """A passage's id, title, text and place, as a page shows them."""
+    return {
+        "doc_id": passage.doc_id,
+        "title": passage.title,
+        "text": passage.text,
+        **asdict(place_of(passage)),
+    }

@@ -1,0 +1,82 @@
+"""A passage between its neighbours: in order, of its document alone, and never more than asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rerank.config import IngestConfig
+from rerank.data.beir import read_corpus
+from rerank.ingest.ingest import ingest
+from rerank.rag.in_document import in_document
+from rerank.retrieval.corpus import LINES, Corpus, write_corpus
+from rerank.types import Passage
+
+
+def corpus_of(folder: Path, *passages: Passage) -> Corpus:
+    """A corpus of passages, on disk as an index holds it."""
+    write_corpus(passages, folder)
+    return Corpus(folder)
+
+
+def passage(name: str, document: str, **metadata: Any) -> Passage:
+    return Passage(name, "", f"text of {name}", {"document": document, **metadata})
+
+
+def ids(passages: Sequence[Passage]) -> list[str]:
+    return [one.doc_id for one in passages]
+
+
+def test_a_document_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """The passages that `ingest` cut a file into give back its text, in order, and no other's."""
+    said = [f"Sentence {i} of the guide says a little about arrays." for i in range(40)]
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "guide.md").write_text("# Guide\n\n" + " ".join(said))
+    (documents / "other.md").write_text("# Other\n\nAnother text.")
+    ingest(documents, tmp_path / "set", IngestConfig(passage_tokens=64))
+    corpus = corpus_of(tmp_path, *read_corpus(tmp_path / "set" / "corpus.jsonl").values())
+    found = in_document(corpus, 3)
+    assert found.document == "guide.md"
+    assert " ".join(one.text for one in found.passages) == " ".join(said)
+    assert found.passages[found.found] == corpus.passage(3)
+    assert (found.more_before, found.more_after) == (False, False)
+    (alone,) = in_document(corpus, len(corpus) - 1).passages
+    assert alone.text == "Another text."
+
+
+def test_positions_order_what_the_corpus_does_not(tmp_path: Path) -> None:
+    """Where every passage has one; else the corpus does."""
+    known = [passage(f"p{n}", "a", position=n) for n in (3, 10, 2)]
+    found = in_document(corpus_of(tmp_path, passage("x", "b"), *known), 1)
+    assert ids(found.passages) == ["p2", "p3", "p10"]
+    assert found.found == 1
+    found = in_document(corpus_of(tmp_path, *known, passage("last", "a")), 1)
+    assert ids(found.passages) == ["p3", "p10", "p2", "last"]
+
+
+def test_neighbours_are_bounded_in_bytes(tmp_path: Path) -> None:
+    """The nearest on both sides, and a word where the document goes on; the passage is whole."""
+    corpus = corpus_of(tmp_path, *(passage(str(n), "a") for n in range(9)))
+    size = len((tmp_path / LINES).read_bytes()) // 9
+    for most, expected in ((0, "4"), (2 * size, "345"), (5 * size, "123456")):
+        found = in_document(corpus, 4, most=most)
+        assert "".join(ids(found.passages)) == expected
+        assert (found.more_before, found.more_after) == (True, True)
+        assert found.passages[found.found].doc_id == "4"
+    whole = in_document(corpus, 4, most=8 * size)
+    assert (len(whole.passages), whole.more_before, whole.more_after) == (9, False, False)
+    first = in_document(corpus, 0, most=2 * size)
+    assert "".join(ids(first.passages)) == "012"
+    assert (first.more_before, first.more_after) == (False, True)
+
+
+def test_there_is_no_such_row(tmp_path: Path) -> None:
+    """Negative rows are no rows from the end."""
+    corpus = corpus_of(tmp_path, passage("p", "a"))
+    for row in (-1, 1):
+        with pytest.raises(IndexError):
+            in_document(corpus, row)
