@@ -24,6 +24,7 @@ from rerank.inference.networks import (
 )
 from rerank.storage.files import copy_folder, parse_json
 from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder, write_json
+from rerank.storage.package import PACKAGE, package_version
 
 MODEL_KIND = "a calibrated model"
 CALIBRATORS = "calibrators.json"
@@ -81,7 +82,8 @@ def write_model(
             (folder / name).write_text(text, encoding="utf-8")
         for name, picture in c.pictures.items():
             (folder / f"{name}.png").write_bytes(picture)
-        return {**c.manifest, **(carry(folder) if carry else {})}
+        made_by = f"{PACKAGE} {package_version()}"
+        return {**c.manifest, "made_by": made_by, **(carry(folder) if carry else {})}
 
     write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
 
