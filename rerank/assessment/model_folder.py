@@ -24,6 +24,7 @@ from rerank.inference.exported_models import (
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.storage.files import copy_folder, parse_json
 from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder, write_json
+from rerank.storage.package import PACKAGE, package_version
 
 MODEL_KIND = "a calibrated model"
 CALIBRATORS = "calibrators.json"
@@ -85,7 +86,9 @@ def write_model(
             (folder / name).write_text(text, encoding="utf-8")
         for name, picture in c.pictures.items():
             (folder / f"{name}.png").write_bytes(picture)
-        return {**c.manifest, **(write_exported(folder) if write_exported else {})}
+        made_by = f"{PACKAGE} {package_version()}"
+        exported = write_exported(folder) if write_exported else {}
+        return {**c.manifest, "made_by": made_by, **exported}
 
     write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
 

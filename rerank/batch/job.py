@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
@@ -19,6 +18,7 @@ from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.errors import InputError, optional
 from rerank.progress import progress
 from rerank.storage.folder import MANIFEST, sha256_file
+from rerank.storage.package import package_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def rescore(
         header = {
             "model": sha256_file(model.folder / MANIFEST),
             "input": f"{given.identity.size} bytes, sha256 {given.identity.sha256}",
-            "version": _version(),
+            "version": package_version(),
         }
         with open_journal(out, side, header, restart=restart) as journal:
             resumed = journal.state.answered + journal.state.refused
@@ -172,10 +172,3 @@ def _converter(out: Path) -> Convert | None:
             write_parquet(file, made)
 
     return convert
-
-
-def _version() -> str:
-    try:
-        return version("calibrated-rerank")
-    except PackageNotFoundError:
-        return "unknown"

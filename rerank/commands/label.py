@@ -70,14 +70,14 @@ def _run(o: argparse.Namespace) -> None:
 def _serve(o: argparse.Namespace, config: LabelConfig) -> None:
     """Serve the model with the labelling page, until Ctrl-C."""
     from rerank.serving.labelling import Labels
-    from rerank.serving.model_source import locator
+    from rerank.serving.model_place import place_of_model
     from rerank.serving.server import serve
 
     settings = from_options(Settings, o)
     address = f"http://{settings.host}:{settings.port}"
     where = f"{address}/label" if settings.port else "/label of the address below"
     note(f"open {where} in a browser; Ctrl-C ends")
-    serve(locator(str(o.model), o.work), settings, Labels(o.out, config))
+    serve(place_of_model(str(o.model), o.work), settings, Labels(o.out, config))
 
 
 def _read_questions(path: Path) -> list[Query]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from rerank.commands.all_commands import COMMANDS
 from rerank.commands.options import add_options
 from rerank.errors import nearest
+from rerank.storage.package import package_version
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> Parser:
     """The parser of `rerank`; the parsed options include it and the `Command`."""
     made = Parser(prog="rerank", description="Retrieval that knows when it is right.")
-    made.add_argument("--version", action="version", version=f"rerank {_version()}")
+    made.add_argument("--version", action="version", version=f"rerank {package_version()}")
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     dataset = commands.add_parser("dataset", help="build, check or import a labelled set")
     kinds = dataset.add_subparsers(required=True, metavar="build|check|import-trec")
@@ -55,10 +55,3 @@ def parser() -> Parser:
             add_options(p, command.config)
         p.set_defaults(command=command, parser=made)
     return made
-
-
-def _version() -> str:
-    try:
-        return version("calibrated-rerank")
-    except PackageNotFoundError:  # run from a tree that is not installed
-        return "unknown"

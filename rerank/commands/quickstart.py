@@ -45,10 +45,10 @@ def _run(o: argparse.Namespace) -> None:
         print(f"{model}: a model to search with. {SAID}")
     _print_next(model, corpus, settings.port)
     if not o.no_serve:
-        from rerank.serving.model_source import locator
+        from rerank.serving.model_place import place_of_model
         from rerank.serving.server import serve
 
-        serve(locator(str(model), o.work), settings)
+        serve(place_of_model(str(model), o.work), settings)
 
 
 def _print_next(model: Path, corpus: Path, port: int) -> None:

@@ -20,10 +20,10 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 def _run(o: argparse.Namespace) -> None:
     chosen = from_options(Settings, o)
-    from rerank.serving.model_source import locator
+    from rerank.serving.model_place import place_of_model
     from rerank.serving.server import serve
 
-    serve(locator(o.model, o.work), chosen)
+    serve(place_of_model(o.model, o.work), chosen)
 
 
 COMMAND = Command(

@@ -169,6 +169,7 @@ def _contents(
         manifest={
             **manifest,
             "parent": sha256_file(model.folder / MANIFEST),
+            "parent_version": model.version,
             "recalibrated": {
                 "mode": mode,
                 "labels": len(found.right),

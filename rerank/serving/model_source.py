@@ -22,7 +22,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from weakref import finalize
 
 from calibration.monitoring.drift import Sketch
 from calibration.reliability import Comparison, Reliability
@@ -40,50 +39,13 @@ from rerank.errors import (
 )
 from rerank.rag.answer.model_answers import answer_confidence_of
 from rerank.rag.answer.quality import AnswerConfidence
+from rerank.serving.lineage import lineage, model_name
 from rerank.serving.telemetry import Metrics, event
 from rerank.storage.cleanup import locked, remove_leftovers
-from rerank.storage.folder import MANIFEST, read_manifest
-from rerank.tracking.registry import folder_at, is_uri, locate
-from rerank.workspace import Workspace
+from rerank.storage.folder import MANIFEST, read_manifest, sha256_file
+from rerank.tracking.runs import TrackedRun
 
 COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named after
-
-
-def locator(model: str, work: Path) -> Callable[[], Path]:
-    """A function that returns the model's current folder.
-
-    A folder is returned as it is; `models:/NAME@champion` is looked up at every call, at
-    MLFLOW_TRACKING_URI, else in the database in `work`.
-    """
-    if not is_uri(model):
-        return lambda: Path(model)
-    return RegisteredModel(model, work)
-
-
-class RegisteredModel:
-    """A model in the MLflow registry. Each version is fetched once; only the last one is kept."""
-
-    def __init__(self, uri: str, work: Path) -> None:
-        self._uri = uri
-        self._store = Workspace(work).tracking_uri
-        self._source: str | None = None
-        self._folder = Path()
-        self._remove_copy: Callable[[], object] = lambda: None
-
-    def __call__(self) -> Path:
-        """The folder of the version that the URI stands for.
-
-        Raises:
-            RerankError: MLflow is not installed, or cannot provide the model.
-        """
-        source = locate(self._uri, tracking_uri=self._store)
-        if source != self._source:
-            folder, temporary = folder_at(source, tracking_uri=self._store)
-            self._remove_copy()
-            self._source, self._folder = source, folder
-            if temporary is not None:  # removed with this object, or at exit
-                self._remove_copy = finalize(self, shutil.rmtree, temporary, ignore_errors=True)
-        return self._folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +58,9 @@ class ServedModel:
     headline: list[str]  # the first lines of its report
     loaded: float  # Unix time
     speed: Speed  # of its networks on this machine, measured when it was loaded
+    key: str  # sha256 of its manifest
     answers: AnswerConfidence | None = None  # of generated answers, if labels were fitted on
+    run: TrackedRun | None = None  # that logged it to MLflow, where that is known
 
     @property
     def version(self) -> str:
@@ -116,10 +80,8 @@ class ServedModel:
             "model": self.version,
             "loaded": self.loaded,
             "fingerprints": manifest["fingerprints"],
-            "encoder": config.encoder if "/" not in config.encoder else Path(config.encoder).name,
-            "reranker": (
-                config.reranker if "/" not in config.reranker else Path(config.reranker).name
-            ),
+            "encoder": model_name(config.encoder),
+            "reranker": model_name(config.reranker),
             "precision": config.precision,
             "segment_by": config.segment_by,
             "segments": sorted(main.segments.updates),
@@ -145,23 +107,27 @@ class ServedModel:
             "threshold": self.model.pipeline.config.thresholds.medium,
             "certificate": self.model.maps[self.model.maps.main].certificate.sentence,
             "comparison": Comparison(rows).cells() if rows else [],
-            "made_from": {
-                "data set": manifest["dataset"]["name"],
-                "measured": measured.get("reported", ""),
-                "calibrator": manifest.get("calibrator", {}).get("name", "none: not calibrated"),
-                **{k.replace("_", " "): v for k, v in manifest["fingerprints"].items()},
-            },
+            "made_from": lineage(manifest, measured, self.run, key=self.key),
         }
+
+
+RunOf = Callable[[Path], TrackedRun | None]
+
+
+def _unknown(_: Path) -> None:
+    """No run is known."""
 
 
 class NoRoomError(InputError):
     """A disk is full, or too many files are open: the same model may be served later."""
 
 
-def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
+def open_model(
+    folder: Path, *, observe: Observe | None = None, run_of: RunOf = _unknown
+) -> ServedModel:
     """The model of a folder, ready to answer, and independent of the folder from now on.
 
-    `observe` is called with the seconds of each stage.
+    `observe` is called with the seconds of each stage; `run_of` returns the MLflow run of a folder.
 
     Raises:
         InputError: the folder cannot be read or is refused, its networks cannot be kept in the
@@ -169,7 +135,7 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
             the cache is full, or too many files are open.
     """
     try:
-        return _opened(folder, observe)
+        return _opened(folder, observe, run_of)
     except (RerankError, OSError) as error:
         lack = led_to(error, NO_SPACE | NO_HANDLES)
         known = isinstance(error, RerankError)
@@ -179,7 +145,7 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
         raise (NoRoomError if lack else InputError)(sentence) from error
 
 
-def _opened(folder: Path, observe: Observe | None) -> ServedModel:
+def _opened(folder: Path, observe: Observe | None, run_of: RunOf) -> ServedModel:
     """Copy a model folder, load and check the copy, and let the model answer once.
 
     Later changes to the folder do not affect the model: its large files are memory-mapped from the
@@ -214,7 +180,10 @@ def _opened(folder: Path, observe: Observe | None) -> ServedModel:
         speed = measured_speed(model)
         model.pipeline.observe = observe  # only now: the first call also loaded the networks
         headline = report.partition("\n\n")[0].splitlines()
-        return ServedModel(model, sketch, reliability, headline, time.time(), speed, answers)
+        key, run = sha256_file(copy / MANIFEST), run_of(copy)
+        return ServedModel(
+            model, sketch, reliability, headline, time.time(), speed, key, answers, run
+        )
 
 
 def _sketch_of(model: CalibratedReranker) -> Sketch | None:
@@ -268,16 +237,20 @@ def release_memory() -> None:
 
 
 class ModelHolder:
-    """Holds the current model and swaps it; `locate` returns the model's folder.
+    """Holds the current model and swaps it.
 
+    `locate` returns the model's folder, `run_of` the MLflow run that logged the model in a folder.
     Many threads may read `current`; only one at a time refreshes it.
 
     Raises:
         InputError: the model cannot be served.
     """
 
-    def __init__(self, locate: Callable[[], Path], metrics: Metrics) -> None:
+    def __init__(
+        self, locate: Callable[[], Path], metrics: Metrics, *, run_of: RunOf = _unknown
+    ) -> None:
         self._locate = locate
+        self._run_of = run_of
         self.metrics = metrics
         self._refreshing = threading.Lock()
         self._no_room = False  # whether the last refusal was a `NoRoomError`
@@ -323,7 +296,7 @@ class ModelHolder:
 
     def _open(self, folder: Path) -> ServedModel:
         try:
-            return open_model(folder, observe=self.metrics.observe_stage)
+            return open_model(folder, observe=self.metrics.observe_stage, run_of=self._run_of)
         except RerankError:
             raise
         except Exception as error:  # each library fails on a broken file in its own way

@@ -9,8 +9,7 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import h11
@@ -22,6 +21,7 @@ from rerank.serving.app import create_app
 from rerank.serving.journaling import check_journal
 from rerank.serving.labelling import Labels
 from rerank.serving.middleware import Keys
+from rerank.serving.model_place import ModelPlace
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings
@@ -66,8 +66,8 @@ def make_server(
     return uvicorn.Server(config)
 
 
-def serve(locate: Callable[[], Path], settings: Settings, labels: Labels | None = None) -> None:
-    """Serve the model in the folder that `locate` returns, until SIGTERM or Ctrl-C.
+def serve(place: ModelPlace, settings: Settings, labels: Labels | None = None) -> None:
+    """Serve the model that is at a place, until SIGTERM or Ctrl-C.
 
     Then it accepts no new request, and answers those accepted. SIGHUP refreshes the model. With
     `labels`, people can label on a page.
@@ -83,7 +83,7 @@ def serve(locate: Callable[[], Path], settings: Settings, labels: Labels | None 
     keys = keys_for(settings.host)  # fail before spending seconds on the model
     check_journal(settings)
     with listen(settings) as listening:
-        holder = ModelHolder(locate, Metrics())
+        holder = ModelHolder(place.folder, Metrics(), run_of=place.run)
         server = make_server(holder, settings, labels)
         log_to_stderr(holder.metrics)
         address = f"http://{settings.host}:{listening.getsockname()[1]}"

@@ -16,7 +16,15 @@ from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from rerank.errors import InputError, RerankError, TrackingError
-from rerank.tracking.runs import FOLDER, INNER, client_module, reason
+from rerank.tracking.runs import (
+    FOLDER,
+    INNER,
+    KEY,
+    TrackedRun,
+    client_module,
+    described,
+    reason,
+)
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -98,11 +106,31 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
     with _asked(str(uri), tracking_uri) as client:
         if asked["run"]:
             return f"{client.get_run(asked['run']).info.artifact_uri}/{asked['path']}"
-        if asked["alias"]:
-            version = client.get_model_version_by_alias(asked["name"], asked["alias"])
-        else:
-            version = client.get_model_version(asked["name"], asked["version"])
-        return _source(client, version)
+        return _source(client, _version(client, asked))
+
+
+def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None:
+    """The run that logged the model that a URI means now; None if it is not known.
+
+    It must be a run of this record key, so the run of another version is never returned.
+
+    Raises:
+        As `fetch`.
+    """
+    asked = _URI.fullmatch(str(uri))
+    if asked is None:
+        return None
+    with _asked(str(uri), tracking_uri) as client:
+        version = None if asked["run"] else _version(client, asked)
+        run_id = asked["run"] or (version and version.run_id)
+        if not run_id:
+            return None
+        run = client.get_run(run_id)
+        if run.data.tags.get(KEY) != key:
+            return None
+        store = client_module().named_store() or tracking_uri
+        number = str(version.version) if version else None
+        return described(client, run, store, version=number, name=asked["name"], found=True)
 
 
 def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
@@ -175,6 +203,13 @@ def _asked(what: str, tracking_uri: str | None, *, make: bool = False) -> Iterat
         if isinstance(error, MlflowException) and error.error_code in UNKNOWN:
             raise InputError(sentence) from error
         raise TrackingError(f"{sentence}; check MLFLOW_TRACKING_URI") from error
+
+
+def _version(client: MlflowClient, asked: re.Match[str]) -> ModelVersion:
+    """The registered version that a URI of a model means now."""
+    if asked["alias"]:
+        return client.get_model_version_by_alias(asked["name"], asked["alias"])
+    return client.get_model_version(asked["name"], asked["version"])
 
 
 def _source(client: MlflowClient, version: ModelVersion) -> str:

@@ -21,12 +21,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import TrackingError, missing_extra
+from rerank.tracking.secrets import without_secrets
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
-    from mlflow.entities import DatasetInput
+    from mlflow.entities import DatasetInput, Run
 
 LONGEST_PARAM = 6000
 """Characters of a parameter that MLflow takes; a longer one is cut, and whole in `params.json`."""
@@ -43,6 +44,9 @@ ARTIFACT = "folder"
 
 INNER = f"artifacts/{ARTIFACT}"
 """Where the folder lies in the MLflow model that a flavour makes of it."""
+
+COMMAND, COMMIT = "mlflow.source.name", "mlflow.source.git.commit"
+"""MLflow's own tags of the command line and of the git commit."""
 
 KEY = "record_key"
 """The tag that holds a record's key."""
@@ -106,7 +110,9 @@ class TrackedRun:
     """Where a run was written.
 
     `model_version` is the version that is registered under `model_name`; both are None if none is.
-    `found`: the store already had a run of this key, and nothing was written.
+    `found`: the store already had a run of this key, and nothing was written. `command` and
+    `commit` are the command line and the git commit that made it, `started` is when, in seconds
+    since 1970; "" and 0 if they are not known.
     """
 
     run_id: str
@@ -115,6 +121,10 @@ class TrackedRun:
     model_version: str | None
     model_name: str | None = None
     found: bool = False
+    experiment: str = ""  # its name
+    command: str = ""
+    commit: str = ""
+    started: float = 0.0
 
 
 def client_module() -> ModuleType:
@@ -181,11 +191,19 @@ def noted_run(folder: Path, work: Workspace) -> TrackedRun | None:
         MissingExtraError: MLflow is not installed.
     """
     store = client_module().named_store() or work.tracking_uri
-    noted = work.tracked(folder) or {}
-    if noted.get("tracking_uri") != store:
-        return None
+    noted = read_note(folder, work)
+    return noted if noted and noted.tracking_uri == store else None
+
+
+def read_note(folder: Path, work: Workspace) -> TrackedRun | None:
+    """The run of exactly this folder that is noted in `work`, in whatever store; without MLflow.
+
+    Raises:
+        OSError: the folder has no manifest.
+    """
+    noted = work.tracked(folder)
     try:
-        return TrackedRun(**{**noted, "found": True})
+        return TrackedRun(**{**noted, "found": True}) if noted else None
     except TypeError:  # another version noted it
         return None
 
@@ -224,7 +242,8 @@ def log_run(
         name = record.registered_name
         known = _known(client, experiment_id, record)
         if known is not None:
-            return TrackedRun(known[0], experiment_id, uri, known[1], name, found=True)
+            run, version = known
+            return described(client, run, uri, version=version, name=name, found=True)
         tags = {KEY: record.key} if record.key else {}
         run = client.create_run(experiment_id, run_name=run_name, tags={**_source_tags(), **tags})
         run_id = run.info.run_id
@@ -235,23 +254,49 @@ def log_run(
                 client.set_terminated(run_id, "FAILED")
             raise
         client.set_terminated(run_id, "FINISHED")
-    return TrackedRun(run_id, experiment_id, uri, version, name)
+        return described(client, run, uri, version=version, name=name)
+
+
+def described(
+    client: MlflowClient,
+    run: Run,
+    uri: str,
+    *,
+    version: str | None,
+    name: str | None,
+    found: bool = False,
+) -> TrackedRun:
+    """What is told of a run in the store at `uri`; its folder is this version of a model."""
+    info, tags = run.info, run.data.tags
+    return TrackedRun(
+        info.run_id,
+        info.experiment_id,
+        uri,
+        version,
+        name,
+        found,
+        experiment=str(client.get_experiment(info.experiment_id).name),
+        command=tags.get(COMMAND, ""),
+        commit=tags.get(COMMIT, ""),
+        started=(info.start_time or 0) / 1000,
+    )
 
 
 def _source_tags() -> dict[str, str]:
-    """The running command and the git commit where it runs, by MLflow's own names."""
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])[:LONGEST_TAG]
-    tags = {"mlflow.source.name": command, "mlflow.source.type": "LOCAL"}
+    """The running command, without secrets, and the git commit where it runs."""
+    words = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    command = shlex.join(map(without_secrets, words))[:LONGEST_TAG]
+    tags = {COMMAND: command, "mlflow.source.type": "LOCAL"}
     with suppress(OSError, subprocess.SubprocessError):  # no git, or no repository
         asked = ("git", "rev-parse", "--verify", "HEAD")
         found = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True)
-        tags["mlflow.source.git.commit"] = found.stdout.strip()
+        tags[COMMIT] = found.stdout.strip()
     return tags
 
 
 def _known(
     client: MlflowClient, experiment_id: str, record: RunRecord
-) -> tuple[str, str | None] | None:
+) -> tuple[Run, str | None] | None:
     """The finished run of the record's key, and the version it registered."""
     if record.key is None:
         return None
@@ -259,9 +304,8 @@ def _known(
     runs = client.search_runs([experiment_id], asked, max_results=1)
     if not runs:
         return None
-    run_id = runs[0].info.run_id
-    versions = client.search_model_versions(f"run_id = '{run_id}'")
-    return run_id, str(versions[0].version) if versions else None
+    versions = client.search_model_versions(f"run_id = '{runs[0].info.run_id}'")
+    return runs[0], str(versions[0].version) if versions else None
 
 
 def _fill(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:

@@ -31,6 +31,7 @@ from rerank import LabelledSet
 from rerank.config import LabelConfig
 from rerank.jobs.init import init
 from rerank.labelling.session import Session
+from rerank.serving.journaling import MOVES
 from rerank.serving.labelling import Labels
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -86,7 +87,7 @@ def of_model(model: Path, labelled: Path, work: Path) -> Iterator[tuple[str, str
     config = LabelConfig(count=5, depth=2)
     Session(loaded, work / "labels", config).prepare(queries)
     labels, journal = Labels(work / "labels", config), f"sqlite:///{work}/journal.db"
-    with serving(model, labels=labels, journal=journal) as started:
+    with serving(model, labels=labels, journal=journal, work=model.parent) as started:
         yield started.url, sure.ranking.query.text
 
 
@@ -130,8 +131,11 @@ def try_pages(page: Page, url: str, question: str) -> None:
     assert any(json.loads(row).get("right") is False for row in rows), "the label is not exported"
     page.goto(f"{url}/reliability")
     page.locator("input[type=range]").press("ArrowRight")
+    assert "MLflow run" in page.inner_text("[aria-label='What the model was made from']")
     page.goto(f"{url}/watch")
     page.wait_for_selector("h2")
+    page.click("text=The features that moved most")
+    assert page.locator("[aria-label='Features'] tbody tr").count() == MOVES, "no drift alarm"
     label(page, url)
 
 

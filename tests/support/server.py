@@ -12,6 +12,7 @@ from typing import Any
 from fastapi.dependencies import models
 
 from rerank.serving.labelling import Labels
+from rerank.serving.model_place import place_of_model
 from rerank.serving.model_source import ModelHolder, release_memory
 from rerank.serving.server import listen, make_server
 from rerank.serving.settings import Settings
@@ -42,11 +43,14 @@ def forget_routes() -> None:
 
 
 @contextmanager
-def serving(folder: Path, *, labels: Labels | None = None, **settings: Any) -> Iterator[Serving]:
+def serving(
+    folder: Path, *, labels: Labels | None = None, work: Path = Path("work"), **settings: Any
+) -> Iterator[Serving]:
     """A server of the model folder in a thread of its own, with settings, stopped at the end."""
     chosen = Settings(**{"port": 0, "poll": 0.0, "timeout": 3600.0, **settings})
     with listen(chosen) as listening:
-        holder = ModelHolder(lambda: folder, Metrics())
+        place = place_of_model(str(folder), work)
+        holder = ModelHolder(place.folder, Metrics(), run_of=place.run)
         server = make_server(holder, chosen, labels)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -65,10 +65,12 @@ function origin(told) {
   return [
     make("h2", {}, "The certificate"),
     make("p", {}, told.certificate),
-    make("h2", {}, "What the model is"),
-    scrolled("The model", make("table", {}, make("tbody", {},
-      ...Object.entries(told.made_from).map(([name, value]) => make("tr", {},
-        make("th", { scope: "row" }, name), make("td", { class: "words" }, String(value))))))),
+    make("h2", {}, "What the model was made from"),
+    scrolled("What the model was made from", make("table", {},
+      ...Object.entries(told.made_from).map(([part, rows]) => make("tbody", {},
+        make("tr", {}, make("th", { scope: "rowgroup", colspan: 2, class: "part" }, part)),
+        ...Object.entries(rows).map(([name, value]) => make("tr", {},
+          make("th", { scope: "row" }, name), make("td", { class: "words" }, String(value)))))))),
   ];
 }
 

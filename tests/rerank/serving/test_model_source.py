@@ -24,7 +24,8 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback
 from rerank.errors import InputError
 from rerank.jobs.recalibrate import recalibrate
-from rerank.serving.model_source import ModelHolder, folder_state, locator, open_model
+from rerank.serving.model_place import place_of_model
+from rerank.serving.model_source import ModelHolder, folder_state, open_model
 from rerank.serving.telemetry import Metrics
 from rerank.storage.folder import sealed
 from rerank.types import Query
@@ -156,10 +157,12 @@ def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -
     source = Path(shutil.copytree(run.folder, tmp_path / "second"))
     manifest = json.loads((source / "manifest.json").read_text())
     (source / "manifest.json").write_text(json.dumps(sealed({**manifest, "note": "second"})))
-    named = locator(f"models:/{name}@tried", run.work)
-    holder = ModelHolder(named, Metrics())
+    named = place_of_model(f"models:/{name}@tried", run.work)
+    holder = ModelHolder(named.folder, Metrics(), run_of=named.run)
     before = holder.current
     assert before.model.manifest == CalibratedReranker.load(run.folder).manifest
+    assert before.run is not None
+    assert (before.run.run_id, before.run.model_version) == (first.run_id, str(first.version))
     assert not holder.refresh()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'nothing.db'}")
     assert not holder.refresh()
@@ -169,6 +172,7 @@ def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -
     client.set_registered_model_alias(name, "tried", second.version)
     assert holder.refresh(now=True)
     assert holder.current.model.manifest["note"] == "second"
+    assert holder.current.run is None  # the run that is named has logged another model
     client.delete_model_version(name, second.version)
     client.delete_registered_model_alias(name, "tried")
     assert not holder.refresh(now=True)

@@ -1,0 +1,124 @@
+"""What a served model was made from, as the Reliability page shows it: names and values by part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rerank.config import Config
+from rerank.tracking.runs import KEY, TrackedRun
+from rerank.tracking.secrets import shown_command, shown_store
+
+Rows = dict[str, Any]
+UNKNOWN = (
+    "not known here: the folder of --work has no note of it. In MLflow the run of exactly this "
+    "model has the tag {tag} = {key}"
+)
+
+
+def lineage(
+    manifest: Mapping[str, Any],
+    measured: Mapping[str, Any],
+    run: TrackedRun | None,
+    *,
+    key: str,
+) -> dict[str, Rows]:
+    """The parts that are recorded, each with at least one row. No value holds a secret.
+
+    `measured` is the model's measured reliability, `run` the MLflow run that logged it, and `key`
+    the sha256 of its manifest.
+    """
+    parts = {
+        "Labels": _labels(manifest, measured),
+        "Models that score": _networks(manifest),
+        "Fitted around other labelled sets": _prior(manifest),
+        "Made from another model": _parent(manifest),
+        "Made by": _maker(manifest, run),
+        "MLflow run": _tracked(run, key),
+    }
+    shown = {
+        part: {name: value for name, value in rows.items() if value not in (None, "")}
+        for part, rows in parts.items()
+    }
+    return {part: rows for part, rows in shown.items() if rows}
+
+
+def _part(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An entry of the manifest that has entries itself; older folders may lack it."""
+    found = manifest.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def model_name(name: str) -> str:
+    """The name of a network; of a path only its last part."""
+    return Path(name).name if "/" in name else name
+
+
+def _labels(manifest: Mapping[str, Any], measured: Mapping[str, Any]) -> Rows:
+    dataset = manifest["dataset"]
+    return {
+        "labelled set": dataset.get("name"),
+        "its sha256": dataset.get("digest"),
+        "the corpus's sha256": manifest.get("corpus_digest"),
+        "queries fitted on": manifest["queries"].get("fit"),
+        "measured": measured.get("reported"),
+        "calibrator": _part(manifest, "calibrator").get("name", "none: not calibrated"),
+    }
+
+
+def _networks(manifest: Mapping[str, Any]) -> Rows:
+    config, prints = Config.from_dict(manifest["config"]), manifest["fingerprints"]
+    names = {"encoder": config.encoder, "reranker": config.reranker}
+    return {
+        **{kind: model_name(name) for kind, name in names.items() if kind in prints},
+        **{
+            name.replace("_", " ") + (" sha256" if name in names else ""): value
+            for name, value in prints.items()
+        },
+    }
+
+
+def _prior(manifest: Mapping[str, Any]) -> Rows:
+    prior = _part(manifest, "fitted_around")
+    names = ", ".join(map(str, prior.get("sets", ())))
+    return {"sets": names, "the maps' sha256": prior.get("digest")}
+
+
+def _parent(manifest: Mapping[str, Any]) -> Rows:
+    moved, updated = _part(manifest, "recalibrated"), _part(manifest, "updated")
+    answers = _part(manifest, "answers")
+    return {
+        "recalibrated from version": manifest.get("parent_version"),
+        "sha256 of its manifest": manifest.get("parent"),
+        "on labels": f"{moved.get('labels')}, {moved.get('right')} of them right" if moved else "",
+        "corpus updated from the manifest with sha256": updated.get("parent"),
+        "passages since then": updated.get("passages"),
+        "confidence of answers fitted on labels": answers.get("labels"),
+    }
+
+
+def _maker(manifest: Mapping[str, Any], run: TrackedRun | None) -> Rows:
+    found: Rows = {"package": manifest.get("made_by")}
+    if run is None:
+        return found
+    when = datetime.fromtimestamp(run.started, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return {
+        **found,
+        "command": shown_command(run.command),
+        "git commit": run.commit,
+        "time": when if run.started else "",
+    }
+
+
+def _tracked(run: TrackedRun | None, key: str) -> Rows:
+    if run is None:
+        return {"run": UNKNOWN.format(tag=KEY, key=key)}
+    name, version = run.model_name, run.model_version
+    return {
+        "run": run.run_id,
+        "experiment": run.experiment or run.experiment_id,
+        "registered as": f"{name}, version {version}" if version else "",
+        "store": shown_store(run.tracking_uri),
+    }

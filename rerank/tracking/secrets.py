@@ -1,0 +1,52 @@
+"""Addresses and commands without secrets, as readers of a page may see them.
+
+Rather too much is left out than too little: a user, a password, and all that follows a `?` or `#`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import PurePath
+from urllib.parse import unquote
+
+LOCAL = ("", "file", "sqlite")  # schemes of a file of this machine
+_ADDRESS = re.compile(r"(.*?)([A-Za-z][A-Za-z0-9+.-]*:/{2,})(.*)", re.DOTALL)
+
+
+def shown_store(uri: str) -> str:
+    """The address of a store; of a file of this machine only the name, as its place is nobody's.
+
+    >>> shown_store("https://user:secret@mlflow.example:5000/team?token=secret")
+    'https://mlflow.example:5000/team'
+    >>> shown_store("sqlite:////home/ann/work/mlflow.db")
+    'sqlite: mlflow.db'
+    """
+    scheme, found, rest = uri.partition(":")
+    if not found or scheme.lower() in LOCAL:
+        kind = scheme.lower() if found else "file"
+        path = re.split("[?#]", rest if found else uri)[0]
+        return f"{kind}: {unquote(PurePath(path).name)}"
+    return without_secrets(uri)
+
+
+def shown_command(command: str) -> str:
+    """A command line in which every address is without secrets; "" if it cannot be read.
+
+    >>> shown_command("rerank recalibrate m --journal postgresql://ann:secret@host/db")
+    'rerank recalibrate m --journal postgresql://host/db'
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:  # cut within quotes
+        return "" if "@" in command or "://" in command else command
+    return shlex.join(map(without_secrets, words))
+
+
+def without_secrets(word: str) -> str:
+    """A word; if it holds an address, without its user, password, query and fragment."""
+    found = _ADDRESS.fullmatch(word)
+    if found is None:
+        return word
+    before, scheme, rest = found.groups()
+    return f"{before}{scheme}{re.split('[?#]', rest.rpartition('@')[2])[0]}"
