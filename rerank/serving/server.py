@@ -176,8 +176,8 @@ def client_limits(seconds: float, most: int) -> type[H11Protocol]:
                 refusal = Refusal(400, NO_HTTP, reason="http")
                 headers = {"Content-Type": "application/json", "Connection": "close"}
                 response = h11.Response(status_code=400, headers=list(headers.items()))
-                for part in (response, h11.Data(data=refusal.body()), h11.EndOfMessage()):
-                    self.transport.write(self.conn.send(part))
+                parts = (response, h11.Data(data=refusal.body()), h11.EndOfMessage())
+                self.transport.writelines(self.conn.send(part) or b"" for part in parts)
             self.transport.close()
 
         def _acknowledge(self) -> None:
