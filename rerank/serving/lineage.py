@@ -12,6 +12,7 @@ from rerank.tracking.runs import KEY, TrackedRun
 from rerank.tracking.secrets import shown_command, shown_store
 
 Rows = dict[str, Any]
+NOT_RECORDED = "not recorded"
 UNKNOWN = (
     "not known here: the folder of --work has no note of it. In MLflow the run of exactly this "
     "model has the tag {tag} = {key}"
@@ -70,14 +71,14 @@ def _labels(manifest: Mapping[str, Any], measured: Mapping[str, Any]) -> Rows:
 
 def _networks(manifest: Mapping[str, Any]) -> Rows:
     config, prints = Config.from_dict(manifest["config"]), manifest["fingerprints"]
-    names = {"encoder": config.encoder, "reranker": config.reranker}
-    return {
-        **{kind: model_name(name) for kind, name in names.items() if kind in prints},
-        **{
-            name.replace("_", " ") + (" sha256" if name in names else ""): value
-            for name, value in prints.items()
-        },
-    }
+    found: Rows = {}
+    for name, value in prints.items():
+        shown = name.replace("_", " ")
+        if name in ("encoder", "reranker"):
+            found[shown] = model_name(getattr(config, name))
+        hashed = isinstance(value, str) and name != "precision"
+        found[f"{shown}'s sha256" if hashed else shown] = value
+    return found
 
 
 def _prior(manifest: Mapping[str, Any]) -> Rows:
@@ -100,15 +101,13 @@ def _parent(manifest: Mapping[str, Any]) -> Rows:
 
 
 def _maker(manifest: Mapping[str, Any], run: TrackedRun | None) -> Rows:
-    found: Rows = {"package": manifest.get("made_by")}
-    if run is None:
-        return found
-    when = datetime.fromtimestamp(run.started, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    command, commit, started = (run.command, run.commit, run.started) if run else ("", "", 0)
+    when = datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%d %H:%M UTC") if started else ""
     return {
-        **found,
-        "command": shown_command(run.command),
-        "git commit": run.commit,
-        "time": when if run.started else "",
+        "package": manifest.get("made_by", NOT_RECORDED),
+        "command": shown_command(command) or NOT_RECORDED,
+        "git commit": commit or NOT_RECORDED,
+        "time": when or NOT_RECORDED,
     }
 
 
@@ -118,7 +117,7 @@ def _tracked(run: TrackedRun | None, key: str) -> Rows:
     name, version = run.model_name, run.model_version
     return {
         "run": run.run_id,
-        "experiment": run.experiment or run.experiment_id,
+        "experiment": run.experiment or f"number {run.experiment_id}",
         "registered as": f"{name}, version {version}" if version else "",
         "store": shown_store(run.tracking_uri),
     }

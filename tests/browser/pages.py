@@ -199,10 +199,14 @@ def look(browser: Browser, url: str, question: str, out: Path) -> list[str]:
     def opened(name: str) -> Callable[[Page], object]:
         return lambda page: (page.goto(f"{url}/{name}"), page.wait_for_selector("h2"))
 
+    def watched(page: Page) -> None:
+        opened("watch")(page)
+        page.click("text=The features that moved most")
+
     pages = {
         "ask": asked,
         "reliability": opened("reliability"),
-        "watch": opened("watch"),
+        "watch": watched,
         "label": lambda page: label(page, url),
     }
     return [fault for name, show in pages.items() for fault in look_at(browser, out, name, show)]

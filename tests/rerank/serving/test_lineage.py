@@ -14,7 +14,7 @@ from server import serving
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback
 from rerank.jobs.recalibrate import recalibrate
-from rerank.serving.lineage import lineage
+from rerank.serving.lineage import NOT_RECORDED, lineage
 from rerank.storage.folder import MANIFEST, sealed, sha256_file
 from rerank.storage.package import package_version
 from rerank.types import Query
@@ -42,12 +42,11 @@ def test_a_calibrated_model_names_its_data_its_networks_and_its_run(run: Any) ->
     assert told["Labels"]["queries fitted on"] == manifest["queries"]["fit"]
     scoring = told["Models that score"]
     assert (scoring["encoder"], scoring["reranker"]) == ("minilm", "minilm-reranker")
-    assert scoring["reranker sha256"] == manifest["fingerprints"]["reranker"]
+    assert scoring["reranker's sha256"] == manifest["fingerprints"]["reranker"]
     assert told["Made by"]["package"] == f"calibrated-rerank {package_version()}"
     assert told["Made by"]["command"] == kept.data.tags["mlflow.source.name"]
-    assert told["Made by"].get("git commit", "") == kept.data.tags.get(
-        "mlflow.source.git.commit", ""
-    )
+    commit = kept.data.tags.get("mlflow.source.git.commit", NOT_RECORDED)
+    assert told["Made by"]["git commit"] == commit
     assert told["Made by"]["time"].endswith(" UTC")
     assert told["MLflow run"] == {
         "run": tracked.run_id,
@@ -92,9 +91,10 @@ def test_where_nothing_is_noted_it_says_how_the_run_is_found(run: Any, tmp_path:
     Workspace(tmp_path).note_tracked(run.folder, older)
     told = made_from(run.folder, tmp_path)
     assert told["MLflow run"]["run"] == run.outcome.run.run_id
-    assert set(told["Made by"]) == {"package"}
+    assert [told["Made by"][name] for name in UNRECORDED] == [NOT_RECORDED] * 3
 
 
+UNRECORDED = ("command", "git commit", "time")
 NEW = ("experiment", "command", "commit", "started")  # fields that notes did not have at first
 
 
@@ -115,7 +115,7 @@ def test_a_folder_of_an_earlier_version_has_what_it_has(run: Any, place: Path) -
     without = {k: v for k, v in manifest.items() if k not in ("made_by", "fitted_around")}
     (place / MANIFEST).write_text(json.dumps(sealed(without)))
     told = made_from(place, run.work)
-    assert "Made by" not in told
+    assert set(told["Made by"].values()) == {NOT_RECORDED}
     assert "Fitted around other labelled sets" not in told
     assert told["Labels"]["labelled set"] == manifest["dataset"]["name"]
     bare = {key: manifest[key] for key in ("config", "fingerprints", "dataset", "queries")}
