@@ -23,7 +23,14 @@ from rerank.inference.networks import (
     is_network_file,
 )
 from rerank.storage.files import copy_folder, parse_json
-from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder, write_json
+from rerank.storage.folder import (
+    MANIFEST,
+    read_verified,
+    sha256_file,
+    verify_folder,
+    write_folder,
+    write_json,
+)
 from rerank.storage.package import PACKAGE, package_version
 
 MODEL_KIND = "a calibrated model"
@@ -132,7 +139,8 @@ def write_self_contained(old: ModelFolder, path: Path, *, overwrite: bool, carry
     """
 
     def change(folder: Path) -> Mapping[str, Any]:
-        return {**old.manifest, **carry(folder)}
+        made_from = old.manifest.get("exported_from") or sha256_file(old.path / MANIFEST)
+        return {**old.manifest, **carry(folder), "exported_from": made_from}
 
     write_changed(old, path, change, without=NETWORKS, overwrite=overwrite)
 

@@ -77,6 +77,8 @@ OF_THE_PARENT = (
     "kind",
     "inputs",
     "updated",
+    "answers",
+    "exported_from",
 )  # not inherited
 
 
