@@ -13,6 +13,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, write_changed
 from rerank.inference.exported_models import NETWORKS
 from rerank.jobs.pipelines import exported_writer
+from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.storage.locks import output_folder
 
 
@@ -25,10 +26,11 @@ def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = Fals
         InputError: a network cannot be exported, or runs in bf16.
         FolderError: `out` exists, is no model folder, or `overwrite` is False.
     """
-    out, write_exported = Path(out), exported_writer(model.pipeline)
+    out, write_exported, old = Path(out), exported_writer(model.pipeline), model.manifest
+    made_from = old.get("exported_from") or sha256_file(model.folder / MANIFEST)
 
     def change(folder: Path) -> Mapping[str, Any]:
-        return {**model.manifest, **write_exported(folder)}
+        return {**old, **write_exported(folder), "exported_from": made_from}
 
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         write_changed(model.files, out, change, without=NETWORKS, overwrite=overwrite)

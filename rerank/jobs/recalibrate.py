@@ -77,6 +77,8 @@ NOT_INHERITED = (
     "kind",
     "inputs",
     "updated",
+    "answers",
+    "exported_from",
 )  # not inherited
 
 

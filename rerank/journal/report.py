@@ -96,7 +96,7 @@ class JournalReport:
             "alarm": self.alarmed,
             "models": [asdict(model) for model in self.models],
             "monitors": [
-                {**m.to_dict(), "alarm": m.alarmed, "sentence": m.sentence}
+                {**m.to_dict(), "n": m.n, "alarm": m.alarmed, "sentence": m.sentence}
                 for m in (self.accuracy, self.calibration)
             ],
             "documents": [asdict(document) for document in self.documents],

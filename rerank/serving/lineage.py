@@ -14,8 +14,8 @@ from rerank.tracking.secrets import shown_command, shown_store
 Rows = dict[str, Any]
 NOT_RECORDED = "not recorded"
 UNKNOWN = (
-    "not known here: the folder of --work has no note of it. In MLflow the run of exactly this "
-    "model has the tag {tag} = {key}"
+    "not known here: the folder of --work has no note of it. If the model was logged to MLflow, "
+    "its run has the tag"
 )
 
 
@@ -37,7 +37,7 @@ def lineage(
         "Fitted around other labelled sets": _prior(manifest),
         "Made from another model": _parent(manifest),
         "Made by": _maker(manifest, run),
-        "MLflow run": _tracked(run, key),
+        "MLflow run": _tracked(run, key, manifest.get("exported_from")),
     }
     shown = {
         part: {name: value for name, value in rows.items() if value not in (None, "")}
@@ -94,6 +94,7 @@ def _parent(manifest: Mapping[str, Any]) -> Rows:
         "recalibrated from version": manifest.get("parent_version"),
         "sha256 of its manifest": manifest.get("parent"),
         "on labels": f"{moved.get('labels')}, {moved.get('right')} of them right" if moved else "",
+        "exported from the manifest with sha256": manifest.get("exported_from"),
         "corpus updated from the manifest with sha256": updated.get("parent"),
         "passages since then": updated.get("passages"),
         "confidence of answers fitted on labels": answers.get("labels"),
@@ -111,9 +112,10 @@ def _maker(manifest: Mapping[str, Any], run: TrackedRun | None) -> Rows:
     }
 
 
-def _tracked(run: TrackedRun | None, key: str) -> Rows:
+def _tracked(run: TrackedRun | None, key: str, exported_from: str | None) -> Rows:
     if run is None:
-        return {"run": UNKNOWN.format(tag=KEY, key=key)}
+        also = f", or {exported_from} before it was exported" if exported_from else ""
+        return {"run": f"{UNKNOWN} {KEY} = {key}{also}"}
     name, version = run.model_name, run.model_version
     return {
         "run": run.run_id,

@@ -25,6 +25,7 @@ from rerank.tracking.runs import (
     described,
     reason,
 )
+from rerank.tracking.secrets import without_secrets
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _asked(what: str, tracking_uri: str | None, *, make: bool = False) -> Iterat
     except RerankError:
         raise
     except Exception as error:  # the store is the user's: any client error can come back
-        sentence = f"{place} does not give {what}: {reason(error)}"
+        sentence = f"{without_secrets(place)} does not give {what}: {reason(error)}"
         if isinstance(error, MlflowException) and error.error_code in UNKNOWN:
             raise InputError(sentence) from error
         raise TrackingError(f"{sentence}; check MLFLOW_TRACKING_URI") from error

@@ -140,8 +140,9 @@ def client_module() -> ModuleType:
 
 
 def reason(error: Exception) -> str:
-    """What an error says, in one line of at most 300 characters."""
-    return (" ".join(str(error).split()) or type(error).__name__)[:300]
+    """What an error says, in one line of at most 300 characters, without secrets of addresses."""
+    words = map(without_secrets, str(error).split())
+    return (" ".join(words) or type(error).__name__)[:300]
 
 
 def track(

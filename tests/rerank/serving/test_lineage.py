@@ -13,6 +13,7 @@ from server import serving
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback
+from rerank.jobs.export import export
 from rerank.jobs.recalibrate import recalibrate
 from rerank.serving.lineage import NOT_RECORDED, lineage
 from rerank.storage.folder import MANIFEST, sealed, sha256_file
@@ -73,6 +74,16 @@ def test_a_recalibrated_model_names_its_parent(run: Any, tmp_path: Path) -> None
         "on labels": "12, 6 of them right",
     }
     assert told["MLflow run"]["run"] != run.outcome.run.run_id
+
+
+def test_an_exported_model_names_the_one_that_was_logged(run: Any, tmp_path: Path) -> None:
+    """It has no run of its own."""
+    out = export(CalibratedReranker.load(run.folder), tmp_path / "out")
+    logged = sha256_file(run.folder / MANIFEST)
+    told = made_from(out, run.work)
+    part = {"exported from the manifest with sha256": logged}
+    assert told["Made from another model"] == part
+    assert f"or {logged} before it was exported" in told["MLflow run"]["run"]
 
 
 def test_where_nothing_is_noted_it_says_how_the_run_is_found(run: Any, tmp_path: Path) -> None:

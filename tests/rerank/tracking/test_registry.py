@@ -59,11 +59,13 @@ def test_a_dead_server_is_not_the_users_mistake(monkeypatch: pytest.MonkeyPatch)
     from rerank.cli import main
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        dead = f"http://ann:secret@127.0.0.1:{taken.getsockname()[1]}"
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", dead)
-    with pytest.raises(TrackingError, match=r"does not give models:/a/1: .*MLFLOW_TRACKING_URI"):
+    refused = r"^http://127\.\S+ does not give models:/a/1: .*MLFLOW_TRACKING_URI"
+    with pytest.raises(TrackingError, match=refused) as error:
         fetch("models:/a/1")
+    assert "secret" not in str(error.value)
     with pytest.raises(TrackingError, match="the champion of a"):
         aliased("a", "champion", tracking_uri="sqlite:///unused.db")
     assert main(["search", "models:/a/1", "sort an array"]) == 3
