@@ -6,8 +6,8 @@ No query is left out because of its labels: that would bias the share of answera
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, replace
 
 from rerank.assessment.policy import LEAST_LABELS
 from rerank.data.canonical import query_hash
@@ -99,101 +99,113 @@ def plan(
     if max_queries is not None and max_queries < LEAST_QUERIES:
         raise InputError(f"at most {max_queries} queries: expected at least {LEAST_QUERIES}")
     every = [i for ids in labelled.splits.values() for i in ids]
-    untrained = set(unseen(labelled, every, trained_on))
-    ungrouped = _UngroupedSet(
-        labelled,
-        {split: [i for i in ids if i in untrained] for split, ids in labelled.splits.items()},
-        {i: labelled.question_group(i) for i in every},
-        {i: labelled.duplicate_keys(i) for i in every},
+    untrained = frozenset(unseen(labelled, every, trained_on))
+    division = _divide(labelled, untrained)
+    fit, report = (
+        _at_most(ids, labelled.question_group, max_queries, seed)
+        for ids in (division.fit, division.report)
     )
-    *larger, smallest = groupings(labelled, every)
-    documents = next((g for g in larger if g.name == "document"), None)
-    for grouping in larger:
-        try:
-            planned = _plan(ungrouped, grouping, documents, max_queries, seed)
-        except InputError:
-            continue
-        ids = [query.query_id for query in planned.fit.items]
-        if usable_groups([grouping.of[i] for i in ids if i in grouping.of], len(ids)):
-            return planned
-    return _plan(ungrouped, smallest, documents, max_queries, seed)
-
-
-@dataclass(frozen=True, slots=True)
-class _UngroupedSet:
-    """A labelled set, and what does not depend on how its queries are grouped."""
-
-    labelled: LabelledSet
-    untrained: Mapping[str, list[str]]  # of each split: those that were not trained on
-    group: Mapping[str, str]  # see `LabelledSet.question_group`
-    same: Mapping[str, frozenset[str]]  # see `LabelledSet.duplicate_keys`
-
-
-def _plan(
-    ungrouped: _UngroupedSet,
-    grouping: Grouping,
-    documents: Grouping | None,
-    max_queries: int | None,
-    seed: int,
-) -> Plan:
-    """The plan for one grouping; `documents`, if known, tells which documents were trained on."""
-    labelled, untrained, same = ungrouped.labelled, ungrouped.untrained, ungrouped.same
-    group = {i: grouping.of.get(i) or own for i, own in ungrouped.group.items()}
-    untouched = {
-        split
-        for split, ids in labelled.splits.items()
-        if len(untrained[split]) >= (1 - TRAINED_SHARE) * len(ids)
-    }
-    to_report = [s for s in ("test", "dev") if untrained.get(s) and len(untrained) > 1]
-    named = next((s for s in to_report if s in untouched), next(iter(to_report), None))
-    others = [split for split in untrained if split != named]
-    clean = [split for split in others if split in untouched]
-    if sum(len(untrained[split]) for split in clean) < LEAST_QUERIES:
-        clean = others
-    rest = [i for split in clean for i in untrained[split]]
-    if named:
-        report = untrained[named]
-        reported = frozenset[str]().union(*(same[i] for i in report))
-        fit = [i for i in rest if same[i].isdisjoint(reported)]
-    else:
-        report = fit = rest
-    whole = sum(len(ids) for ids in labelled.splits.values())
-    asked_twice = len(rest) - len(fit)
-    seen = whole - len(rest) - (len(report) if named else 0)
-    fit, report = (_at_most(ids, ungrouped.group, max_queries, seed) for ids in (fit, report))
     if len(fit) < LEAST_QUERIES or not report:
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {len(report)} to report on, of "
-            f"{whole} ({seen} left out because the cross-encoder was trained on them, "
-            f"{asked_twice} because a reported query has the same words or group); expected at "
-            f"least {LEAST_QUERIES} to fit on; label more queries, or group them more finely"
+            f"{len(every)} ({division.seen} left out because the cross-encoder was trained on "
+            f"them, {division.asked_twice} because a reported query has the same words or group); "
+            f"expected at least {LEAST_QUERIES} to fit on; label more queries, or group them more "
+            "finely"
         )
-    # groups that hold the same question are merged
-    together = joined({i: [group[i], *sorted(same[i])] for i in fit}, ())
-    least = 2 if named else LEAST_FOLDS
-    if (many := len(set(together.values()))) < least:
+    least_groups = 2 if division.held_out else LEAST_FOLDS
+    *larger, smallest = groupings(labelled, every)
+    documents = next((g for g in larger if g.name == "document"), None)
+    usable = (g for g in larger if _leaves_enough(g, labelled, fit, least_groups))
+    grouping = next(usable, smallest)
+    merged = _merged_groups(labelled, grouping, fit)
+    if (count := len(set(merged.values()))) < least_groups:
         raise InputError(
-            f"{labelled.name}: the {len(fit)} queries to fit on are {many} groups; expected at "
-            f"least {least}: group them more finely, or label queries about more documents"
+            f"{labelled.name}: the {len(fit)} queries to fit on are {count} groups; expected at "
+            f"least {least_groups}: group them more finely, or label queries about more documents"
         )
-    used = {*clean, *([named] if named else [])}
-    beside_training = not used <= untouched
-    if documents is not None:
-        trained = set().union(*labelled.splits.values()).difference(*untrained.values())
-        known = {documents.of[i] for i in trained if i in documents.of}
-        beside_training &= any(documents.of.get(i) in known for i in (*fit, *report))
-    fitted = {group[i] for i in fit}
-    chosen = labelled.select(fit, together)
+    grouped = replace(labelled, grouping=grouping)
+    fitted_groups = {grouped.group(i) for i in fit}
+    to_fit = labelled.select(fit, merged)
     return Plan(
-        chosen,
-        labelled.select(report, group) if named else chosen,
-        named or CROSS_FITTED,
-        seen,
-        asked_twice,
-        beside_training,
-        sum(group[i] in fitted for i in report) if named else 0,
-        grouping,
+        fit=to_fit,
+        report=grouped.select(report) if division.held_out else to_fit,
+        report_split=division.held_out or CROSS_FITTED,
+        seen_by_reranker=division.seen,
+        asked_twice=division.asked_twice,
+        beside_training=division.partly_trained_on
+        and _share_documents(documents, {*every} - untrained, {*fit, *report}),
+        same_group=sum(grouped.group(i) in fitted_groups for i in report)
+        if division.held_out
+        else 0,
+        grouping=grouping,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """Queries to fit on and to report on, before any limit, whatever their groups."""
+
+    fit: list[str]
+    report: list[str]  # the same ones, if no split is held out
+    held_out: str | None  # the split that is reported on
+    seen: int  # left out: see `Plan`
+    asked_twice: int
+    partly_trained_on: bool  # other queries of these splits were trained on
+
+
+def _divide(labelled: LabelledSet, untrained: frozenset[str]) -> _Division:
+    """Hold a split out, and fit on the others, without the questions of the split held out."""
+    left = {split: [i for i in ids if i in untrained] for split, ids in labelled.splits.items()}
+    untouched = {
+        split
+        for split, ids in labelled.splits.items()
+        if len(left[split]) >= (1 - TRAINED_SHARE) * len(ids)
+    }
+    to_report = [s for s in ("test", "dev") if left.get(s) and len(left) > 1]
+    held_out = next((s for s in to_report if s in untouched), next(iter(to_report), None))
+    others = [split for split in left if split != held_out]
+    to_fit = [split for split in others if split in untouched]
+    if sum(len(left[split]) for split in to_fit) < LEAST_QUERIES:
+        to_fit = others
+    fit = [i for split in to_fit for i in left[split]]
+    total = sum(map(len, labelled.splits.values()))
+    if held_out is None:
+        return _Division(fit, fit, None, total - len(fit), 0, not untouched.issuperset(to_fit))
+    report = left[held_out]
+    reported = frozenset[str]().union(*map(labelled.duplicate_keys, report))
+    once = [i for i in fit if labelled.duplicate_keys(i).isdisjoint(reported)]
+    return _Division(
+        fit=once,
+        report=report,
+        held_out=held_out,
+        seen=total - len(fit) - len(report),
+        asked_twice=len(fit) - len(once),
+        partly_trained_on=not untouched.issuperset([*to_fit, held_out]),
+    )
+
+
+def _leaves_enough(
+    grouping: Grouping, labelled: LabelledSet, fit: Sequence[str], least_groups: int
+) -> bool:
+    """Whether the grouping divides the queries to fit on into enough groups, none too large."""
+    named = [grouping.of[i] for i in fit if i in grouping.of]
+    merged = _merged_groups(labelled, grouping, fit)
+    return len(set(merged.values())) >= least_groups and usable_groups(named, len(fit))
+
+
+def _merged_groups(labelled: LabelledSet, grouping: Grouping, ids: Sequence[str]) -> dict[str, str]:
+    """The group of each query; groups that hold the same question are one."""
+    grouped = replace(labelled, grouping=grouping)
+    return joined({i: [grouped.group(i), *sorted(grouped.duplicate_keys(i))] for i in ids}, ())
+
+
+def _share_documents(documents: Grouping | None, trained: Set[str], used: Set[str]) -> bool:
+    """Whether the used queries ask about documents of trained ones; yes, if these are unknown."""
+    if documents is None:
+        return True
+    known = {documents.of[i] for i in trained if i in documents.of}
+    return any(documents.of.get(i) in known for i in used)
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:
@@ -207,13 +219,15 @@ def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]
     return [i for i in ids if labelled.duplicate_keys(i).isdisjoint(known)]
 
 
-def _at_most(ids: list[str], group: Mapping[str, str], limit: int | None, seed: int) -> list[str]:
+def _at_most(
+    ids: list[str], group: Callable[[str], str], limit: int | None, seed: int
+) -> list[str]:
     """At most `limit` of the ids, drawn group by group (the last one cut), in the old order."""
     if limit is None or len(ids) <= limit:
         return ids
     by_group: dict[str, list[str]] = {}
     for i in ids:
-        by_group.setdefault(group[i], []).append(i)
+        by_group.setdefault(group(i), []).append(i)
     groups = sorted(by_group)
     random.Random(seed).shuffle(groups)
     drawn = set([i for g in groups for i in by_group[g]][:limit])
