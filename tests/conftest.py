@@ -20,7 +20,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no 
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.pipeline import Pipeline, limit_scored, rank
+from rerank.assessment.index_pipeline import IndexPipeline
+from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.ranking import limit_scored, rank
 from rerank.config import Config
 from rerank.data.build.recipes import build_pydata
 from rerank.data.labelled_set import LabelledSet
@@ -134,7 +136,7 @@ def run(small: LabelledSet, index: Index, work: Path) -> Run:
 @pytest.fixture(scope="session")
 def pipeline(index: Index, work: Path) -> Pipeline:
     """The small index with both models; scores that the run has made are not made again."""
-    return Pipeline(index, CONFIG, cache=ScoreCache(Workspace(work).scores))
+    return IndexPipeline(index, CONFIG, cache=ScoreCache(Workspace(work).scores))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Set
 from typing import NoReturn
 
 import numpy as np
@@ -11,10 +11,9 @@ from calibration.maps import LogisticMap
 from rerank.assessment.list_features import list_features, list_passage_features, stage_ranks
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.passage_features import CROSS_ENCODER
-from rerank.assessment.pipeline import Pipeline, ReadPolicy, Selection
+from rerank.assessment.pipeline import NO_MODELS, Pipeline, ReadPolicy, Selection
 from rerank.config import Config
 from rerank.errors import InputError
-from rerank.inference.cross_encoder import Pair
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.no_index import NoIndex
 from rerank.types import Bools, Candidates, FirstStage, Floats, Ints, ListKind, Query, Scored
@@ -27,34 +26,37 @@ class ListPipeline(Pipeline):
     not scored.
     """
 
-    has_models = False
-
     def __init__(
         self, kind: ListKind, config: Config, metadata: tuple[MetadataFeature, ...] = ()
     ) -> None:
+        super().__init__(NoIndex(config.language), config, None, metadata)
         self.kind = kind
-        self.metadata = metadata
-        self.config = config
-        self.index = NoIndex(config.language)
-        self.observe = None
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Refuse attributes that need models, such as the encoder.
-
-        Raises:
-            InputError: `encoder` or `reranker` was asked for.
-        """
-        if name in ("encoder", "reranker"):
-            raise InputError(
-                "this model holds no index and no networks: it was calibrated on lists that come "
-                "with their scores; calibrate a labelled set for this"
-            )
-        raise AttributeError(name)
-
-    def _retrieve(self, queries: Sequence[Query]) -> list[Candidates]:
-        return [self.candidates(query, {}) for query in queries]
+    def texts_of(self, query: Query) -> list[str]:
+        """None: no text is encoded."""
+        return []
 
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
+        """The passages that came with the query: see `provided`."""
+        return self.provided(query, vectors)
+
+    def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> NoReturn:
+        """Refuse: there is nothing to search.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(NO_MODELS)
+
+    def best_of_stages(self, text: str, count: int) -> NoReturn:
+        """Refuse: there is nothing to search.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(NO_MODELS)
+
+    def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The passages of the query, best fused score first; ties are ordered by id.
 
         Raises:
@@ -64,13 +66,13 @@ class ListPipeline(Pipeline):
         if not passages:
             nothing = self._stage(np.zeros(0, dtype=np.int64), np.zeros(0))
             width = len(list_passage_features(self.kind)) - len(CROSS_ENCODER)
-            none = self._with_metadata(np.zeros((0, width)), ())
+            none = self.with_metadata(np.zeros((0, width)), ())
             return Candidates(query, (), nothing, none)
         self.check_kind(query)
         rows = np.arange(len(passages))
         whole = self._stage(rows, self._fused(query))
         features = list_features(self.kind, query, whole, language=self.config.language)
-        features = self._with_metadata(features, passages)
+        features = self.with_metadata(features, passages)
         by_id = sorted(rows.tolist(), key=lambda i: (-whole.fused[i], passages[i].doc_id))
         return Candidates(query, passages, whole, features).take(np.array(by_id))
 
@@ -94,22 +96,19 @@ class ListPipeline(Pipeline):
 
     def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
         """The candidates, those with a score of the last stage first: these count as scored."""
-        last = self._last(candidates)
+        last = self.last_scores(candidates)
         order = np.argsort(np.isnan(last), kind="stable")
         count = int((~np.isnan(last)).sum())
         return Selection(candidates.take(order), prior[order], count, known=True)
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of the last stage."""
-        known = self._last(selection.candidates)[: selection.count]
+        known = self.last_scores(selection.candidates)[: selection.count]
         none_cut = np.zeros(len(known), dtype=np.bool_)
         return Scored(selection.candidates, selection.prior, known, none_cut)
 
-    def score_pairs(self, pairs: Sequence[Pair]) -> tuple[Floats, Bools]:
-        """Empty arrays: there is no pair to score."""
-        return np.zeros(0), np.zeros(0, dtype=np.bool_)
-
-    def _last(self, candidates: Candidates) -> Floats:
+    def last_scores(self, candidates: Candidates) -> Floats:
+        """The scores (n,) of the last stage; NaN for a passage without one."""
         if not len(candidates):
             return np.zeros(0)
         scores = (candidates.query.scores or {})[self.kind.stages[-1]]

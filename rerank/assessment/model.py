@@ -16,6 +16,7 @@ import numpy as np
 
 from calibration.monitoring.drift import Sketch
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, check_no_overflow, maps_from_dict
+from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model_folder import (
     CALIBRATORS,
@@ -134,7 +135,7 @@ class CalibratedReranker:
         pooled = pooled_for(*models, config)
         if pooled is None:
             raise InputError(f"there are no pooled maps of {config.reranker} here; {MADE_BY}")
-        pipeline = Pipeline(NoIndex(config.language), config, cache=cache, models=models)
+        pipeline = IndexPipeline(NoIndex(config.language), config, cache=cache, models=models)
         manifest = {
             "config": config.to_dict(),
             "fingerprints": fingerprints(*models, config),
@@ -160,7 +161,7 @@ class CalibratedReranker:
         try:
             index = Index(path / INDEX)
             index.check()
-            pipeline = Pipeline(index, config, cache=cache, models=models, metadata=metadata)
+            pipeline = IndexPipeline(index, config, cache=cache, models=models, metadata=metadata)
         except MissingExtraError:
             raise
         except Exception as error:  # broken arrays fail in many ways

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.pipeline import rank
+from rerank.assessment.ranking import rank
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import DEPTH, relevance_and_sufficiency
 from rerank.config import Config

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 
 from rerank.assessment.model import CalibratedReranker, check_not_empty
-from rerank.assessment.pipeline import prior_score, texts_of
-from rerank.config import Config
+from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.ranking import prior_score
 from rerank.inference.cross_encoder import Pair
 from rerank.types import Assessment, Candidates, Query
 
@@ -70,7 +70,7 @@ def steps(
     check_not_empty(query)
     mode = model.mode_of(query)
     pipeline, maps = model.pipeline, model.maps[mode]
-    texts = list(dict.fromkeys(texts_of(query)))
+    texts = list(dict.fromkeys(model.pipeline.texts_of(query)))
     length = pipeline.config.encoder_max_length
     sizes = [speed.encode * tokens_of(text, most=length) for text in texts]
     vectors: dict[str, Any] = {}
@@ -110,7 +110,7 @@ def tokens_of(*texts: str, most: int) -> int:
 
 
 def expected_seconds(
-    query: Query, config: Config, speed: Speed, *, searched: float
+    query: Query, pipeline: Pipeline, speed: Speed, *, searched: float
 ) -> tuple[float, float]:
     """About how long a query takes with each model, the bi-encoder first, at the speed given.
 
@@ -119,7 +119,9 @@ def expected_seconds(
     """
     if query.scores is not None:
         return ENCODING, SCORING
-    sizes = [tokens_of(text, most=config.encoder_max_length) for text in texts_of(query)]
+    config = pipeline.config
+    texts = pipeline.texts_of(query)
+    sizes = [tokens_of(text, most=config.encoder_max_length) for text in texts]
     encoding = ENCODING + speed.encode * sum(sizes)
     if query.passages is None:
         return encoding, searched
@@ -133,7 +135,7 @@ def expected_seconds(
 def measured_speed(model: CalibratedReranker) -> Speed:
     """The speed of a model's networks here and now, the better of two times each."""
     pipeline = model.pipeline
-    if not pipeline.has_models:
+    if pipeline.models is None:
         return Speed(0.0, 0.0)
     encoding, scoring = [], []
     for turn in range(2):  # with other texts, so that nothing comes from a cache

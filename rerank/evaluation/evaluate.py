@@ -16,8 +16,8 @@ from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
 from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.pipeline import limit_scored, rank
 from rerank.assessment.predictions import Predictions, predict
+from rerank.assessment.ranking import limit_scored, rank
 from rerank.assessment.relevance import DEPTH
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits, passage_labels

@@ -18,7 +18,7 @@ from calibration.maps import LogisticMap
 from calibration.metrics import LEAST_GROUPS
 from calibration.selection import grouped_folds, grouped_standard_error
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.pipeline import (
+from rerank.assessment.ranking import (
     limit_scored,
     prior_score,
     rank,

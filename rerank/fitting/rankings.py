@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.list_pipeline import ListPipeline, unused_policy
-from rerank.assessment.pipeline import Pipeline, ReadPolicy, prior_score
+from rerank.assessment.pipeline import Pipeline, ReadPolicy
+from rerank.assessment.ranking import prior_score
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.canonical import query_hash
 from rerank.data.labels import Labelled
@@ -85,7 +87,7 @@ def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
 
 
 def rerank_rankings(
-    pipeline: Pipeline, searched: PlannedRankings, pooled: FittedMaps | None = None
+    pipeline: IndexPipeline, searched: PlannedRankings, pooled: FittedMaps | None = None
 ) -> PlannedRankings:
     """The same queries, as if their callers had provided the likeliest 5, 10, 20 or 50 passages.
 
@@ -100,7 +102,7 @@ def rerank_rankings(
     return _score(pipeline, fit, report, context, searched.policy.cutoff)
 
 
-def as_from_caller(pipeline: Pipeline, scored: Sequence[Scored]) -> list[Candidates]:
+def as_from_caller(pipeline: IndexPipeline, scored: Sequence[Scored]) -> list[Candidates]:
     """The first `list_length` candidates of each query, as if the callers had provided them."""
     return [pipeline.as_from_caller(s.candidates, list_length(s.query)) for s in scored]
 

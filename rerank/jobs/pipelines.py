@@ -6,6 +6,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import WriteExported
@@ -31,7 +32,7 @@ def open_pipeline(
     index: Path | None = None,
     models: tuple[ModelFiles, ModelFiles] | None = None,
     metadata: tuple[MetadataFeature, ...] = (),
-) -> Pipeline:
+) -> IndexPipeline:
     """A pipeline over a set's corpus whose index and scores are kept in `work`.
 
     `index` is an index folder to use instead. `models` are the encoder and the reranker, if they
@@ -48,7 +49,7 @@ def open_pipeline(
         else existing_index(index, labelled.corpus_digest(), encoder, config)
     )
     cache = ScoreCache(work.scores)
-    return Pipeline(opened, config, cache=cache, models=models, metadata=metadata)
+    return IndexPipeline(opened, config, cache=cache, models=models, metadata=metadata)
 
 
 def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> Pipeline:

@@ -21,11 +21,13 @@ from calibration.monitoring.recalibration import (
 )
 from calibration.segments import Segments
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_to_dict
+from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, RETRIEVER, ModelContents, write_model
-from rerank.assessment.pipeline import Pipeline, prior_score
+from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
 from rerank.assessment.predictions import Predictions, predict
+from rerank.assessment.ranking import prior_score
 from rerank.config import Config
 from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
@@ -311,6 +313,7 @@ def _recalibrated_mode(
         return None
     queries = [f.query for f in labels]
     if from_search:
+        assert isinstance(pipeline, IndexPipeline), "only its models have the mode `rerank`"
         scored = _search_as_from_callers(queries, maps, pipeline)
     else:
         scored = pipeline.run(queries, old.policy, label="scoring candidates")
@@ -324,7 +327,7 @@ def _recalibrated_mode(
 
 
 def _search_as_from_callers(
-    queries: Sequence[Query], maps: Mapping[Mode, FittedMaps], pipeline: Pipeline
+    queries: Sequence[Query], maps: Mapping[Mode, FittedMaps], pipeline: IndexPipeline
 ) -> list[Scored]:
     """The queries as if their callers had provided the likeliest passages of a search."""
     found = pipeline.retrieve(queries, label="finding candidates")

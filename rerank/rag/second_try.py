@@ -16,9 +16,10 @@ from calibration.maps import LogisticMap
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.passage_features import first_stage_features
-from rerank.assessment.pipeline import Pipeline, prior_score
+from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import accepted, decide, level, verdict
 from rerank.assessment.predictions import predict
+from rerank.assessment.ranking import prior_score
 from rerank.assessment.relevance import relevance_and_sufficiency
 from rerank.data.words import words
 from rerank.errors import InputError, optional

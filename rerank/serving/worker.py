@@ -150,8 +150,8 @@ class Worker:
                 f"calibrated for {served.reranker!r} (fingerprints.reranker at /v1/model)",
                 reason="reranker",
             )
-        config, speed, scoring = served.model.pipeline.config, served.speed, self._searched
-        work = sum(expected_seconds(query, config, speed, searched=scoring))
+        speed, scoring = served.speed, self._searched
+        work = sum(expected_seconds(query, served.model.pipeline, speed, searched=scoring))
         todo = steps(served.model, query, speed, most=self.schedule.piece, scoring=scoring)
         future = asyncio.get_running_loop().create_future()
         return Job(now + IN_TIME * self._settings.timeout, work, query, served, todo, future, now)

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from planned import Planned, measure_sets
 
-from rerank.assessment.pipeline import limit_scored, rank
+from rerank.assessment.ranking import limit_scored, rank
 from rerank.evaluation.evaluate import OURS, Part
 from rerank.evaluation.evaluate import measure as measure_all
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap

@@ -15,6 +15,7 @@ import rerank
 from calibration import comparison, measure
 from calibration.score_fitting import SCORE_FITS, fit_platt
 from rerank import Config, InputError, LabelledSet, Query
+from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.passage_features import PASSAGE_FEATURES, View, first_stage
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import decide
@@ -146,7 +147,7 @@ def test_a_retriever(index: Index, run: Any, config: Config) -> None:
     """The pipeline takes it, a model is fitted on what it finds, and queries are assessed."""
     passages = [index.passage(row) for row in range(len(index))]
     retriever = SharedWords(passages, index.vectors)
-    pipeline = Pipeline(retriever, config, cache=ScoreCache(Workspace(run.work).scores))
+    pipeline = IndexPipeline(retriever, config, cache=ScoreCache(Workspace(run.work).scores))
     searched = search_rankings(pipeline, run.plan)
     maps = fit(searched.fit, searched.policy, config).maps
     scored = pipeline.run([Query("sort an array")], maps.policy)

@@ -25,6 +25,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,15 +334,16 @@ def _outcome(place: Path, first: CalibratedReranker, expected: list[Any], *, for
 
 def _share(model: CalibratedReranker, first: CalibratedReranker) -> None:
     """Give a model the weights that the first one has loaded, where they are the same."""
-    ours, theirs = model.pipeline, first.pipeline
-    if (ours.encoder.files, ours.encoder.max_length) == (
-        theirs.encoder.files,
-        theirs.encoder.max_length,
-    ):
-        ours.encoder = theirs.encoder
-    a, b = ours.reranker, theirs.reranker
-    if (a.files, a.max_length, a.precision) == (b.files, b.max_length, b.precision):
-        ours.reranker = b
+    ours, theirs = model.pipeline.models, first.pipeline.models
+    if ours is None or theirs is None:
+        return
+    a, b = ours.encoder, theirs.encoder
+    if (a.files, a.max_length) == (b.files, b.max_length):
+        ours = replace(ours, encoder=b)
+    c, d = ours.reranker, theirs.reranker
+    if (c.files, c.max_length, c.precision) == (d.files, d.max_length, d.precision):
+        ours = replace(ours, reranker=d)
+    model.pipeline.models = ours
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from calibration.maps import LogisticMap
 from rerank.assessment.features import features_of
 from rerank.assessment.list_features import LAST, STAGE, TEXT, filled, stage_ranks
 from rerank.assessment.list_pipeline import ListPipeline, unused_policy
-from rerank.assessment.pipeline import rank, scored_features
+from rerank.assessment.ranking import rank, scored_features
 from rerank.assessment.ranking_features import meaning, ranking_features
 from rerank.config import Config
 from rerank.errors import InputError

@@ -12,16 +12,10 @@ import pytest
 from hand_made import make_scored
 
 from calibration.maps import LogisticMap
+from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, PASSAGE_FEATURES
-from rerank.assessment.pipeline import (
-    CHUNK,
-    Pipeline,
-    ReadPolicy,
-    limit_scored,
-    rank,
-    scored_features,
-    unscored_features,
-)
+from rerank.assessment.pipeline import CHUNK, Pipeline, ReadPolicy
+from rerank.assessment.ranking import limit_scored, rank, scored_features, unscored_features
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import CrossEncoder
@@ -123,8 +117,8 @@ def test_with_a_prior_the_passages_it_puts_first_are_scored(
 
 def test_what_is_unlikely_is_not_scored(pipeline: Pipeline, some: list[Query]) -> None:
     """With a cutoff, passages are read down to that share of the best prior score, two at least."""
-    deep = Pipeline(pipeline.index, replace(pipeline.config, rerank_depth=6))
-    deep.reranker = pipeline.reranker
+    deep = IndexPipeline(pipeline.index, replace(pipeline.config, rerank_depth=6))
+    deep.models = pipeline.models
     prior = by_feature("cosine")
     whole = deep.run(some, ReadPolicy(prior))
     for cutoff in (0.0, 0.97, 1.0):
@@ -143,12 +137,16 @@ def test_no_more_is_scored_than_there_is_or_than_is_allowed(
     pipeline: Pipeline, some: list[Query], depth: int
 ) -> None:
     """The least of two passages gives way to a depth of one, and to a single candidate."""
-    shallow = Pipeline(pipeline.index, replace(pipeline.config, rerank_depth=depth, candidates=3))
-    shallow.reranker = pipeline.reranker
+    shallow = IndexPipeline(
+        pipeline.index, replace(pipeline.config, rerank_depth=depth, candidates=3)
+    )
+    shallow.models = pipeline.models
     (found,) = shallow.run(some[:1], replace(FUSED, cutoff=1.0))
     assert len(found.logits) == min(depth, 2)
-    single = Pipeline(pipeline.index, replace(pipeline.config, rerank_depth=depth, candidates=1))
-    single.reranker = pipeline.reranker
+    single = IndexPipeline(
+        pipeline.index, replace(pipeline.config, rerank_depth=depth, candidates=1)
+    )
+    single.models = pipeline.models
     (found,) = single.run(some[:1], FUSED)
     assert len(found.logits) == 1
 
@@ -197,8 +195,8 @@ def test_scores_of_other_pairs_are_not_taken(
     def scored_anew(query: Query, options: Config) -> int:
         """How many pairs had to be scored."""
         counted.clear()
-        made = Pipeline(index, options, cache=ScoreCache(Workspace(tmp_path).scores))
-        made.encoder = pipeline.encoder  # open already
+        made = IndexPipeline(index, options, cache=ScoreCache(Workspace(tmp_path).scores))
+        made.models = replace(made.models, encoder=pipeline.encoder)  # open already
         made.run([query], FUSED)
         return sum(counted)
 

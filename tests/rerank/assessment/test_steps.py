@@ -92,11 +92,11 @@ def test_estimates_are_near_the_tokenizer(
     assert tokens_of("é" * 40, most=512) == 2 * tokens_of("e" * 40, most=512) - 3
     for query in asked[1:]:
         _, pieces = driven(model, query, 10**6)
-        encoding, scoring = expected_seconds(query, model.pipeline.config, SPEED, searched=0)
+        encoding, scoring = expected_seconds(query, model.pipeline, SPEED, searched=0)
         assert pieces[0].seconds <= encoding
         done = sum(p.seconds for p in pieces if p.stage == "score")
         assert done <= 1.5 * scoring
-    assert expected_seconds(asked[0], model.pipeline.config, SPEED, searched=7)[1] == 7
+    assert expected_seconds(asked[0], model.pipeline, SPEED, searched=7)[1] == 7
 
 
 def test_the_speed_is_measured(model: CalibratedReranker) -> None:

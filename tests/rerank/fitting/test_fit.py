@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from calibration.score_maps import IsotonicMap
 from calibration.selection import grouped_folds
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.pipeline import scored_features
 from rerank.assessment.predictions import Predictions, predict
+from rerank.assessment.ranking import scored_features
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.fitting import context_certificates, passages

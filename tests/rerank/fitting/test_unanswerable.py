@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import cast
 
@@ -34,9 +35,9 @@ WORDS = "the quick brown fox jumps over the lazy dog while seven wizards watch f
 @pytest.fixture(scope="module")
 def half(pipeline: Pipeline, config: Config) -> Pipeline:
     """The session's pipeline, with half of all questions expected to have no answer."""
-    known = Pipeline.__new__(Pipeline)
-    known.__dict__ = {**vars(pipeline), "config": replace(config, expected_unanswerable=0.5)}
-    return known
+    same = copy(pipeline)
+    same.config = replace(config, expected_unanswerable=0.5)
+    return same
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,9 @@ from small_sets import relabelled
 from calibration.maps import LogisticMap, map_from_dict
 from calibration.score_maps import TILT, IsotonicMap
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.pipeline import Pipeline, scored_features
+from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
+from rerank.assessment.ranking import scored_features
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet

@@ -13,6 +13,7 @@ import pytest
 from processes import run_python
 from rank_bm25 import BM25Okapi
 
+from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
@@ -192,7 +193,7 @@ def test_the_manifest_names_the_encoder(made: Index, encoder: Encoder) -> None:
 def test_an_index_made_with_another_cut_is_refused(made: Index) -> None:
     """A pipeline that encodes at another length than the index refuses it, naming both."""
     with pytest.raises(InputError, match=r"64 tokens.*128 tokens.*build the index again"):
-        Pipeline(made, Config(encoder_max_length=128))
+        IndexPipeline(made, Config(encoder_max_length=128))
 
 
 def test_an_empty_corpus_is_refused(tmp_path: Path, encoder: Encoder) -> None:

@@ -1,0 +1,97 @@
+"""Candidates of our own index, or of the passages that callers bring, and our two models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+import numpy as np
+
+from rerank.assessment.metadata_features import MetadataFeature
+from rerank.assessment.passage_features import first_stage_features
+from rerank.assessment.pipeline import Models, Pipeline
+from rerank.config import Config
+from rerank.inference.model_files import ModelFiles
+from rerank.inference.score_cache import ScoreCache
+from rerank.retrieval.caller_passages import rank_passages
+from rerank.retrieval.dense import Vectors, cosines
+from rerank.retrieval.fusion import fused_without
+from rerank.retrieval.retriever import Retriever
+from rerank.types import Candidates, FirstStage, Floats, Passage, Query
+
+
+class IndexPipeline(Pipeline):
+    """A `Pipeline` over an index, or any `Retriever`.
+
+    `models` are the files of the encoder and of the reranker, if the caller has looked them up.
+
+    Raises:
+        InputError: the index was made for another encoder or configuration.
+    """
+
+    def __init__(
+        self,
+        index: Retriever,
+        config: Config,
+        *,
+        cache: ScoreCache | None = None,
+        models: tuple[ModelFiles, ModelFiles] | None = None,
+        metadata: tuple[MetadataFeature, ...] = (),
+    ) -> None:
+        super().__init__(index, config, Models.open(config, models, cache), metadata)
+        index.refuse_mismatch(config, self.encoder)
+
+    def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
+        """The candidates that the index gives."""
+        c, index = self.config, self.index
+        if not without:
+            stage = index.search(query.text, vector, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
+        else:
+            pool = c.pool + len(without)
+            whole = index.search(query.text, vector, pool=pool, count=2 * pool, rrf_k=c.rrf_k)
+            away = np.array(
+                [index.passage(row).doc_id in without for row in whole.rows], dtype=np.bool_
+            )
+            stage = fused_without(whole, away, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
+        return self._candidates(query, tuple(index.passage(row) for row in stage.rows), stage)
+
+    def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
+        """The passages of the query, ranked by the same two stages."""
+        passages = query.passages or ()
+        near = [vectors[p.full_text] for p in passages]
+        similarity = cosines(np.stack(near), vectors[query.text]) if near else np.zeros(0)
+        return self._from_caller(query, passages, similarity)
+
+    def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
+        """The `count` best passages of each first stage, each passage once, best fused first."""
+        (vector,), index = self.encode([text]), self.index
+        stage = index.search(text, vector, pool=count, count=2 * count, rrf_k=self.config.rrf_k)
+        return tuple(index.passage(row) for row in stage.rows)
+
+    def as_from_caller(self, candidates: Candidates, count: int) -> Candidates:
+        """The candidates as if the caller had provided the first `count` of them."""
+        return self._from_caller(
+            candidates.query,
+            candidates.passages[:count],
+            candidates.first_stage.dense[:count],
+        )
+
+    def _from_caller(self, query: Query, passages: Sequence[Passage], near: Floats) -> Candidates:
+        index = self.index
+        stage = rank_passages(
+            query.text,
+            passages,
+            near,
+            weight=index.weight,
+            language=index.language,
+            rrf_k=self.config.rrf_k,
+        )
+        return self._candidates(query, tuple(passages[row] for row in stage.rows), stage)
+
+    def _candidates(
+        self, query: Query, passages: tuple[Passage, ...], stage: FirstStage
+    ) -> Candidates:
+        index = self.index
+        features = first_stage_features(
+            query.text, passages, stage, weight=index.weight, language=index.language
+        )
+        return Candidates(query, passages, stage, self.with_metadata(features, passages))

@@ -1,0 +1,80 @@
+"""From candidates to a ranking: the maps of passages, before and after the cross-encoder.
+
+Functions of candidates and scores alone: nothing is searched and no network runs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from calibration.maps import CalibrationMap
+from rerank.assessment.passage_features import passage_features
+from rerank.types import Bools, Candidates, Floats, Ranking, Scored
+
+LEAST_SCORED = 2  # passages, however unlikely the second: the lead of the first is a feature
+
+
+def unscored_features(candidates: Candidates) -> Floats:
+    """The passage features (n, d) before the cross-encoder; its own are the same in every row."""
+    n = len(candidates)
+    return passage_features(candidates.features, np.zeros(n), np.zeros(n, dtype=np.bool_))
+
+
+def scored_features(scored: Scored) -> Floats:
+    """The passage features (n, d) with the cross-encoder's scores."""
+    return passage_features(scored.candidates.features, *_filled(scored))
+
+
+def prior_score(candidates: Candidates, prior: CalibrationMap) -> Floats:
+    """The score of the candidates (n,) in [0, 1] by a map fitted on `unscored_features`."""
+    return prior.predict(unscored_features(candidates)) if len(candidates) else np.zeros(0)
+
+
+def limit_scored(scored: Scored, cutoff: float) -> Scored:
+    """What `Pipeline.score` would give with this cutoff, for candidates scored with a lower one."""
+    count = count_to_score(scored.prior[: len(scored.logits)], cutoff)
+    return Scored(scored.candidates, scored.prior, scored.logits[:count], scored.truncated[:count])
+
+
+def rank(scored: Scored, score: CalibrationMap, *, rank_by: str = "relevance") -> Ranking:
+    """The candidates with the scores of the map `score`, in the order of `rank_by`.
+
+    `relevance` is the order by score, Robertson's probability ranking principle (1977); `logit` is
+    the raw cross-encoder order, `fused` the first stage's. Ties keep the fused order.
+    """
+    n = len(scored)
+    logits, mask = _filled(scored)
+    truncated = np.zeros(n, dtype=np.bool_)
+    truncated[mask] = scored.truncated
+    features = passage_features(scored.candidates.features, logits, mask)
+    scores = score.predict(features) if n else np.zeros(0)
+    fused = scored.candidates.first_stage.fused
+    keys = {
+        "relevance": -scores,
+        "logit": -np.where(mask, logits, -np.inf),
+        "fused": -fused,
+    }
+    by_fused = np.argsort(-fused, kind="stable")
+    order = by_fused[np.argsort(keys[rank_by][by_fused], kind="stable")]
+    return Ranking(scored.candidates, logits, mask, truncated, features, scores).take(order)
+
+
+def by_prior(candidates: Candidates, prior: Floats) -> tuple[Candidates, Floats]:
+    """The candidates and their prior score, likeliest first; ties keep the fused order."""
+    by_fused = np.argsort(-candidates.first_stage.fused, kind="stable")
+    order = by_fused[np.argsort(-prior[by_fused], kind="stable")]
+    return candidates.take(order), prior[order]
+
+
+def count_to_score(prior: Floats, cutoff: float) -> int:
+    """How many of the passages, likeliest first, are to be scored."""
+    likely = int((prior >= cutoff * prior.max(initial=0.0)).sum())
+    return min(max(likely, LEAST_SCORED), len(prior))
+
+
+def _filled(scored: Scored) -> tuple[Floats, Bools]:
+    """The logits (n,), the lowest one for missing ones (0 without any), and which are given."""
+    n, m = len(scored), len(scored.logits)
+    logits = np.full(n, scored.logits.min() if m else 0.0)
+    logits[:m] = scored.logits
+    return logits, np.arange(n) < m
