@@ -30,7 +30,7 @@ from rerank.fitting.label_checks import (
 )
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import PlannedRankings
-from rerank.jobs.candidate_sources import open_candidate_source
+from rerank.jobs.candidate_sources import networks_writer, open_candidate_source
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
@@ -107,8 +107,8 @@ def calibrate(
         workspace,
         index=index,
         retriever=retriever,
-        self_contained=self_contained,
     )
+    networks, write_networks = networks_writer(source) if self_contained else ({}, None)
     labelled, config = source.labelled, source.config
     check_corpus(labelled)
     made_from: dict[str, Any] = {
@@ -118,7 +118,7 @@ def calibrate(
         "max_queries": max_queries,
         **source.made_from,
     }
-    if not overwrite and is_made_from(out, {**made_from, **source.networks}):
+    if not overwrite and is_made_from(out, {**made_from, **networks}):
         text = (out / REPORT).read_text(encoding="utf-8")
         run, notes = track_if_installed(out, work=workspace)
         return CalibrationRun(out, text, run, made=False, notes=(*source.notes, *notes))
@@ -135,7 +135,7 @@ def calibrate(
         made_from["corpus_digest"] = labelled.corpus_digest()
         contents = _fit_and_measure(planned, ranked, source.baselines, config, made_from)
         contents = replace(contents, index=folder)
-        write_model(out, contents, overwrite=overwrite, write_exported=source.write_exported)
+        write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, notes = track_if_installed(out, work=workspace)
     return CalibrationRun(out, contents.report, run, made=True, notes=(*source.notes, *notes))
 

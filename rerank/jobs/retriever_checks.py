@@ -17,7 +17,7 @@ TRIED = 20  # passages to encode and search for
 NEAREST = 10  # results that should include the passage itself
 
 
-def as_held(labelled: LabelledSet, system: SearchSystem) -> tuple[LabelledSet, list[str]]:
+def as_held(labelled: LabelledSet, system: SearchSystem) -> tuple[LabelledSet, tuple[str, ...]]:
     """The set with the labelled passages as its corpus, as the collection holds them, and notes.
 
     Queries are grouped by these passages. The notes say how many are missing from the collection.
@@ -35,7 +35,7 @@ def as_held(labelled: LabelledSet, system: SearchSystem) -> tuple[LabelledSet, l
     labelled = replace(labelled, corpus={**{i: labelled.corpus[i] for i in named}, **held})
     missing = [doc_id for doc_id in named if doc_id not in held]
     if not missing:
-        return labelled, []
+        return labelled, ()
     field = f"the field {system.settings.id!r} of {system.settings}"
     if not held:
         raise InputError(
@@ -43,11 +43,12 @@ def as_held(labelled: LabelledSet, system: SearchSystem) -> tuple[LabelledSet, l
             f"same ids there as in qrels/, such as {named[0]!r:.80}"
         )
     lost = sum(bool(grades) and not held.keys() & grades for grades in labelled.qrels.values())
-    return labelled, [
+    note = (
         f"{len(missing)} of the {len(named)} passages that the labels name are not in {field}, "
         f"such as {missing[0]!r:.80}; {lost} queries have no other right passage, and count as "
         "never found"
-    ]
+    )
+    return labelled, (note,)
 
 
 def check_vectors(pipeline: RetrieverPipeline, labelled: LabelledSet) -> None:
