@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import TrackingError, missing_extra
-from rerank.tracking.secrets import without_secrets
+from rerank.tracking.secrets import kept_store, without_secrets
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def noted_run(folder: Path, work: Workspace) -> TrackedRun | None:
     """
     store = client_module().named_store() or work.tracking_uri
     noted = read_note(folder, work)
-    return noted if noted and noted.tracking_uri == store else None
+    return noted if noted and noted.tracking_uri == kept_store(store) else None
 
 
 def read_note(folder: Path, work: Workspace) -> TrackedRun | None:
@@ -272,7 +272,7 @@ def described(
     return TrackedRun(
         info.run_id,
         info.experiment_id,
-        uri,
+        kept_store(uri),
         version,
         name,
         found,

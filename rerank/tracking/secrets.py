@@ -30,6 +30,16 @@ def shown_store(uri: str) -> str:
     return without_secrets(uri)
 
 
+def kept_store(uri: str) -> str:
+    """The address of a store to keep and to print: whole if it is of this machine, which has no
+    secrets; else without them.
+
+    >>> kept_store("https://user:secret@mlflow.example:5000/team")
+    'https://mlflow.example:5000/team'
+    """
+    return uri if uri.partition(":")[0].lower() in LOCAL else without_secrets(uri)
+
+
 def shown_command(command: str) -> str:
     """A command line in which every address is without secrets; "" if it cannot be read.
 

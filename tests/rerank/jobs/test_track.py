@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,26 @@ def test_a_server_that_hangs_in_the_middle_costs_no_model(
     assert again.manifest == CalibratedReranker.load(model).manifest
     del again
     assert not place.exists()  # a copy goes with its model
+
+
+def test_a_password_of_the_server_is_not_kept(
+    run: Run,
+    server: tuple[str, Failing],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The note in the workspace has the address without it, and is still known as this store's."""
+    address, _ = server
+    named = address.replace("//", "//ann:secret@")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", named)
+    model = shutil.copytree(run.folder, tmp_path / "model")
+    manifest = json.loads((model / "manifest.json").read_text())
+    (model / "manifest.json").write_text(json.dumps(sealed({**manifest, "name": "served"})))
+    sent = track_model(model, work=Workspace(tmp_path))
+    assert sent.tracking_uri == address
+    (note,) = (tmp_path / "tracked").iterdir()
+    assert "secret" not in note.read_text()
+    assert track_model(model, work=Workspace(tmp_path)) == replace(sent, found=True)
 
 
 def test_what_the_user_set_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
