@@ -10,7 +10,7 @@ function gives a constant: the smoothed base rate.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,8 +28,16 @@ from calibration.shrinkage import STRONG, fit_around, fit_bounded_update
 PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The grid of C that `TwoStageCalibrator` chooses from, strongest penalty first."""
 
-STEPS = (0.2, 0.6, 2.0, 6.0)
-"""The grid of C around an old map, smallest steps first; chosen by evaluation on left-out sets, see
+
+class Penalty(NamedTuple):
+    """How strongly a first stage is shrunk: see `fit_logistic` and `fit_around`."""
+
+    C: float
+    keep_signs: bool = False  # around an old map: whether no weight turns around
+
+
+STEPS = tuple(Penalty(C, keep) for keep in (True, False) for C in (0.2, 0.6, 2.0, 6.0))
+"""The grid around an old map, smallest steps first; chosen by evaluation on left-out sets, see
 `models/minilm-reranker/README.md`."""
 
 Groups = Sequence[Hashable] | NDArray[Any] | None
@@ -63,12 +71,12 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
 
 
 def _fit_first(
-    x: Floats, labels: Labels, number: Labels, C: float, around: LogisticMap | None
+    x: Floats, labels: Labels, number: Labels, penalty: Penalty, around: LogisticMap | None
 ) -> LogisticMap:
     """Fit the first stage once: around the old map if there is one, else around zero."""
     if around is None:
-        return fit_logistic(x, labels, C=C)
-    return fit_around(around, x, labels, number, C=C)
+        return fit_logistic(x, labels, C=penalty.C)
+    return fit_around(around, x, labels, number, C=penalty.C, keep_signs=penalty.keep_signs)
 
 
 def _out_of_fold_logits(
@@ -76,7 +84,7 @@ def _out_of_fold_logits(
     labels: Labels,
     number: Labels,
     fold: Labels,
-    penalties: tuple[float, ...],
+    penalties: Sequence[Penalty],
     around: LogisticMap | None,
 ) -> Floats:
     """Return (penalties, n) logits of rows x (n, d), each from a fit without the row's fold."""
@@ -88,6 +96,13 @@ def _out_of_fold_logits(
                 fitted = _fit_first(x[~held], labels[~held], number[~held], penalty, around)
                 logits[i, held] = fitted.logit(x[held])
     return logits
+
+
+def _penalties(C: float | None, around: LogisticMap | None) -> Sequence[Penalty]:
+    """The penalties to choose from, strongest first."""
+    if C is not None:
+        return [Penalty(C, keep_signs=True)]
+    return [Penalty(each) for each in PENALTIES] if around is None else STEPS
 
 
 def fit_first_stage(
@@ -107,8 +122,10 @@ def fit_first_stage(
     or labels of one class, it is a constant.
 
     With `around`, an old map, the fit is `fit_around`, and C, from `STEPS`, is the variance of each
-    step away from the old map. A larger step than the smallest is used only if its cross-validated
-    gain is also `STRONG` evidence, which few labels cannot give.
+    step away from the old map. The smallest step that keeps the signs of the old weights is used,
+    unless the cross-validated gain of another is also `STRONG` evidence, which few labels cannot
+    give. So a reason for a confidence rarely contradicts its feature: a weight that turns around
+    is mostly chance, or a correlation with other features. A given C keeps the signs.
 
     Raises:
         ValueError: as `fit_logistic`; folds < 2.
@@ -119,14 +136,14 @@ def fit_first_stage(
     labels = as_labels(y, len(x))
     number = group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
-    penalties = (PENALTIES if around is None else STEPS) if C is None else (C,)
+    penalties = _penalties(C, around)
     if around is not None and fold.max() == 0:
         first = _fit_first(x, labels, number, penalties[0], around)
-        return first, penalties[0], around.logit(x)
+        return first, penalties[0].C, around.logit(x)
     if around is None and (fold.max() == 0 or labels.min() == labels.max()):
-        flat = fit_logistic(x, np.zeros(len(x)), C=penalties[0])
+        flat = fit_logistic(x, np.zeros(len(x)), C=penalties[0].C)
         first = LogisticMap(flat.coef, float(logit(base_rate(labels))), flat.mean, flat.scale)
-        return first, penalties[0], np.full(len(x), first.intercept)
+        return first, penalties[0].C, np.full(len(x), first.intercept)
     logits = _out_of_fold_logits(x, labels, number, fold, penalties, around)
     losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
     best = one_standard_error(losses, number)
@@ -134,7 +151,7 @@ def fit_first_stage(
         gain = losses[0] - losses[best]
         best = best if gain.mean() * effective_n(gain, number) > STRONG else 0
     first = _fit_first(x, labels, number, penalties[best], around)
-    return first, float(penalties[best]), logits[best]
+    return first, penalties[best].C, logits[best]
 
 
 def fit_two_stage(

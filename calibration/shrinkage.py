@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
 
 from calibration.arrays import Floats, as_features, as_scores, sigmoid
 from calibration.effective_sample_size import Groups, design_effect
@@ -43,13 +44,16 @@ def fit_around(
     C: float,
     slope_spread: float = SLOPE_SPREAD,
     intercept_spread: float = OF_ANOTHER_SET,
+    keep_signs: bool = False,
 ) -> LogisticMap:
     """Return sigmoid(a z + b + delta @ x): z the logit of `old`, x its standardised features.
 
     Maximum a posteriori with Gaussian priors: a around 1 and b around 0 with these standard
     deviations, each delta around 0 with variance C, as in a ridge penalty. Rows of one group (n,)
     count as fewer independent ones, by the design effect of y - sigmoid(z); None: all rows are
-    independent. Labels may be of one class.
+    independent. Labels may be of one class. With `keep_signs` no weight turns around: each has the
+    sign that it has in `old`, or is 0 (Meinshausen 2013, "Sign-constrained least squares estimation
+    for high-dimensional regression").
 
     The features are clipped to a range between that of these rows and that of `old`, which counts
     as `OLD_WORTH` labels: beyond it the labels say nothing, and a straight line promises too much.
@@ -64,8 +68,13 @@ def fit_around(
     design = np.column_stack([z, np.ones(len(z)), x])
     steps = np.full(x.shape[1], 1 / C)
     precision = np.array([slope_spread**-2.0, intercept_spread**-2.0, *steps])
-    (slope, intercept, *moves), _ = _shrunk(design, labels, precision, groups)
+    weights, precision = _shrunk(design, labels, precision, groups)
+    slope, intercept, moves = weights[0], weights[1], weights[2:]
     coef = slope * np.array(old.coef) + moves
+    if keep_signs and (coef * old.coef < 0).any():
+        worth = _worth(z, labels, groups)
+        slope, intercept, moves = _sign_constrained(old, x, labels, weights, precision, worth)
+        coef = slope * np.array(old.coef) + moves
     middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
     low, high = _seen(old, as_features(X, len(old.coef)))
     return LogisticMap(
@@ -76,6 +85,47 @@ def fit_around(
         low,
         high,
     )
+
+
+def _sign_constrained(
+    old: LogisticMap,
+    x: Floats,
+    labels: NDArray[np.int64],
+    free: Floats,
+    precision: Floats,
+    worth: float,
+) -> tuple[float, float, Floats]:
+    """The slope, intercept and moves (d,) of `fit_around` whose weights have the signs of `old`.
+
+    `free` are those without the constraint. It is convex, and the bounds are on the weights
+    slope * old + moves, so it is solved in these, by L-BFGS-B (Byrd et al. 1995).
+    """
+    before, d = np.array(old.coef), x.shape[1]
+
+    def loss(v: Floats) -> tuple[float, Floats]:
+        coef, slope, intercept = v[:d], v[d], v[d + 1]
+        logits = x @ coef + slope * old.intercept + intercept
+        gap = worth * (sigmoid(logits) - labels)
+        moves = coef - slope * before
+        shift = np.array([slope - 1, intercept])
+        value = worth * float((np.logaddexp(0.0, logits) - labels * logits).sum())
+        value += float(precision[:2] @ shift**2 + precision[2:] @ moves**2) / 2
+        pull = precision[2:] * moves
+        shared = precision[:2] * shift + [old.intercept * gap.sum() - pull @ before, gap.sum()]
+        return value, np.concatenate([x.T @ gap + pull, shared])
+
+    start = free[0] * before + free[2:]
+    start[start * before < 0] = 0.0
+    signs = [(0, None) if w > 0 else (None, 0) if w < 0 else (None, None) for w in before]
+    found = minimize(
+        loss,
+        np.concatenate([start, free[:2]]),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[*signs, (None, None), (None, None)],
+        options={"maxiter": 1000, "ftol": 1e-12},
+    ).x
+    return float(found[d]), float(found[d + 1]), found[:d] - found[d] * before
 
 
 def _seen(old: LogisticMap, x: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -48,6 +48,37 @@ def test_the_fit_is_the_minimum_that_scipy_finds() -> None:
     np.testing.assert_allclose(fitted.logit(x), odds, atol=1e-4)
 
 
+def test_no_weight_turns_around_and_the_fit_is_still_the_minimum() -> None:
+    """Labels that turn the second weight around leave it at 0; SciPy's SLSQP finds the same map."""
+    x, y = rows(200)
+    y = (np.random.default_rng(1).random(200) < expit(1.5 * OLD.standardised(x)[:, 1])).astype(int)
+    free = fit_around(OLD, x, y, C=1.0)
+    assert free.coef[1] > 0 > OLD.coef[1]
+    fitted = fit_around(OLD, x, y, C=1.0, keep_signs=True)
+    assert fitted.coef[1] == 0
+    assert fitted.coef[0] >= 0
+    z, steps = OLD.logit(x), OLD.standardised(x)
+    old = np.array(OLD.coef)
+
+    def cost(w: np.ndarray) -> float:
+        odds = w[0] * z + w[1] + steps @ w[2:]
+        prior = ((w[0] - 1) / 0.25) ** 2 + w[1] ** 2 + (w[2:] ** 2).sum()
+        return float((np.logaddexp(0, odds) - y * odds).sum() + prior / 2)
+
+    kept = [{"type": "ineq", "fun": lambda w: np.sign(old[:2]) * (w[0] * old + w[2:])[:2]}]
+    found = minimize(
+        cost, np.array([1.0, 0, 0, 0, 0]), method="SLSQP", constraints=kept, tol=1e-12
+    ).x
+    odds = found[0] * z + found[1] + steps @ found[2:]
+    np.testing.assert_allclose(fitted.logit(x), odds, atol=1e-3)
+
+
+def test_signs_are_kept_at_no_cost_where_no_weight_would_turn_around() -> None:
+    """Then the fit is the free one, to the bit."""
+    x, y = rows(300)
+    assert fit_around(OLD, x, y, C=0.2, keep_signs=True) == fit_around(OLD, x, y, C=0.2)
+
+
 def test_an_update_is_the_case_without_steps() -> None:
     """`fit_update` of a map's logits is `fit_around` that map where no step may be taken."""
     x, y = rows(60)
