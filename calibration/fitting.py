@@ -23,7 +23,7 @@ from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.score_fitting import SCORE_FITS, as_labels, base_rate
 from calibration.selection import group_codes, grouped_folds, one_standard_error, row_losses
-from calibration.shrinkage import STRONG, fit_around, fit_bounded_update
+from calibration.shrinkage import STRONG, VERY_STRONG, fit_around, fit_bounded_update
 
 PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The grid of C that `TwoStageCalibrator` chooses from, strongest penalty first."""
@@ -105,6 +105,17 @@ def _penalties(C: float | None, around: LogisticMap | None) -> Sequence[Penalty]
     return [Penalty(each) for each in PENALTIES] if around is None else STEPS
 
 
+def _step(losses: Floats, number: Labels) -> int:
+    """Which of `STEPS` to take, by the out-of-fold losses (steps, n): the first if in doubt."""
+    keeping = sum(step.keep_signs for step in STEPS)
+    for steps, evidence in ((len(losses), VERY_STRONG), (keeping, STRONG)):
+        best = one_standard_error(losses[:steps], number)
+        gain = losses[0] - losses[best]
+        if gain.mean() * effective_n(gain, number) > evidence:
+            return best
+    return 0
+
+
 def fit_first_stage(
     X: ArrayLike,
     y: ArrayLike,
@@ -122,10 +133,10 @@ def fit_first_stage(
     or labels of one class, it is a constant.
 
     With `around`, an old map, the fit is `fit_around`, and C, from `STEPS`, is the variance of each
-    step away from the old map. The smallest step that keeps the signs of the old weights is used,
-    unless the cross-validated gain of another is also `STRONG` evidence, which few labels cannot
-    give. So a reason for a confidence rarely contradicts its feature: a weight that turns around
-    is mostly chance, or a correlation with other features. A given C keeps the signs.
+    step away from the old map. A larger step than the smallest is used only if its cross-validated
+    gain is also `STRONG` evidence, which few labels cannot give; for a step that turns weights of
+    the old map around, `VERY_STRONG` evidence. A weight that turns around is mostly chance, and the
+    reason that it gives contradicts its feature. A given C keeps the signs.
 
     Raises:
         ValueError: as `fit_logistic`; folds < 2.
@@ -146,10 +157,7 @@ def fit_first_stage(
         return first, penalties[0].C, np.full(len(x), first.intercept)
     logits = _out_of_fold_logits(x, labels, number, fold, penalties, around)
     losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
-    best = one_standard_error(losses, number)
-    if around is not None:
-        gain = losses[0] - losses[best]
-        best = best if gain.mean() * effective_n(gain, number) > STRONG else 0
+    best = one_standard_error(losses, number) if around is None else _step(losses, number)
     first = _fit_first(x, labels, number, penalties[best], around)
     return first, penalties[best].C, logits[best]
 

@@ -31,8 +31,8 @@ LEAST_SLOPE = 0.05
 WIDER = 4.0
 """How many times wider the prior of an update is if the labels are strong evidence for it."""
 
-STRONG = 3.0
-"""Nats that are strong evidence, about 20 to 1 (Kass & Raftery 1995)."""
+STRONG, VERY_STRONG = 3.0, 5.0
+"""Nats that are strong evidence, about 20 to 1, and very strong, 150 to 1 (Kass & Raftery 1995)."""
 
 
 def fit_around(
