@@ -119,19 +119,19 @@ def _margin(r: Ranking, stage: str) -> float:
 
 
 def _margin_k(r: Ranking, stage: str) -> float:
-    """Lead over the rest of the top by {stage}: score 1 - mean of scores 2..5."""
+    """Lead over the mean of the next four by {stage}: score 1 - mean of scores 2..5."""
     best = _sorted(r, stage)
     return float(best[0] - best[1:TOP].mean()) if len(best) > 1 else 0.0
 
 
 def _gain(r: Ranking, stage: str) -> float:
-    """Height of the top over the list by {stage}: mean of the top 5 - mean of all."""
+    """Best scores above the mean by {stage}: mean of the top 5 - mean of all."""
     best = _sorted(r, stage)
     return float(best[:TOP].mean() - best.mean())
 
 
 def _winner_gap(r: Ranking, stage: str) -> float:
-    """How far the top passage is from the best by {stage}: its score - max score."""
+    """Score of the top passage minus the best one by {stage}: its score - max score."""
     values = filled(_scores(r, stage))
     return float(values[0] - values.max())
 

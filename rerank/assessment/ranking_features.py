@@ -125,7 +125,7 @@ def top_logit(r: Ranking) -> float:
 
 @feature("margins")
 def winner_logit_gap(r: Ranking) -> float:
-    """How far the top passage is from the best score: its logit - max logit."""
+    """Cross-encoder score of the top passage minus the best one: its logit - max logit."""
     return float(r.logits[0] - _logits(r)[0])
 
 
@@ -138,39 +138,39 @@ def logit_margin(r: Ranking) -> float:
 
 @feature("margins")
 def logit_margin_k(r: Ranking) -> float:
-    """Lead in cross-encoder score over the rest of the top: logit 1 - mean of logits 2..5."""
+    """Lead in cross-encoder score over the mean of the next four: logit 1 - mean of logits 2..5."""
     logits = _logits(r)
     return float(logits[0] - logits[1:TOP].mean()) if len(logits) > 1 else 0.0
 
 
 @feature("logits")
 def logit_mean(r: Ranking) -> float:
-    """Mean score of the top: mean of the 5 highest logits."""
+    """Mean of the best cross-encoder scores: mean of the 5 highest logits."""
     return float(_logits(r)[:TOP].mean())
 
 
 @feature("margins")
 def logit_spread(r: Ranking) -> float:
-    """Spread of the scores: standard deviation of the logits."""
+    """Spread of the cross-encoder scores: standard deviation of the logits."""
     return float(_logits(r).std())
 
 
 @feature("margins")
 def logit_consensus(r: Ranking) -> float:
-    """Passages that score close to the best: share of logits within 1 of the maximum."""
+    """Passages with a cross-encoder score close to the best: share within 1 of the maximum."""
     logits = _logits(r)
     return float((logits >= logits[0] - CLOSE).mean())
 
 
 @feature("score")
 def passages_scored(r: Ranking) -> float:
-    """Passages likely enough to be read: how many the cross-encoder scored."""
+    """Passages likely enough to be scored: how many the cross-encoder scored."""
     return float(r.scored.sum())
 
 
 @feature("agreement")
 def reranker_impact(r: Ranking) -> float:
-    """Agreement of fused and reranked order: Spearman of fused score and logit, of those scored."""
+    """Agreement of the fused and the reranked order: Spearman of fused score and logit."""
     return spearman(r.first_stage.fused[r.scored], r.logits[r.scored])
 
 
@@ -179,20 +179,20 @@ def reranker_impact(r: Ranking) -> float:
 
 @feature("first stage")
 def top_cosine(r: Ranking) -> float:
-    """Best similarity: max cosine."""
+    """Best embedding similarity: max cosine."""
     return float(r.first_stage.dense.max())
 
 
 @feature("first stage")
 def cosine_margin(r: Ranking) -> float:
-    """Lead in similarity over the second: cosine 1 - cosine 2; 0 with one passage."""
+    """Lead in embedding similarity over the second: cosine 1 - cosine 2; 0 with one passage."""
     ordered = np.sort(r.first_stage.dense)[::-1]
     return float(ordered[0]) - _second(ordered, float(ordered[0]))
 
 
 @feature("agreement")
 def winner_cosine_gap(r: Ranking) -> float:
-    """How far the top passage is from the most similar: its cosine - max cosine."""
+    """Embedding similarity of the top passage minus the best one: its cosine - max cosine."""
     return float(r.first_stage.dense[0] - r.first_stage.dense.max())
 
 
@@ -207,13 +207,13 @@ def bm25_margin(r: Ranking) -> float:
 
 @feature("agreement")
 def stage_correlation(r: Ranking) -> float:
-    """Agreement of BM25 and dense: Spearman of their scores over the candidates."""
+    """Agreement of BM25 and embeddings: Spearman of their scores over the candidates."""
     return spearman(r.first_stage.bm25, r.first_stage.dense)
 
 
 @feature("agreement")
 def stage_overlap(r: Ranking) -> float:
-    """Passages both stages rank high: share of the first 10 of one in the first 10 of the other."""
+    """Passages that both stages rank high: share of the first 10 of one in those of the other."""
     both = (r.first_stage.bm25_rank <= 10) & (r.first_stage.dense_rank <= 10)
     return float(both.sum()) / 10.0
 
@@ -226,13 +226,13 @@ def winner_bm25_rank(r: Ranking) -> float:
 
 @feature("agreement")
 def winner_dense_rank(r: Ranking) -> float:
-    """Log rank of the top passage by similarity: log(rank)."""
+    """Log rank of the top passage by embedding similarity: log(rank)."""
     return float(np.log(r.first_stage.dense_rank[0]))
 
 
 @feature("first stage")
 def bm25_nqc(r: Ranking) -> float:
-    """Peakedness of BM25: NQC (Shtok et al. 2012), deviation / mean of the top 20 scores.
+    """Spread of the best BM25 scores: NQC (Shtok et al. 2012), deviation / mean of the top 20.
 
     Shtok divides by the score of the corpus as one document, which is not known here.
     """
@@ -242,7 +242,7 @@ def bm25_nqc(r: Ranking) -> float:
 
 @feature("first stage")
 def bm25_wig(r: Ranking) -> float:
-    """Gain of BM25's top: WIG (Zhou & Croft 2007), (mean of top 5 - mean) / sqrt(words).
+    """Best BM25 scores above the mean: WIG (Zhou & Croft 2007), (top 5 - mean) / sqrt(words).
 
     The mean of the candidates stands for the score of the corpus.
     """
@@ -258,7 +258,7 @@ def log_list_length(r: Ranking) -> float:
 
 @feature("first stage")
 def dense_wig(r: Ranking) -> float:
-    """Gain of the similarities' top: mean of the top 5 - mean of all."""
+    """Best embedding similarities above the mean: mean of the top 5 - mean of all."""
     scores = np.sort(r.first_stage.dense)[::-1]
     return float(scores[:TOP].mean() - scores.mean())
 
@@ -274,7 +274,7 @@ def winner_term_coverage(r: Ranking) -> float:
 
 @feature("coverage")
 def winner_idf_coverage(r: Ranking) -> float:
-    """Query words in the top passage, rare ones counting more: share of the idf found."""
+    """Query words in the top passage, weighted by rarity: share of the idf found."""
     return float(_column(r, "idf_coverage")[0])
 
 
@@ -298,7 +298,7 @@ def winner_bigram_coverage(r: Ranking) -> float:
 
 @feature("coverage")
 def top_idf_coverage(r: Ranking) -> float:
-    """Query words anywhere in the top: highest share of the idf in one of the first 5."""
+    """Query words in any of the top passages: highest share of the idf in one of the first 5."""
     return float(_column(r, "idf_coverage")[:TOP].max())
 
 
@@ -318,7 +318,7 @@ def diversity(r: Ranking) -> float:
 
 @feature("coverage")
 def truncation(r: Ranking) -> float:
-    """Pairs that the cross-encoder saw cut: share of those scored."""
+    """Passages truncated for the cross-encoder: share of those scored."""
     return float(r.truncated[r.scored].mean()) if r.scored.any() else 0.0
 
 

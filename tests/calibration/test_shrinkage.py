@@ -7,7 +7,12 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from calibration.fitting import cross_fit_two_stage, fit_logistic, fit_two_stage
+from calibration.fitting import (
+    cross_fit_two_stage,
+    fit_first_stage,
+    fit_logistic,
+    fit_two_stage,
+)
 from calibration.maps import LogisticMap
 from calibration.metrics import log_loss
 from calibration.selection import row_losses
@@ -77,6 +82,17 @@ def test_signs_are_kept_at_no_cost_where_no_weight_would_turn_around() -> None:
     """Then the fit is the free one, to the bit."""
     x, y = rows(300)
     assert fit_around(OLD, x, y, C=0.2, keep_signs=True) == fit_around(OLD, x, y, C=0.2)
+
+
+@pytest.mark.parametrize(("n", "turned"), [(60, False), (3000, True)])
+def test_a_weight_turns_around_only_on_very_strong_evidence(n: int, turned: bool) -> None:
+    """Where it has truly turned, few labels leave it at 0 and many turn it."""
+    x, _ = rows(n)
+    truth = 0.8 * OLD.standardised(x)[:, 0] + 0.4 * OLD.standardised(x)[:, 1]
+    y = (np.random.default_rng(2).random(n) < expit(truth)).astype(int)
+    fitted, _, _ = fit_first_stage(x, y, around=OLD)
+    assert (fitted.coef[1] > 0) == turned
+    assert fitted.coef[1] >= 0 or not turned
 
 
 def test_an_update_is_the_case_without_steps() -> None:
