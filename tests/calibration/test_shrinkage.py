@@ -92,7 +92,6 @@ def test_a_weight_turns_around_only_on_very_strong_evidence(n: int, turned: bool
     y = (np.random.default_rng(2).random(n) < expit(truth)).astype(int)
     fitted, _, _ = fit_first_stage(x, y, around=OLD)
     assert (fitted.coef[1] > 0) == turned
-    assert fitted.coef[1] >= 0 or not turned
 
 
 def test_an_update_is_the_case_without_steps() -> None:
