@@ -206,10 +206,10 @@ class Drift:
     def sentence(self) -> str:
         """The decision in words."""
         new, fitted = _worth(self.new_rows, self.m), _worth(self.fitted_rows, self.n)
-        rows = f"{new[0]} new rows{new[1]} against {fitted[0]} fitted ones{fitted[1]}"
+        rows = f"{new[0]} new rows{new[1]} against {fitted[0]} fitted rows{fitted[1]}"
         tail = f"(p {_p(self.p_value, '= ')}, level {self.level:g}; {rows})."
         if not self.fired:
-            return f"No move of a feature can be told from chance {tail}"
+            return f"No drift is seen: no feature moved more than chance explains {tail}"
         moved = [move.name for move in self.moves if move.p_value <= self.level]
         return f"{len(moved)} of {len(self.moves)} features have moved, first {moved[0]} {tail}"
 
@@ -338,7 +338,7 @@ def _p(p: float, equals: str = "") -> str:
 def _worth(rows: int, independent: int) -> tuple[int, str]:
     """The number of rows, and how many independent ones they count as, if that differs."""
     same = not rows or rows == independent
-    return rows or independent, "" if same else f" (worth {independent} independent ones)"
+    return rows or independent, "" if same else f" that count as {independent}"
 
 
 def _check_names(names: tuple[str, ...]) -> None:

@@ -266,13 +266,15 @@ def test_the_table_and_the_sentence() -> None:
     assert len(found.table(limit=1).splitlines()) == 2
     assert found.sentence == (
         "1 of 2 features have moved, first moved "
-        "(p < 0.0001, level 0.01; 50 new rows against 100 fitted ones)."
+        "(p < 0.0001, level 0.01; 50 new rows against 100 fitted rows)."
     )
     grouped = alarm(sketch(x, ["still", "moved"], np.arange(100) // 2), window)
-    assert f"against 100 fitted ones (worth {grouped.n} independent ones)" in grouped.sentence
+    assert f"against 100 fitted rows that count as {grouped.n}" in grouped.sentence
     assert grouped.n < 100
     calm = alarm(sketch(x, ["still", "moved"]), x)
-    assert calm.sentence.startswith("No move of a feature can be told from chance (p = 1.0000")
+    assert calm.sentence.startswith(
+        "No drift is seen: no feature moved more than chance explains (p = 1.0000"
+    )
     assert json.loads(json.dumps(found.to_dict()))["fired"] is True
     with pytest.raises(FrozenInstanceError):
         found.level = 0.5  # type: ignore[misc]
