@@ -26,7 +26,7 @@ from ratios import table
 
 import rerank
 from calibration.metrics import LEAST_GROUPS
-from calibration.selection import codes
+from calibration.selection import group_codes
 from rerank import CalibratedReranker, LabelledSet
 from rerank.data.labels import hits
 from rerank.inference.score_cache import ScoreCache
@@ -81,7 +81,7 @@ def measured(labelled: LabelledSet, model: CalibratedReranker, work: Path) -> Me
         )
     return Measured(
         answerable=np.array([bool(grades) for grades in questions.grades]),
-        groups=codes(questions.groups.tolist(), len(questions)),
+        groups=group_codes(questions.groups.tolist(), len(questions)),
         within=np.column_stack([np.zeros(len(questions)), hits(questions, depth=DEEPEST)]),
         passages=passages,
         found=found,
