@@ -134,7 +134,7 @@ def try_pages(page: Page, url: str, question: str) -> None:
     assert "MLflow run" in page.inner_text("[aria-label='What the model was made from']")
     page.goto(f"{url}/watch")
     page.wait_for_selector("h2")
-    assert "No alarm after 1 labels" in page.inner_text("#found"), "the judgement is not tested"
+    assert "No alarm after 1 label:" in page.inner_text("#found"), "the judgement is not tested"
     page.click("text=The features that moved most")
     assert page.locator("[aria-label='Features'] tbody tr").count() == MOVES, "no drift alarm"
     label(page, url)
