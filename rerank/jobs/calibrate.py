@@ -30,7 +30,11 @@ from rerank.fitting.label_checks import (
 )
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import PlannedRankings
-from rerank.jobs.candidate_sources import networks_writer, open_candidate_source
+from rerank.jobs.candidate_sources import (
+    find_models,
+    networks_writer,
+    open_candidate_source,
+)
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
@@ -101,15 +105,15 @@ def calibrate(
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
     _check_calibrator(config.calibrator)
+    models = None
+    if not labelled.lists:  # their scores came with them
+        models, config = find_models(config)
     source = open_candidate_source(
-        labelled,
-        config,
-        workspace,
-        index=index,
-        retriever=retriever,
+        labelled, config, models, workspace, index=index, retriever=retriever
     )
-    networks, write_networks = networks_writer(source) if self_contained else ({}, None)
-    labelled, config = source.labelled, source.config
+    includes = networks_writer(models, config.precision) if self_contained and models else None
+    networks, write_networks = includes or ({}, None)
+    labelled = source.labelled
     check_corpus(labelled)
     made_from: dict[str, Any] = {
         "name": name_of(name, labelled.name),
