@@ -20,10 +20,10 @@ from calibration.thresholds import Certificate
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import open_folder
 from rerank.config import PromotionGate
-from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.fitting.plan import unseen
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.evaluate import evaluate
 from rerank.jobs.track import model_name, track_model
@@ -147,9 +147,8 @@ def own_checks(
     model: CalibratedReranker, measured: Evaluation, labelled: LabelledSet, gate: PromotionGate
 ) -> list[Check]:
     """The checks of the model alone: unseen queries, a calibrated confidence, a certified share."""
-    known = [i for i, q in labelled.queries.items() if query_hash(q.text) in model.fitted_on]
-    asked_again = frozenset[str]().union(*map(labelled.duplicate_keys, known))
-    seen = sum(not labelled.duplicate_keys(i).isdisjoint(asked_again) for i in measured.query_ids)
+    measured_ids = measured.query_ids
+    seen = len(measured_ids) - len(unseen(labelled, measured_ids, model.fitted_on))
     smece, (low, high) = measured.table[OURS].smece, measured.table[OURS].smece_interval
     return [
         Check(
