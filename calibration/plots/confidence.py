@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike
 
 from calibration import arrays, metrics
 from calibration.arrays import Floats
-from calibration.curves import Bin, reliability_bins
-from calibration.metrics.null_labels import Groups
+from calibration.curves import Bin
 from calibration.plots.style import (
     AMBER,
     BAND,
@@ -45,15 +44,14 @@ STYLES = ("-", "--", "-.", ":")
 def reliability_diagram(
     y: ArrayLike,
     p: ArrayLike,
+    bins: Sequence[Bin],
     *,
     title: str = "Reliability",
     threshold: float = 0.7,
-    groups: Groups = None,
-    bins: Sequence[Bin] | None = None,
 ) -> Figure:
     """Return the reliability diagram of confidences p (n,) against labels y (n,) of 0 and 1.
 
-    Dots are `bins`, if given, or the `reliability_bins` of y, p and groups (n,), with 95 % binomial
+    Dots are the `bins`, from `calibration.curves.reliability_bins` of y and p, with 95 % binomial
     bars, exact for independent rows. The band is where 95 % of the dots fall if p is exactly
     calibrated.
 
@@ -69,7 +67,7 @@ def reliability_diagram(
         tidy(axes)
         axes.axvline(threshold, color=AMBER, lw=1.1, ls=DASHED, zorder=1)
     main.plot([0, 1], [0, 1], color=SOFT, lw=1.0, zorder=2)
-    _dots(main, reliability_bins(labels, values, groups=groups) if bins is None else bins)
+    _dots(main, bins)
     main.set(xlim=(-0.015, 1.015), ylim=(-0.015, 1.015))
     main.set_ylabel("share that is right", color=INK)
     main.tick_params(labelbottom=False)

@@ -43,9 +43,9 @@ def report_figures(report: Report) -> dict[str, Figure]:
         "reliability": plots.reliability_diagram(
             evaluation.right,
             ours,
+            report.curves.bins,
             title=f"{name}, {report.planned.report_split}: {report.fitted.calibrator}",
             threshold=threshold,
-            bins=report.curves.bins,
         ),
         "risk_coverage": plots.risk_coverage_curve(
             evaluation.right,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from calibration.curves import reliability_bins
 from calibration.monitoring.recalibration import Recalibration
 from rerank.errors import optional
 from rerank.report.html import html_page
@@ -36,9 +37,9 @@ def recalibration_pictures(found: Recalibration) -> dict[str, Picture]:
             reliability_diagram(
                 found.right,
                 p,
+                reliability_bins(found.right, p, groups=found.groups),
                 title=f"{name.capitalize()} the new labels",
                 threshold=threshold,
-                groups=found.groups,
             )
         )
         for name, p in shown.items()
