@@ -14,7 +14,6 @@ from calibration.arrays import plain
 from calibration.curves import Curves, at_thresholds, reliability_bins
 from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
-from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions, predict
 from rerank.assessment.ranking import limit_scored, rank
@@ -55,6 +54,7 @@ class Evaluation:
     table: Comparison
     confidences: dict[str, Floats]  # name -> (n,)
     right: Labels  # (n,) 1 where the top passage is right
+    certified: Bools  # (n,) whether our confidence is at the certified threshold, if there is one
     events: dict[str, dict[str, float]]  # sufficiency at each k, relevance at each rank -> `SHARES`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, mean per query
@@ -66,18 +66,6 @@ class Evaluation:
     def query_ids(self) -> tuple[str, ...]:
         """Ids of the queries, (n,)."""
         return tuple(r.query.query_id for r in self.labelled.items)
-
-    def reaching(self, certificate: Certificate) -> Bools:
-        """Which queries (n,) reach the certified threshold of their fold, if there are folds.
-
-        Without folds it is the threshold of `certificate`.
-        """
-        certificates = [maps.certificate for maps in self.folds] or [certificate]
-        thresholds = np.array(
-            [np.inf if c.threshold is None else c.threshold for c in certificates]
-        )
-        fold = np.zeros(len(self.right), dtype=np.int64) if self.fold is None else self.fold
-        return np.asarray(self.confidences[OURS] >= thresholds[fold], dtype=np.bool_)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; undefined values are None."""
@@ -150,6 +138,7 @@ class _PredictedPart:
     predictions: Predictions
     orders: Mapping[str, Sequence[Sequence[str]]]  # passage ids, best first
     confidences: dict[str, Floats]
+    certified: Bools
     passages_scored: list[int]
 
 
@@ -189,6 +178,7 @@ def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ())
         ),
         confidences=confidences,
         right=hit[:, 0],
+        certified=np.concatenate([part.certified for part in predicted]),
         events=_events(hit, sufficiency, passage_labels(labelled), relevance),
         orders=_orders(orders, labelled),
         passages_scored=float(np.mean(counts)) if counts else 0.0,
@@ -216,7 +206,14 @@ def _predict_part(part: Part, config: Config) -> _PredictedPart:
         name: heuristic_confidences(rule, all_scored) for name, rule in part.baselines.items()
     }
     confidences[OURS] = predictions.confidence
-    return _PredictedPart(predictions, orders, confidences, [len(s.logits) for s in limited])
+    threshold = maps.certificate.threshold
+    return _PredictedPart(
+        predictions=predictions,
+        orders=orders,
+        confidences=confidences,
+        certified=predictions.confidence >= (np.inf if threshold is None else threshold),
+        passages_scored=[len(s.logits) for s in limited],
+    )
 
 
 def _in_order_of(ranking: Ranking, scored: Scored, maps: FittedMaps) -> Ranking:
