@@ -209,9 +209,9 @@ class CalibratedReranker:
                 f"{self.folder} is not calibrated: no queries were fitted on that others could be "
                 "compared with"
             )
-        kept = self.files.json(SKETCH)
+        values = self.files.json(SKETCH)
         try:
-            return Sketch.from_dict(kept)
+            return Sketch.from_dict(values)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{self.folder}: {SKETCH} cannot be read: {error}") from None
 
@@ -256,13 +256,13 @@ class CalibratedReranker:
         for query in queries:
             check_not_empty(query)
         modes = [self.mode_of(query) for query in queries]
-        found: dict[int, Assessment] = {}
+        assessments: dict[int, Assessment] = {}
         for mode in dict.fromkeys(modes):
-            rows = [i for i, one in enumerate(modes) if one == mode]
+            rows = [i for i, row_mode in enumerate(modes) if row_mode == mode]
             policy = self.maps[mode].policy
             scored = self.pipeline.run([queries[i] for i in rows], policy, label=label)
-            found |= zip(rows, self.assess_scored(scored, mode), strict=True)
-        return [found[i] for i in range(len(queries))]
+            assessments |= zip(rows, self.assess_scored(scored, mode), strict=True)
+        return [assessments[i] for i in range(len(queries))]
 
     def mode_of(self, query: Query) -> Mode:
         """The mode in which the model answers a query."""
@@ -294,7 +294,7 @@ class CalibratedReranker:
         except Exception as error:
             if len(queries) == 1:
                 return [error]
-            return [found for query in queries for found in self.assess_each([query])]
+            return [result for query in queries for result in self.assess_each([query])]
 
 
 def _of_system(

@@ -167,22 +167,22 @@ class Pipeline(ABC):
     ) -> list[Scored]:
         """The scored candidates of each query, in their order; `label` names a progress bar."""
 
-        def chunk(part: Sequence[Query]) -> list[Scored]:
-            candidates = self.retrieve(part)
+        def run_chunk(chunk: Sequence[Query]) -> list[Scored]:
+            candidates = self.retrieve(chunk)
             prior = [prior_score(c, policy.prior) for c in candidates]
             return self.score(candidates, prior, cutoff=policy.cutoff)
 
-        return _in_chunks(queries, chunk, label)
+        return _in_chunks(queries, run_chunk, label)
 
     def retrieve(self, queries: Sequence[Query], *, label: str | None = None) -> list[Candidates]:
         """The candidates of each query: by `search`, or the passages that came with the query."""
 
-        def chunk(part: Sequence[Query]) -> list[Candidates]:
-            texts = list(dict.fromkeys(text for query in part for text in self.texts_of(query)))
+        def retrieve_chunk(chunk: Sequence[Query]) -> list[Candidates]:
+            texts = list(dict.fromkeys(text for query in chunk for text in self.texts_of(query)))
             vectors = dict(zip(texts, self.encode(texts), strict=True)) if texts else {}
-            return [self.candidates(query, vectors) for query in part]
+            return [self.candidates(query, vectors) for query in chunk]
 
-        return _in_chunks(queries, chunk, label)
+        return _in_chunks(queries, retrieve_chunk, label)
 
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The candidates of one query, given the vectors of its `texts_of`."""
@@ -199,7 +199,10 @@ class Pipeline(ABC):
     ) -> list[Candidates]:
         """The candidates of each query by `search`, without some passages of its own, by id."""
         vectors = self.encode([query.text for query in queries])
-        return [self.search(*one) for one in zip(queries, vectors, gone, strict=True)]
+        return [
+            self.search(query, vector, without)
+            for query, vector, without in zip(queries, vectors, gone, strict=True)
+        ]
 
     def score(
         self,
@@ -217,8 +220,8 @@ class Pipeline(ABC):
         scores.
         """
 
-        def chunk(part: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:
-            selections = [self.select(c, p, cutoff) for c, p in part]
+        def score_chunk(chunk: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:
+            selections = [self.select(c, p, cutoff) for c, p in chunk]
             logits, truncated = self.score_pairs([p for s in selections for p in s.pairs_to_score])
             ends = np.cumsum([len(s.pairs_to_score) for s in selections])[:-1]
             by_query = zip(
@@ -226,7 +229,7 @@ class Pipeline(ABC):
             )
             return [self.with_scores(*scores) for scores in by_query]
 
-        return _in_chunks(list(zip(candidates, prior, strict=True)), chunk, label)
+        return _in_chunks(list(zip(candidates, prior, strict=True)), score_chunk, label)
 
     def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
         """The candidates, likeliest first, and which of them `score` would score."""
@@ -281,10 +284,10 @@ def _in_chunks(
     items: Sequence[Item], step: Callable[[Sequence[Item]], list[Made]], label: str | None
 ) -> list[Made]:
     """`step` over all items, a chunk at a time; with `label`, a progress bar of that name."""
-    found: list[Made] = []
+    results: list[Made] = []
     with progress(len(items), label, unit="query") as bar:
         for start in range(0, len(items), CHUNK):
-            part = items[start : start + CHUNK]
-            found += step(part)
-            bar.update(len(part))
-    return found
+            chunk = items[start : start + CHUNK]
+            results += step(chunk)
+            bar.update(len(chunk))
+    return results

@@ -57,10 +57,10 @@ class RetrieverPipeline(Pipeline):
 
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
         """The candidates that the system returns, none of which the cross-encoder has scored."""
-        found = self._fetch(query, vector, self.config.pool, self.config.candidates, without)
-        unscored = np.full(len(found.passages or ()), np.nan)
-        scores = {**(found.scores or {}), RERANKER: unscored}
-        return self.lists.provided(replace(found, scores=scores), {})
+        candidates = self._fetch(query, vector, self.config.pool, self.config.candidates, without)
+        unscored = np.full(len(candidates.passages or ()), np.nan)
+        scores = {**(candidates.scores or {}), RERANKER: unscored}
+        return self.lists.provided(replace(candidates, scores=scores), {})
 
     def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The list that came with the query, with the scores of all its stages."""
@@ -86,9 +86,9 @@ class RetrieverPipeline(Pipeline):
         last[rows[: len(logits)]] = logits
         query = candidates.query
         query = replace(query, scores={**(query.scores or {}), RERANKER: last})
-        whole = self.lists.provided(query, {})
-        place = np.argsort(whole.first_stage.rows)
-        return Scored(whole.take(place[rows]), selection.prior, logits, truncated)
+        ranked = self.lists.provided(query, {})
+        place = np.argsort(ranked.first_stage.rows)
+        return Scored(ranked.take(place[rows]), selection.prior, logits, truncated)
 
     def _fetch(
         self,

@@ -45,8 +45,8 @@ def fit_folds(
         if not main.context.lists:
             others = main.fit.where(fold != k)
             policy = replace(policy, cutoff=choose_cutoff(others, config, main.context.pooled))
-        for mode, one in ranked.items():
-            others = one.fit.where(fold != k)
-            fitted = fit(others, policy, config, one.context)
-            parts[mode].append((one.fit.where(fold == k), fitted))
+        for mode, rankings in ranked.items():
+            others = rankings.fit.where(fold != k)
+            fitted = fit(others, policy, config, rankings.context)
+            parts[mode].append((rankings.fit.where(fold == k), fitted))
     return parts

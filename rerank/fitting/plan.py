@@ -155,19 +155,21 @@ class _Division:
 
 def _divide(labelled: LabelledSet, untrained: frozenset[str]) -> _Division:
     """Hold a split out, and fit on the others, without the questions of the split held out."""
-    left = {split: [i for i in ids if i in untrained] for split, ids in labelled.splits.items()}
+    untrained_ids = {
+        split: [i for i in ids if i in untrained] for split, ids in labelled.splits.items()
+    }
     untouched = {
         split
         for split, ids in labelled.splits.items()
-        if len(left[split]) >= (1 - TRAINED_SHARE) * len(ids)
+        if len(untrained_ids[split]) >= (1 - TRAINED_SHARE) * len(ids)
     }
-    to_report = [s for s in ("test", "dev") if left.get(s) and len(left) > 1]
+    to_report = [s for s in ("test", "dev") if untrained_ids.get(s) and len(untrained_ids) > 1]
     held_out = next((s for s in to_report if s in untouched), next(iter(to_report), None))
-    others = [split for split in left if split != held_out]
+    others = [split for split in untrained_ids if split != held_out]
     to_fit = [split for split in others if split in untouched]
-    if sum(len(left[split]) for split in to_fit) < LEAST_QUERIES:
+    if sum(len(untrained_ids[split]) for split in to_fit) < LEAST_QUERIES:
         to_fit = others
-    fit = [i for split in to_fit for i in left[split]]
+    fit = [i for split in to_fit for i in untrained_ids[split]]
     total = sum(map(len, labelled.splits.values()))
     if held_out is None:
         return _Division(
@@ -178,7 +180,7 @@ def _divide(labelled: LabelledSet, untrained: frozenset[str]) -> _Division:
             asked_twice=0,
             partly_trained_on=not untouched.issuperset(to_fit),
         )
-    report = left[held_out]
+    report = untrained_ids[held_out]
     once = labelled.without_repeats(fit, report)
     return _Division(
         fit=once,

@@ -49,15 +49,15 @@ def search_rankings(
     chosen.
     """
 
-    def found(part: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:
+    def retrieved(part: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:
         items = pipeline.retrieve(part.items, label=f"finding candidates to {use} on")
         plain = part.with_items(items)
         return add_copies(pipeline, plain) if copy else plain
 
-    fit = found(planned.fit, "fit", copy=not has_enough_unanswerable(planned.fit.grades))
+    fit = retrieved(planned.fit, "fit", copy=not has_enough_unanswerable(planned.fit.grades))
     report = fit
     if not planned.cross_fitted:
-        report = found(planned.report, "report", copy=len(fit) > len(planned.fit))
+        report = retrieved(planned.report, "report", copy=len(fit) > len(planned.fit))
     about = described_mixture(planned.grouping.about, fit)
     context = FitContext(about, pooled, lists=None, metadata=pipeline.metadata)
     return _score(pipeline, fit, report, context, cutoff)
@@ -125,13 +125,13 @@ def _score(
     """
     pooled = context.pooled
     around = pooled.policy.prior if pooled else None
-    prior_map, own = fit_prior(fit, pipeline.config, around)
+    prior_map, own_prior = fit_prior(fit, pipeline.config, around)
 
     def scored(part: Labelled[Candidates], prior: Sequence[Floats], use: str) -> Labelled[Scored]:
         label = f"scoring candidates to {use} on"
         return part.with_items(pipeline.score(part.items, prior, label=label))
 
-    to_fit = to_report = scored(fit, own, "fit")
+    to_fit = to_report = scored(fit, own_prior, "fit")
     if report is not fit:
         to_report = scored(report, [prior_score(c, prior_map) for c in report.items], "report")
     if cutoff is None:
