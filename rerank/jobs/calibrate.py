@@ -148,11 +148,11 @@ def calibrate(
 def _check_calibrator(name: str) -> None:
     from calibration.score_fitting import SCORE_FITS
 
-    known = ("auto", *SCORE_FITS)
-    if name not in known:
+    names = ("auto", *SCORE_FITS)
+    if name not in names:
         raise InputError(
-            f"`calibrator` (--calibrator) should be one of {', '.join(known)}, got {name!r}"
-            f"{nearest(name, known)}"
+            f"`calibrator` (--calibrator) should be one of {', '.join(names)}, got {name!r}"
+            f"{nearest(name, names)}"
         )
 
 

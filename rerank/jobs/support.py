@@ -59,7 +59,7 @@ def claims_of(model: CalibratedReranker, labelled: LabelledSet, split: str) -> l
     does not.
     """
     ids = [i for i in labelled.split(split) if labelled.relevant(i)]
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for i, answer in zip(ids, model.assess([labelled.queries[i] for i in ids]), strict=True):
         right, text = labelled.relevant(i), labelled.queries[i].text
         passages = answer.passages
@@ -67,8 +67,8 @@ def claims_of(model: CalibratedReranker, labelled: LabelledSet, split: str) -> l
         other = next((p for p in passages if p.doc_id not in right), None)
         if first and other:
             pair = zip(sources_of([first, other]), (True, False), strict=True)
-            found += [Claim(text, source, supported) for source, supported in pair]
-    return found
+            claims += [Claim(text, source, supported) for source, supported in pair]
+    return claims
 
 
 def claim_of(row: Mapping[str, Any]) -> Claim:
