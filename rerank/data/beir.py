@@ -193,8 +193,8 @@ def _unjudged(
     if policy == "refuse":
         raise InputError(
             f"{folder}: {subject}. Does nothing answer them, or has nobody judged them? Say so: "
-            "list those that nothing answers in splits/<split>.txt with the others, or give --unjudged "
-            "unanswerable or --unjudged leave-out"
+            "list those that nothing answers in splits/<split>.txt with the others, or give "
+            "--unjudged unanswerable or --unjudged leave-out"
         )
     if policy == "leave-out":
         return {}

@@ -43,9 +43,9 @@ class Encoder:
         rows: list[Vectors] = []
         with progress(len(texts), label, unit="text") as bar:
             for start in range(0, len(texts), CHUNK):
-                part = texts[start : start + CHUNK]
-                rows.append(engine(tokenizer(part)))
-                bar.update(len(part))
+                chunk = texts[start : start + CHUNK]
+                rows.append(engine(tokenizer(chunk)))
+                bar.update(len(chunk))
         return np.concatenate(rows)
 
 
