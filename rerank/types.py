@@ -319,10 +319,10 @@ class Assessment:
         ranking, stage = self.ranking, self.ranking.first_stage
         return [
             RankedPassage(
-                passage.doc_id,
-                passage.title,
-                passage.text,
-                passage.metadata,
+                doc_id=passage.doc_id,
+                title=passage.title,
+                text=passage.text,
+                metadata=passage.metadata,
                 relevance=float(self.relevance[i]),
                 logit=float(ranking.logits[i]) if ranking.scored[i] else None,
                 bm25=float(stage.bm25[i]),

@@ -133,16 +133,16 @@ def by_features(
         gain, *gain_interval = paired_bootstrap(previous, losses, groups, seed=random_state)
         measured.append(
             Step(
-                name,
-                len(used),
-                float(losses.mean()),
-                metrics.auroc(y, p),
-                metrics.auroc_interval(y, p, groups),
-                saved,
-                (saved_interval[0], saved_interval[1]),
-                gain,
-                (gain_interval[0], gain_interval[1]),
-                tuple(penalties),
+                name=name,
+                features=len(used),
+                log_loss=float(losses.mean()),
+                auroc=metrics.auroc(y, p),
+                auroc_interval=metrics.auroc_interval(y, p, groups),
+                saved=saved,
+                saved_interval=(saved_interval[0], saved_interval[1]),
+                gain=gain,
+                gain_interval=(gain_interval[0], gain_interval[1]),
+                penalties=tuple(penalties),
             )
         )
         previous = losses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,8 +87,15 @@ def claim_of(row: Mapping[str, Any]) -> Claim:
 
 def _source(passage: Passage) -> Source:
     """The passage as a source, without a score of any stage."""
-    nan = float("nan")
     ranked = RankedPassage(
-        passage.doc_id, passage.title, passage.text, passage.metadata, nan, None, nan, nan, 0
+        doc_id=passage.doc_id,
+        title=passage.title,
+        text=passage.text,
+        metadata=passage.metadata,
+        relevance=math.nan,
+        logit=None,
+        bm25=math.nan,
+        dense=math.nan,
+        row=0,
     )
     return sources_of([ranked])[0]

@@ -270,12 +270,12 @@ def described(
     """What is told of a run in the store at `uri`; its folder is this version of a model."""
     info, tags = run.info, run.data.tags
     return TrackedRun(
-        info.run_id,
-        info.experiment_id,
-        uri,
-        version,
-        name,
-        found,
+        run_id=info.run_id,
+        experiment_id=info.experiment_id,
+        tracking_uri=uri,
+        model_version=version,
+        model_name=name,
+        found=found,
         experiment=str(client.get_experiment(info.experiment_id).name),
         command=tags.get(COMMAND, ""),
         commit=tags.get(COMMIT, ""),
