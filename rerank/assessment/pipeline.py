@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from rerank.errors import InputError
 from rerank.inference.cross_encoder import CrossEncoder, Pair
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
-from rerank.progress import progress
+from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.retriever import Retriever
 from rerank.types import Bools, Candidates, Floats, Passage, Query, Scored
@@ -39,8 +38,6 @@ NO_MODELS = (
     "scores; calibrate a labelled set for this"
 )
 
-Item = TypeVar("Item")
-Made = TypeVar("Made")
 Observe = Callable[[str, float], None]  # called with a stage, and the seconds that it took
 
 
@@ -172,7 +169,7 @@ class Pipeline(ABC):
             prior = [prior_score(c, policy.prior) for c in candidates]
             return self.score(candidates, prior, cutoff=policy.cutoff)
 
-        return _in_chunks(queries, run_chunk, label)
+        return in_chunks(queries, run_chunk, size=CHUNK, label=label, unit="query")
 
     def retrieve(self, queries: Sequence[Query], *, label: str | None = None) -> list[Candidates]:
         """The candidates of each query: by `search`, or the passages that came with the query."""
@@ -182,7 +179,7 @@ class Pipeline(ABC):
             vectors = dict(zip(texts, self.encode(texts), strict=True)) if texts else {}
             return [self.candidates(query, vectors) for query in chunk]
 
-        return _in_chunks(queries, retrieve_chunk, label)
+        return in_chunks(queries, retrieve_chunk, size=CHUNK, label=label, unit="query")
 
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The candidates of one query, given the vectors of its `texts_of`."""
@@ -229,7 +226,8 @@ class Pipeline(ABC):
             )
             return [self.with_scores(*scores) for scores in by_query]
 
-        return _in_chunks(list(zip(candidates, prior, strict=True)), score_chunk, label)
+        pairs = list(zip(candidates, prior, strict=True))
+        return in_chunks(pairs, score_chunk, size=CHUNK, label=label, unit="query")
 
     def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
         """The candidates, likeliest first, and which of them `score` would score."""
@@ -278,16 +276,3 @@ class Pipeline(ABC):
         finally:
             if self.observe is not None:
                 self.observe(stage, time.perf_counter() - start)
-
-
-def _in_chunks(
-    items: Sequence[Item], step: Callable[[Sequence[Item]], list[Made]], label: str | None
-) -> list[Made]:
-    """`step` over all items, a chunk at a time; with `label`, a progress bar of that name."""
-    results: list[Made] = []
-    with progress(len(items), label, unit="query") as bar:
-        for start in range(0, len(items), CHUNK):
-            chunk = items[start : start + CHUNK]
-            results += step(chunk)
-            bar.update(len(chunk))
-    return results

@@ -25,7 +25,7 @@ from rerank.inference.model_files import ModelFiles, resolve, trained_on, traini
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import positions
 from rerank.jobs.pipelines import open_index
-from rerank.progress import progress
+from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
 from rerank.storage.folder import MANIFEST, is_made_from, sha256_file, write_folder
 from rerank.storage.locks import output_folder
@@ -97,7 +97,7 @@ def finetune(
             "teacher": teacher.fingerprint if teacher else None,
             "miner": miner.fingerprint if miner else None,
         },
-        "sets": [_about(one) for one in sets],
+        "sets": list(map(_about, sets)),
     }
     if not overwrite and is_made_from(out, made_from):
         report = json.loads((out / TRAINING).read_text(encoding="utf-8"))
@@ -109,17 +109,18 @@ def finetune(
         examples, validation, counts = _mine_all(sets, encoder, seen, mining, workspace)
         lists = [*map(asdict, examples), *map(asdict, validation)]
         key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
+        cache = ScoreCache(workspace.scores)
         if miner:
-            read = add_teacher_scores(examples, miner, config, ScoreCache(workspace.scores))
-            examples = [keep_hardest(example, config.hard + config.easy) for example in read]
+            scored = add_teacher_scores(examples, miner, config, cache)
+            examples = [keep_hardest(example, config.hard + config.easy) for example in scored]
         if teacher:
-            examples = add_teacher_scores(examples, teacher, config, ScoreCache(workspace.scores))
+            examples = add_teacher_scores(examples, teacher, config, cache)
         from rerank.training.trainer import train
 
         checkpoints = workspace.checkpoints / key[:16]
         model, shown = train(examples, validation, base, checkpoints, config)
-        queries = [*(e.query for e in examples), *(h.query for h in validation)]
-        seen |= {query_hash(query) for query in queries}
+        queries = [e.query for e in examples] + [q.query for q in validation]
+        seen |= frozenset(map(query_hash, queries))
         report = {
             "config": asdict(config),
             "examples": len(examples),
@@ -129,17 +130,30 @@ def finetune(
             "base_fingerprint": base.fingerprint,
             "base_training": training(base),
         }
-
-        def fill(folder: Path) -> dict[str, Any]:
-            # a model card would quote the queries
-            model.save_pretrained(str(folder), create_model_card=False)
-            (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
-            (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-            return made_from
-
-        write_folder(out, fill, overwrite=overwrite, kind=KIND)
+        _write_model(out, model, seen, report, made_from, overwrite=overwrite)
         shutil.rmtree(checkpoints, ignore_errors=True)
         return FinetuneRun(out, report, *_track(report, out, workspace, made=True))
+
+
+def _write_model(
+    out: Path,
+    model: Any,
+    seen: frozenset[str],
+    report: Mapping[str, Any],
+    made_from: Mapping[str, Any],
+    *,
+    overwrite: bool,
+) -> None:
+    """Write the folder of a trained model, with the hashes of the queries that it has `seen`."""
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        # a model card would quote the queries
+        model.save_pretrained(str(folder), create_model_card=False)
+        (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
+        (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        return made_from
+
+    write_folder(out, fill, overwrite=overwrite, kind=KIND)
 
 
 def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
@@ -274,13 +288,13 @@ def add_teacher_scores(
 ) -> list[Example]:
     """The examples with another cross-encoder's logits of their passages."""
     reader = CrossEncoder(teacher, max_length=config.max_length, cache=cache)
-    scores: list[float] = []
-    pairs = [(e.query, passage) for e in examples for passage in e.passages]
-    with progress(len(pairs), f"reading with {teacher.name}", unit="pair") as bar:
-        for start in range(0, len(pairs), CHUNK):
-            chunk = pairs[start : start + CHUNK]
-            scores += reader.score(chunk)[0].tolist()
-            bar.update(len(chunk))
+    scores = in_chunks(
+        [(e.query, passage) for e in examples for passage in e.passages],
+        lambda pairs: reader.score(pairs)[0].tolist(),
+        size=CHUNK,
+        label=f"reading with {teacher.name}",
+        unit="pair",
+    )
     logits = iter(scores)
     return [replace(e, teacher=tuple(next(logits) for _ in e.passages)) for e in examples]
 
