@@ -124,10 +124,10 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
     if precision == "fp32" or _kept(fp32_home, fp32_bound) is None:
         with progress(2, f"exporting {files.name}, once", unit="step") as bar:
             with optional():
-                from rerank.inference import export
+                from rerank.inference import onnx_export
 
             samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
-            module = export.load(files, kind)
+            module = onnx_export.load(files, kind)
             bar.update()
 
             def write(path: Path) -> None:
@@ -301,9 +301,9 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
     Raises:
         Exception: no form works; whatever the last one raised.
     """
-    from rerank.inference import export
+    from rerank.inference import onnx_export
 
-    *cheaper, plain = export.forms(module)
+    *cheaper, plain = onnx_export.forms(module)
     for form in cheaper:
         try:
             _export_checked(form, module, samples, path)
@@ -317,10 +317,10 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
 
 def _export_checked(form: Any, module: Any, samples: Sequence[Tokens], path: Path) -> None:
     """Write `form` as ONNX under `path`, once the graph has given the numbers of `module`."""
-    from rerank.inference import export
+    from rerank.inference import onnx_export
 
     with _written(path) as new:
-        export.to_onnx(form, samples[0].ids, samples[0].types, new)
+        onnx_export.to_onnx(form, samples[0].ids, samples[0].types, new)
         exported, reference = _onnx_runner(new), _torch_runner(module)
         gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in samples)
         if not gap <= TOLERANCE:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 
 from rerank.errors import InputError
-from rerank.inference import export
+from rerank.inference import onnx_export
 from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, TOLERANCE, cores
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
@@ -218,7 +218,7 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
         InputError: the model cannot be loaded, or its family does not support concatenated
             sequences.
     """
-    module = export.load(files, "cross_encoder")
+    module = onnx_export.load(files, "cross_encoder")
     samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
     try:
         model = Unpadded(module.model.model).eval()

@@ -19,7 +19,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import Heuristic
-from rerank.evaluation.evaluate import Evaluation, Part, measure
+from rerank.evaluation.measure import Evaluation, Part, measure
 from rerank.fitting.cross_fitted import fit_folds
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.label_checks import (

@@ -17,7 +17,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
-from rerank.evaluation.evaluate import OURS, Evaluation, Part, measure
+from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over

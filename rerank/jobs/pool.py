@@ -20,7 +20,7 @@ from rerank.config import Config
 from rerank.data.pairs import read_training_set
 from rerank.fitting.leave_one_set_out import leave_one_set_out, summary
 from rerank.fitting.plan import Plan, plan
-from rerank.fitting.pool import pool
+from rerank.fitting.pooled_fit import fit_pooled_maps
 from rerank.fitting.rankings import PlannedRankings, rerank_rankings, search_rankings
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.pipelines import open_pipeline
@@ -68,9 +68,11 @@ def write_pooled(ranked: Sequence[RankedSet], out: str | Path, config: Config) -
         }
         for mode in MODES
     }
-    maps = {mode: pool(sets, config) for mode, sets in by_mode.items()}
+    maps = {mode: fit_pooled_maps(sets, config) for mode, sets in by_mode.items()}
     with progress(len(ranked), "leaving one set out", unit="set") as bar:
-        figures = leave_one_set_out(by_mode["search"], config, pool=pool, done=bar.update)
+        figures = leave_one_set_out(
+            by_mode["search"], config, pool=fit_pooled_maps, done=bar.update
+        )
     pooled = PooledMaps(
         maps,
         scored_by(resolve(config.encoder), resolve(config.reranker), config),

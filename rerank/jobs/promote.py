@@ -22,7 +22,7 @@ from rerank.assessment.model_folder import open_folder
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.plan import unseen
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.evaluate import evaluate

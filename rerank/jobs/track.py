@@ -22,7 +22,7 @@ from rerank.assessment.model_folder import (
 from rerank.assessment.relevance import INPUTS
 from rerank.config import Config
 from rerank.errors import MissingExtraError
-from rerank.evaluation.evaluate import SUFFICIENCY
+from rerank.evaluation.measure import SUFFICIENCY
 from rerank.report.report import flat
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.tracking.registry import name_of

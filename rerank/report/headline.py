@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calibration.thresholds import Certificate
-from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.evaluation.measure import OURS, Evaluation
 from rerank.types import Mode
 
 NEXT: dict[Mode, str] = {  # how to try a model

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import optional
-from rerank.evaluation.evaluate import OURS
+from rerank.evaluation.measure import OURS
 from rerank.report.glossary import GLOSSARY
 from rerank.report.headline import headline
 from rerank.report.html import html_page

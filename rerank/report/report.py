@@ -29,7 +29,7 @@ from rerank.evaluation.ablation import (
     by_labels,
     steps,
 )
-from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.types import Floats, Passage, Ranking

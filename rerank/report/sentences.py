@@ -7,7 +7,7 @@ import textwrap
 
 from rerank.assessment.model_folder import RETRIEVER
 from rerank.evaluation.baselines import sources
-from rerank.evaluation.evaluate import OURS
+from rerank.evaluation.measure import OURS
 from rerank.fitting.context_certificates import LOST
 from rerank.fitting.label_checks import NO_LISTS
 from rerank.fitting.rankings import LENGTHS

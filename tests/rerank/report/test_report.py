@@ -21,7 +21,7 @@ from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
-from rerank.evaluation.evaluate import OURS, Evaluation, Part, measure
+from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.report.glossary import GLOSSARY

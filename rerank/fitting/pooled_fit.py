@@ -32,7 +32,7 @@ NO_LABELS = (
 )
 
 
-def pool(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
+def fit_pooled_maps(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
     """Maps of one mode, fitted on the fit rankings of many sets, which have equal weight.
 
     Each set's candidates are scored down to its own cutoff; the pooled policy takes the lower
