@@ -36,8 +36,8 @@ class FittedMaps:
     sufficiency at which no more passages need to be handed on (see
     `rerank.fitting.context_certificates`); None if nothing is guaranteed. `calibrated`: whether
     labels of this corpus were among those fitted on; if not, the probabilities only order queries
-    and passages. `lists`: the kind of lists that came with their scores; None if our own stages
-    score them. `metadata`: the features of the passages' metadata.
+    and passages. `list_kind`: the kind of the lists that came with their scores; None if our own
+    stages score them. `metadata`: the features of the passages' metadata.
     """
 
     policy: ReadPolicy
@@ -50,18 +50,18 @@ class FittedMaps:
     context: Certificate | None = None
     stopping_threshold: float | None = None
     calibrated: bool = True
-    lists: ListKind | None = None
+    list_kind: ListKind | None = None
     metadata: tuple[MetadataFeature, ...] = ()
 
     @property
     def features(self) -> Features:
         """The features that the maps were fitted on."""
-        return features_of(self.lists, self.metadata)
+        return features_of(self.list_kind, self.metadata)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` restores equal maps, to the bit."""
         return {
-            **({"lists": asdict(self.lists)} if self.lists else {}),
+            **({"lists": asdict(self.list_kind)} if self.list_kind else {}),
             **({"metadata": list(map(asdict, self.metadata))} if self.metadata else {}),
             "passage_features": list(self.features.passage),
             "ranking_features": list(self.features.ranking),
@@ -89,9 +89,9 @@ class FittedMaps:
             raise InputError(
                 f"calibrators.json should hold maps for each of {MODES}; calibrate again"
             )
-        lists = _list_kind(values.get("lists"))
+        list_kind = _list_kind(values.get("lists"))
         metadata = metadata_from_dict(values.get("metadata", ()))
-        _check_names(values, features_of(lists, metadata))
+        _check_names(values, features_of(list_kind, metadata))
         stop = values.get("stopping_threshold", values.get("enough"))  # its old name
         try:
             maps: dict[str, Any] = {name: map_from_dict(values[name]) for name in MAPS}
@@ -106,7 +106,7 @@ class FittedMaps:
                 context=Certificate(**values["context"]) if values.get("context") else None,
                 stopping_threshold=None if stop is None else float(stop),
                 calibrated=values.get("calibrated", True) is not False,
-                lists=lists,
+                list_kind=list_kind,
                 metadata=metadata,
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -186,8 +186,8 @@ class MapsByMode(dict[Mode, FittedMaps]):
                 "this model scores passages itself: give it passages without the scores of other "
                 "stages, or calibrate such lists (`rerank calibrate LISTS.jsonl`)"
             )
-        lists = self[self.main].lists
-        stages = ", ".join(lists.stages) if lists else ""
+        list_kind = self[self.main].list_kind
+        stages = ", ".join(list_kind.stages) if list_kind else ""
         if self.main != LISTS:
             raise InputError(
                 "this model finds its passages in another search system; of passages that come "
@@ -205,7 +205,7 @@ class MapsByMode(dict[Mode, FittedMaps]):
         the scores of its stages are treated as results of its search.
         """
         listed = query.mode == LISTS or query.passages == ()
-        return self.main if listed and self[self.main].lists else query.mode
+        return self.main if listed and self[self.main].list_kind else query.mode
 
     @property
     def main(self) -> Mode:

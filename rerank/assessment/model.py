@@ -152,7 +152,7 @@ class CalibratedReranker:
         maps = maps_from_dict(files.json(CALIBRATORS))
         for fitted in maps.values():
             check_no_overflow(fitted, path)
-        kind, metadata = maps[maps.main].lists, maps[maps.main].metadata
+        kind, metadata = maps[maps.main].list_kind, maps[maps.main].metadata
         if kind and maps.main == LISTS:
             return cls(files, maps, ListPipeline(kind, config, metadata))
         models = models_of(files, config, download=allow_download)
@@ -171,7 +171,7 @@ class CalibratedReranker:
     @property
     def index_folder(self) -> Path | None:
         """The index that the model searches; None if it has none."""
-        return None if self.maps[self.maps.main].lists else self.pipeline.index.folder
+        return None if self.maps[self.maps.main].list_kind else self.pipeline.index.folder
 
     @property
     def searches_elsewhere(self) -> bool:
@@ -274,7 +274,7 @@ class CalibratedReranker:
             "does the model work",
             (Passage("0", "", "It works."), Passage("1", "", "No.")),
         )
-        kind = self.maps[self.maps.main].lists
+        kind = self.maps[self.maps.main].list_kind
         if kind and self.maps.main == LISTS:
             scores = {stage: np.array([1.0, 0.0]) for stage in kind.stages}
             return [Query(text, passages=passages, scores=scores)]
@@ -305,7 +305,7 @@ def _of_system(
     models: tuple[ModelFiles, ModelFiles],
 ) -> RetrieverPipeline:
     """The pipeline of the search system that a folder names; its stages must match the maps."""
-    kind, metadata = maps[maps.main].lists, maps[maps.main].metadata
+    kind, metadata = maps[maps.main].list_kind, maps[maps.main].metadata
     assert kind is not None
     try:
         system = connect_of_model(files.manifest.get(RETRIEVER))

@@ -42,7 +42,7 @@ def fit_folds(
     parts: dict[Mode, list[tuple[Labelled[Scored], Fitted]]] = {mode: [] for mode in ranked}
     for k in range(int(fold.max()) + 1):
         policy = main.policy
-        if not main.context.lists:
+        if not main.context.list_kind:
             others = main.fit.where(fold != k)
             policy = replace(policy, cutoff=choose_cutoff(others, config, main.context.pooled))
         for mode, rankings in ranked.items():

@@ -50,13 +50,13 @@ class FitContext:
     """What a fit must know of the queries and features, besides the labels.
 
     about: the questions that a certificate is about. pooled: maps that the fitted ones are shrunk
-    towards: with few labels they stay close to them, with many they do not. lists: the kind of the
-    lists, if they came with scores. metadata: the last features, of the passages' metadata.
+    towards: with few labels they stay close to them, with many they do not. list_kind: the kind
+    of the lists, if they came with scores. metadata: the last features, of the passages' metadata.
     """
 
     about: str = ABOUT
     pooled: FittedMaps | None = None
-    lists: ListKind | None = None
+    list_kind: ListKind | None = None
     metadata: tuple[MetadataFeature, ...] = ()
 
 
@@ -104,7 +104,7 @@ def fit(
     around_hazards = (pooled.hazard, pooled.another) if pooled else (None, None)
     groups, limited = scored.groups, limit_labelled(scored, policy.cutoff)
     ordered = cross_fit_rankings(limited, config, around_score)
-    table = features_of(context.lists).ranking
+    table = features_of(context.list_kind).ranking
     features, right = ranking_features(ordered.items, table), hits(ordered)[:, 0]
     confidence = _fit_confidence(features, right, groups, config, around_confidence)
     segments, out_of_fold = _fit_segments(confidence.out_of_fold, ordered, right, config)
@@ -133,7 +133,7 @@ def fit(
             segments=segments,
             context=sufficiency,
             stopping_threshold=stopping_threshold,
-            lists=context.lists,
+            list_kind=context.list_kind,
             metadata=context.metadata,
         ),
         calibrator=confidence.calibrator,

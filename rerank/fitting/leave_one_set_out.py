@@ -29,7 +29,7 @@ LABELS = (0, 25, 50, 100)  # besides all there are
 LEAST_MEASURED = 50  # queries of a set, to be measured on
 FIGURES = ("log_loss", "auroc", "smece", "hit1", "accepted", "accepted_right")
 
-Pool = Callable[[Mapping[str, PlannedRankings], Config], FittedMaps]
+FitPooled = Callable[[Mapping[str, PlannedRankings], Config], FittedMaps]
 Figures = dict[str, float]
 
 
@@ -37,7 +37,7 @@ def leave_one_set_out(
     sets: Mapping[str, PlannedRankings],
     config: Config,
     *,
-    pool: Pool,
+    fit_pooled: FitPooled,
     labels: Sequence[int] = LABELS,
     done: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def leave_one_set_out(
     figures: dict[str, Any] = {}
     for name, held_out in sets.items():
         others = {other: planned for other, planned in sets.items() if other != name}
-        maps = pool(others, config)
+        maps = fit_pooled(others, config)
         rows: dict[str, dict[str, Figures]] = {}
         for count, labelled, measured in _parts(held_out, labels, config.seed):
             arms: dict[str, Figures] = {}

@@ -59,7 +59,7 @@ def search_rankings(
     if not planned.cross_fitted:
         report = retrieved(planned.report, "report", copy=len(fit) > len(planned.fit))
     about = described_mixture(planned.grouping.about, fit)
-    context = FitContext(about, pooled, lists=None, metadata=pipeline.metadata)
+    context = FitContext(about, pooled, list_kind=None, metadata=pipeline.metadata)
     return _score(pipeline, fit, report, context, cutoff)
 
 
@@ -69,7 +69,7 @@ def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRan
     There are no pooled maps: only these labels show how the system's scores behave.
     """
     ranked = search_rankings(pipeline, planned, cutoff=0.0)
-    return replace(ranked, context=replace(ranked.context, lists=pipeline.kind))
+    return replace(ranked, context=replace(ranked.context, list_kind=pipeline.kind))
 
 
 def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
@@ -82,7 +82,7 @@ def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
     fit = read(planned.fit)
     report = fit if planned.cross_fitted else read(planned.report)
     about, kind = planned.grouping.about, pipeline.kind
-    context = FitContext(about, lists=kind, metadata=pipeline.metadata)
+    context = FitContext(about, list_kind=kind, metadata=pipeline.metadata)
     return PlannedRankings(fit, report, policy, context)
 
 

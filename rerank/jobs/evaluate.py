@@ -62,7 +62,7 @@ def evaluate(
     everything = ReadPolicy(maps.policy.prior, cutoff=0.0)
     scored = pipeline.run(queries.items, everything, label="scoring candidates")
     weights = weights_of(queries.items)
-    baselines = OF_LOGITS if maps.lists else HEURISTICS
+    baselines = OF_LOGITS if maps.list_kind else HEURISTICS
     part = Part(queries.with_items(scored), maps, baselines)
     evaluation = measure([part], pipeline.config, notes=notes)
     if not weights:

@@ -71,7 +71,7 @@ def write_pooled(ranked: Sequence[RankedSet], out: str | Path, config: Config) -
     maps = {mode: fit_pooled_maps(sets, config) for mode, sets in by_mode.items()}
     with progress(len(ranked), "leaving one set out", unit="set") as bar:
         figures = leave_one_set_out(
-            by_mode["search"], config, pool=fit_pooled_maps, done=bar.update
+            by_mode["search"], config, fit_pooled=fit_pooled_maps, done=bar.update
         )
     pooled = PooledMaps(
         maps,

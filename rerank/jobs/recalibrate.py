@@ -161,7 +161,7 @@ def _contents(
         old = {mode: without_certificates(maps, OTHER_CORPUS) for mode, maps in old.items()}
     maps = {**old, **{mode: new.maps for mode, new in recalibrated.items()}}
     mode, new = next(iter(recalibrated.items()))
-    recalibration = new.found
+    recalibration = new.recalibration
 
     # queries of another corpus have another distribution; a few more of the same corpus do not
     features, same_questions = new.predicted.features, same and model.maps[mode].calibrated
@@ -288,14 +288,18 @@ def subsample(
 class _RecalibratedMode:
     """The recalibration of one mode, and the new maps."""
 
-    found: Recalibration
+    recalibration: Recalibration
     maps: FittedMaps
     predicted: Predictions
 
     def without_certificates(self, reason: str) -> _RecalibratedMode:
         """The same, with all certificates refused for this reason."""
-        recalibration = replace(self.found, certificate=refused(self.found.certificate, reason))
-        return replace(self, found=recalibration, maps=without_certificates(self.maps, reason))
+        certificate = refused(self.recalibration.certificate, reason)
+        return replace(
+            self,
+            recalibration=replace(self.recalibration, certificate=certificate),
+            maps=without_certificates(self.maps, reason),
+        )
 
 
 def _recalibrated_mode(

@@ -78,7 +78,7 @@ def groups_sentence(report: Report) -> str:
 
 def scored_sentence(report: Report) -> str:
     """How many passages the cross-encoder scores; or which stages scored the lists."""
-    kind = report.fitted.maps.lists
+    kind = report.fitted.maps.list_kind
     if kind and RETRIEVER not in report.made_from:
         *first, last = kind.stages
         others = f" and fused the fused ranks of {', '.join(first)}" if first else ""

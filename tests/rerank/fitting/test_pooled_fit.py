@@ -95,7 +95,7 @@ def test_leaving_one_set_out_measures_on_labels_that_no_map_saw(
         return fit_pooled_maps(others, asked)
 
     one = {"whole": searched, **{name: sets[name] for name in list(sets)[:4]}}
-    found = leave_one_set_out(one, config, pool=noting, labels=(0,))
+    found = leave_one_set_out(one, config, fit_pooled=noting, labels=(0,))
     assert all(name not in others for name, others in zip(found, seen, strict=True))
     assert set(found["whole"]) == {"0"}
     assert not found["set 0"]
