@@ -37,14 +37,14 @@ def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
     """
     by_line: dict[int, str | RejectedRow] = {}
 
-    def asked() -> Iterator[QueryRow]:
+    def readable() -> Iterator[QueryRow]:
         for row in rows:
             if isinstance(row, QueryRow):
                 yield row
             else:
                 by_line[row.line] = row
 
-    for batch in _parts(asked()):
+    for batch in _parts(readable()):
         by_line |= {r.line: s for r, s in zip(batch, _answers(model, batch), strict=True)}
     in_order = [by_line[line] for line in sorted(by_line)]
     answers = [line for line in in_order if isinstance(line, str)]

@@ -49,9 +49,9 @@ def search_rankings(
     chosen.
     """
 
-    def retrieved(part: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:
-        items = pipeline.retrieve(part.items, label=f"finding candidates to {use} on")
-        plain = part.with_items(items)
+    def retrieved(queries: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:
+        items = pipeline.retrieve(queries.items, label=f"finding candidates to {use} on")
+        plain = queries.with_items(items)
         return add_copies(pipeline, plain) if copy else plain
 
     fit = retrieved(planned.fit, "fit", copy=not has_enough_unanswerable(planned.fit.grades))
@@ -76,8 +76,8 @@ def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
     """The plan's queries with the lists that came with them, which are scored already."""
     policy = unused_policy(pipeline)
 
-    def read(part: Labelled[Query]) -> Labelled[Scored]:
-        return part.with_items(pipeline.run(part.items, policy))
+    def read(queries: Labelled[Query]) -> Labelled[Scored]:
+        return queries.with_items(pipeline.run(queries.items, policy))
 
     fit = read(planned.fit)
     report = fit if planned.cross_fitted else read(planned.report)
@@ -127,9 +127,11 @@ def _score(
     around = pooled.policy.prior if pooled else None
     prior_map, own_prior = fit_prior(fit, pipeline.config, around)
 
-    def scored(part: Labelled[Candidates], prior: Sequence[Floats], use: str) -> Labelled[Scored]:
+    def scored(
+        candidates: Labelled[Candidates], prior: Sequence[Floats], use: str
+    ) -> Labelled[Scored]:
         label = f"scoring candidates to {use} on"
-        return part.with_items(pipeline.score(part.items, prior, label=label))
+        return candidates.with_items(pipeline.score(candidates.items, prior, label=label))
 
     to_fit = to_report = scored(fit, own_prior, "fit")
     if report is not fit:

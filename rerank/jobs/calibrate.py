@@ -207,7 +207,7 @@ def _fit_and_measure(
         measured=report.to_dict(),
         report=text,
         page=page,
-        pictures={name: picture.whole for name, picture in pictures.items()},
+        pictures={name: picture.captioned for name, picture in pictures.items()},
         fitted_on=(query_hash(query.text) for query in planned.fit.items),
         index=None,
     )

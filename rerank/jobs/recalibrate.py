@@ -189,7 +189,7 @@ def _contents(
         measured={"report_split": "the labels given", "confidence": recalibration.table.to_dict()},
         report=recalibration_text(recalibration),
         page=recalibration_page(recalibration, pictures),
-        pictures={name: picture.whole for name, picture in pictures.items()},
+        pictures={name: picture.captioned for name, picture in pictures.items()},
         fitted_on={query_hash(f.query.text) for f in feedback} | model.fitted_on,
         index=pipeline.index.folder if model.index_folder else None,
     )

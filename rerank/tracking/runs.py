@@ -234,9 +234,9 @@ def log_run(
         raise ValueError(f"to register {record.registered_name!r} a folder is needed, got none")
     if record.folder is not None and not Path(record.folder).is_dir():
         raise ValueError(f"{record.folder} is not a folder")
-    speaking = client_module()
-    uri = speaking.named_store() or tracking_uri
-    with speaking.store(uri) as client:
+    mlflow_client = client_module()
+    uri = mlflow_client.named_store() or tracking_uri
+    with mlflow_client.store(uri) as client:
         local = uri == tracking_uri or uri.startswith(("sqlite:", "file:"))
         place = artifact_location if local else None
         experiment_id = _experiment(client, experiment, place)
@@ -251,7 +251,7 @@ def log_run(
         try:
             version = _fill(client, run_id, record)
         except BaseException:
-            with suppress(Exception), speaking.environment(speaking.IMPATIENCE):
+            with suppress(Exception), mlflow_client.environment(mlflow_client.IMPATIENCE):
                 client.set_terminated(run_id, "FAILED")
             raise
         client.set_terminated(run_id, "FINISHED")

@@ -211,7 +211,7 @@ def test_a_drawn_picture_comes_with_and_without_its_caption() -> None:
     from matplotlib.image import imread
 
     picture = draw(confidence_histogram(Y, P))
-    whole, plain = (imread(BytesIO(png)) for png in (picture.whole, picture.plain))
+    whole, plain = (imread(BytesIO(png)) for png in (picture.captioned, picture.plain))
     assert whole.shape[1] == plain.shape[1]
     assert plain.shape[0] < whole.shape[0]
     np.testing.assert_array_equal(plain, whole[: len(plain)])
