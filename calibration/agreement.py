@@ -54,9 +54,9 @@ def cohens_kappa(
     influence = (equal - same) / (1 - chance)
     influence -= (1 - same) * (columns[a] + rows[b] - 2 * chance) / (1 - chance) ** 2
     sums = np.bincount(group_codes(groups, n), influence)
-    many = len(sums)
-    error = float(np.sqrt((sums**2).sum() * many / (many - 1))) / n if many > 1 else 0.0
+    n_groups = len(sums)
+    error = float(np.sqrt((sums**2).sum() * n_groups / (n_groups - 1))) / n if n_groups > 1 else 0.0
     if error < 1e-12:
         return Agreement(n, same, kappa, nan, nan)
-    room = student_point(level, many) * error
+    room = student_point(level, n_groups) * error
     return Agreement(n, same, kappa, max(-1.0, kappa - room), min(1.0, kappa + room))

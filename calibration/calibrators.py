@@ -64,12 +64,12 @@ class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-i
 
     def _coded(self, y: NDArray[Any]) -> NDArray[np.int64]:
         check_classification_targets(y)
-        found = np.unique(y)
-        self.classes_ = np.array([0, 1]) if set(found.tolist()) <= {0, 1} else found
+        classes = np.unique(y)
+        self.classes_ = np.array([0, 1]) if set(classes.tolist()) <= {0, 1} else classes
         if len(self.classes_) != 2:
             raise ValueError(
                 "Only binary classification is supported: expected labels of two classes, got "
-                f"{len(found)} ({', '.join(map(str, found[:5]))})"
+                f"{len(classes)} ({', '.join(map(str, classes[:5]))})"
             )
         return np.asarray(y == self.classes_[1], dtype=np.int64)
 

@@ -78,7 +78,11 @@ def at_thresholds(
     """
     labels, values = check_y_p(y, p)
     number = group_codes(groups, len(labels))
-    return [_accepted(labels[kept], number[kept], t) for t in thresholds for kept in [values >= t]]
+    return [
+        _accepted(labels[reached], number[reached], t)
+        for t in thresholds
+        for reached in [values >= t]
+    ]
 
 
 def _accepted(labels: Floats, groups: Groups, threshold: float) -> Accepted:

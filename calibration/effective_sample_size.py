@@ -27,12 +27,12 @@ def design_effect(residuals: ArrayLike, groups: Groups) -> float:
     """
     values = np.asarray(residuals, dtype=np.float64)
     number = group_codes(groups, len(values))
-    many, rows = int(number.max(initial=0)) + 1, float((values**2).sum())
-    if many == len(values) or rows <= 0:
-        return 1.0 if many == len(values) else kish(number)
-    if many < 2:
+    n_groups, rows = int(number.max(initial=0)) + 1, float((values**2).sum())
+    if n_groups == len(values) or rows <= 0:
+        return 1.0 if n_groups == len(values) else kish(number)
+    if n_groups < 2:
         return float(len(values))
-    between = float((np.bincount(number, values) ** 2).sum()) * many / (many - 1)
+    between = float((np.bincount(number, values) ** 2).sum()) * n_groups / (n_groups - 1)
     return float(min(max(1.0, between / rows), len(values)))
 
 
@@ -63,7 +63,7 @@ def effective_rows(X: ArrayLike, groups: Groups) -> float:
     effects = []
     for column in x.T:
         below = column[:, None] <= np.quantile(column, [0.25, 0.5, 0.75])
-        shares = [part - part.mean() for part in below.T if 0 < part.mean() < 1]
+        shares = [indicator - indicator.mean() for indicator in below.T if 0 < indicator.mean() < 1]
         if shares:
             effects.append(float(np.mean([design_effect(share, number) for share in shares])))
     return len(x) / min(max(effects, default=np.inf), kish(number))

@@ -64,7 +64,7 @@ def group_tails(
     labels (n,) of 0 and 1, the most confident first; number (n,): their groups. The exponentials
     are drawn `DRAWS` times.
     """
-    n, many = len(labels), int(number.max()) + 1
+    n, n_groups = len(labels), int(number.max()) + 1
     weight = row_weights(number)
     heaviest = np.maximum.accumulate(_within(weight, number))
     gain = (weight * (labels - target)).astype(np.float32)
@@ -72,9 +72,9 @@ def group_tails(
     failed, chunk = np.zeros(n), max(1, CELLS // n)
     for begin in range(0, DRAWS, chunk):
         draws = min(chunk, DRAWS - begin)
-        drawn = rng.standard_exponential((draws, many), dtype=np.float32)
+        weights = rng.standard_exponential((draws, n_groups), dtype=np.float32)
         extra = rng.standard_exponential((draws, 1), dtype=np.float32)
-        won = np.cumsum(drawn[:, number] * gain, axis=1)
+        won = np.cumsum(weights[:, number] * gain, axis=1)
         failed += (won <= worst * extra).sum(axis=0)
     return (failed + 1) / (DRAWS + 1), np.cumsum(weight) / heaviest
 
@@ -106,17 +106,17 @@ def mean_lower_bound(
     number = group_codes(groups, len(v))
     weight = row_weights(number)
     sizes, sums = np.bincount(number, weight), np.bincount(number, weight * v)
-    rng, found, left = np.random.default_rng(random_state), [], BOUND_DRAWS
-    while left:
-        draws = min(left, max(1, CELLS // len(sizes)))
-        drawn, extra = (
+    rng, means, draws_left = np.random.default_rng(random_state), [], BOUND_DRAWS
+    while draws_left:
+        draws = min(draws_left, max(1, CELLS // len(sizes)))
+        weights, extra = (
             rng.standard_exponential((draws, len(sizes))),
             rng.standard_exponential(draws),
         )
-        found.append(drawn @ sums / (drawn @ sizes + extra * sizes.max()))
-        left -= draws
+        means.append(weights @ sums / (weights @ sizes + extra * sizes.max()))
+        draws_left -= draws
     refuting = int((1 - level) * (BOUND_DRAWS + 1)) - 1  # draws that may fail
-    return float(np.sort(np.concatenate(found))[max(0, refuting)])
+    return float(np.sort(np.concatenate(means))[max(0, refuting)])
 
 
 def mean_upper_bound(
@@ -147,8 +147,8 @@ def times_needed(labels: Floats, number: Counts, target: float, chance: float) -
 
     weight = row_weights(number)
     gain = weight * (labels - target)
-    after = _within(gain, number)
-    won, spread = np.cumsum(gain), np.cumsum(after**2 - (after - gain) ** 2)
+    after_row = _within(gain, number)
+    won, spread = np.cumsum(gain), np.cumsum(after_row**2 - (after_row - gain) ** 2)
     worst = target * np.maximum.accumulate(_within(weight, number)) * np.log(1 / chance)
     good = won > 0
     if not good.any():
@@ -164,9 +164,9 @@ def _within(values: Floats, number: Counts) -> Floats:
     total = np.cumsum(values[order])
     begins = np.flatnonzero(np.diff(number[order], prepend=-1))
     lengths = np.diff(begins, append=len(number))
-    found = np.empty(len(number))
-    found[order] = total - np.repeat(total[begins] - values[order][begins], lengths)
-    return found
+    within = np.empty(len(number))
+    within[order] = total - np.repeat(total[begins] - values[order][begins], lengths)
+    return within
 
 
 def group_sizes(worth: float) -> tuple[int, ...]:

@@ -71,21 +71,27 @@ def choose_rows(
         raise ValueError(f"count must lie between 1 and the {n} rows, got {count}")
     if not 0 < threshold < 1:
         raise ValueError(f"threshold must lie between 0 and 1, got {threshold}")
-    accepted, many = p >= threshold, min(STRATA, count // (2 * LEAST))
-    below = 1 if quantity == "accuracy" else many
-    sides = ((accepted, many), (~accepted, below)) if many else ((np.ones(n, dtype=np.bool_), 1),)
-    strata = [part for side, parts in sides for part in _parts(p, np.flatnonzero(side), parts)]
-    sizes = np.array([len(part) for part in strata])
-    means = np.array([p[part].mean() for part in strata])
+    accepted, n_strata = p >= threshold, min(STRATA, count // (2 * LEAST))
+    below = 1 if quantity == "accuracy" else n_strata
+    sides = (
+        ((accepted, n_strata), (~accepted, below))
+        if n_strata
+        else ((np.ones(n, dtype=np.bool_), 1),)
+    )
+    strata = [
+        stratum for side, parts in sides for stratum in _parts(p, np.flatnonzero(side), parts)
+    ]
+    sizes = np.array([len(stratum) for stratum in strata])
+    means = np.array([p[stratum].mean() for stratum in strata])
     spread = np.sqrt(np.clip(means * (1 - means), 0.01, None))
-    above = np.array([accepted[part[0]] for part in strata])
+    above = np.array([accepted[stratum[0]] for stratum in strata])
     worth = spread * sizes * np.where(above, 1.0, 1e-6) if quantity == "accuracy" else spread
-    drawn = allocate(worth, sizes, count)
+    labels_of = allocate(worth, sizes, count)
     rng = np.random.default_rng(random_state)
     pairs = [
-        (row, labels / len(part))
-        for part, labels in zip(strata, drawn.tolist(), strict=True)
-        for row in rng.choice(part, labels, replace=False).tolist()
+        (row, labels / len(stratum))
+        for stratum, labels in zip(strata, labels_of.tolist(), strict=True)
+        for row in rng.choice(stratum, labels, replace=False).tolist()
     ]
     rows, probability = zip(*sorted(pairs), strict=True)
     return Sample(np.array(rows, dtype=np.int64), np.array(probability))
@@ -96,15 +102,15 @@ def allocate(worth: Floats, sizes: NDArray[np.int64], count: int) -> NDArray[np.
 
     While the count lasts, each stratum first gets `LEAST`, the largest strata before the others.
     """
-    given = np.zeros(len(sizes), dtype=np.int64)
+    labels = np.zeros(len(sizes), dtype=np.int64)
     for _ in range(LEAST):
         for h in np.argsort(-sizes, kind="stable"):
-            if given.sum() < count and given[h] < sizes[h]:
-                given[h] += 1
-    while given.sum() < count:  # to the stratum furthest below its share
-        behind = np.where(given < sizes, worth / (given + 1), -np.inf)
-        given[int(np.argmax(behind))] += 1
-    return given
+            if labels.sum() < count and labels[h] < sizes[h]:
+                labels[h] += 1
+    while labels.sum() < count:  # to the stratum furthest below its share
+        behind = np.where(labels < sizes, worth / (labels + 1), -np.inf)
+        labels[int(np.argmax(behind))] += 1
+    return labels
 
 
 def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -135,7 +141,7 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> E
     return Estimate(mean, low, high)
 
 
-def _parts(p: Floats, rows: NDArray[np.int64], many: int) -> list[NDArray[np.int64]]:
-    """Split the rows by rising confidence into at most `many` parts of about equal size."""
+def _parts(p: Floats, rows: NDArray[np.int64], most: int) -> list[NDArray[np.int64]]:
+    """Split the rows by rising confidence into at most `most` parts of about equal size."""
     ordered = rows[np.argsort(p[rows], kind="stable")]
-    return [part for part in np.array_split(ordered, many) if len(part)]
+    return [part for part in np.array_split(ordered, most) if len(part)]

@@ -34,10 +34,10 @@ def _is_empty(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and not value
 
 
-def _finite_logits(found: Floats) -> Floats:
-    if not all_finite(found):
+def _finite_logits(logits: Floats) -> Floats:
+    if not all_finite(logits):
         raise ValueError("the features are too large: a logit is not a finite number")
-    return found
+    return logits
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,11 @@ class LogisticMap:
             return self._line(as_scores(X))
         x = as_features(X, len(self.coef))
         if len(x) <= BLOCK:
-            found = self._moves(x).sum(axis=1)
+            logits = self._moves(x).sum(axis=1)
         else:
             parts = [self._moves(x[i : i + BLOCK]).sum(axis=1) for i in range(0, len(x), BLOCK)]
-            found = np.concatenate(parts)
-        return _finite_logits(found + self.intercept)
+            logits = np.concatenate(parts)
+        return _finite_logits(logits + self.intercept)
 
     def _line(self, s: Floats) -> Floats:
         if self.low:

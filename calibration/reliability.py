@@ -76,8 +76,8 @@ class Reliability:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: intervals as lists, NaN as None."""
-        found: dict[str, Any] = plain(asdict(self))
-        return found
+        values: dict[str, Any] = plain(asdict(self))
+        return values
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Reliability:
@@ -185,7 +185,7 @@ def measure(
     floor, floor95 = metrics.smece_floor(values, groups=groups, y=labels, random_state=random_state)
 
     miscalibration, discrimination, _ = metrics.corp(labels, values)
-    near, promised, kept = metrics.band(labels, values, threshold)
+    near, promised, band_right = metrics.band(labels, values, threshold)
     return Reliability(
         n=len(labels),
         base_accuracy=float(labels.mean()),
@@ -218,7 +218,7 @@ def measure(
         coverage=n / len(labels),
         band_rows=near,
         band_confidence=promised,
-        band_accuracy=kept,
+        band_accuracy=band_right,
         extra={name: float(metric(labels, values)) for name, metric in extra.items()},
     )
 

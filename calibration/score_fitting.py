@@ -82,9 +82,9 @@ def maximum_likelihood(
             break
         curvature = worth * ((design * (p * (1 - p))[:, None]).T @ design)
         curvature += np.diag(prior + 1e-12)
-        step, size, before = np.linalg.solve(curvature, gradient), 1.0, loss(weights)
+        step, size, loss_before = np.linalg.solve(curvature, gradient), 1.0, loss(weights)
         slope = 1e-4 * float(gradient @ step)
-        while size > 1e-10 and loss(weights - size * step) > before - size * slope:
+        while size > 1e-10 and loss(weights - size * step) > loss_before - size * slope:
             size /= 2
         weights = weights - size * step
     return weights
@@ -171,15 +171,15 @@ def fit_beta(scores: ArrayLike, y: ArrayLike) -> BetaMap:
     weights = np.array([0.0, 0.0, float(logit(target.mean()))])
     if not _is_flat(s):
         columns = np.column_stack([-np.logaddexp(0, -s), np.logaddexp(0, s), np.ones(len(s))])
-        kept = np.array([True, True, True])
+        active = np.array([True, True, True])
         while True:
-            start = weights * kept * [0, 0, 1]
-            fitted = maximum_likelihood(columns[:, kept], target, start[kept])
+            start = weights * active * [0, 0, 1]
+            fitted = maximum_likelihood(columns[:, active], target, start[active])
             if not (fitted[:-1] < 0).any():
                 break
-            kept[np.flatnonzero(kept)[int(fitted[:-1].argmin())]] = False
+            active[np.flatnonzero(active)[int(fitted[:-1].argmin())]] = False
         weights = np.zeros(3)
-        weights[kept] = fitted
+        weights[active] = fitted
     a, b, c = weights.tolist()
     return BetaMap(a, b, c)
 
@@ -230,13 +230,13 @@ def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
     for place in range(2 * len(x) + 1):
         at, is_knot = divmod(place, 2)
         if is_knot:
-            more, one = rows + 0.0, hits.copy()
+            more, hits_at = rows + 0.0, hits.copy()
         else:
-            more, one = np.insert(rows + 0.0, at, 0), np.insert(hits, at, 0)
+            more, hits_at = np.insert(rows + 0.0, at, 0), np.insert(hits, at, 0)
         more[at] += 1
         for label in (0, 1):
-            one[at] += label
-            ends[label, place] = isotonic_regression(one / more, sample_weight=more)[at]
+            hits_at[at] += label
+            ends[label, place] = isotonic_regression(hits_at / more, sample_weight=more)[at]
     ends = np.maximum.accumulate(np.clip(ends, 0, 1), axis=1)  # rounding
     return VennAbersMap(tuple(x), tuple(ends[0]), tuple(np.maximum(ends[0], ends[1])))
 

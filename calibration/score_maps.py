@@ -27,12 +27,12 @@ LEAST, MOST = 2.0**-1022, 1 - 2.0**-53
 def _tilt(z: Floats) -> Floats:
     """Return a number in [0, 1] that rises with z: a sigmoid whose tails keep rising."""
     near = np.minimum(np.maximum(z, -EDGE), EDGE)
-    found = sigmoid(near)
+    inner = sigmoid(near)
     beyond = near != z
     if not beyond.any():
-        return found
-    rest = EDGE * sigmoid(-EDGE) / np.maximum(np.abs(z), EDGE)
-    return np.where(beyond, np.where(z > 0, 1 - rest, rest), found)
+        return inner
+    tail = EDGE * sigmoid(-EDGE) / np.maximum(np.abs(z), EDGE)
+    return np.where(beyond, np.where(z > 0, 1 - tail, tail), inner)
 
 
 @dataclass(frozen=True, slots=True)

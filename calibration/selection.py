@@ -181,31 +181,31 @@ def choose(
     Raises:
         ValueError: no candidate, or lengths that differ.
     """
-    labels, left = np.asarray(y), list(predictions)
-    if not left:
+    labels, names = np.asarray(y), list(predictions)
+    if not names:
         raise ValueError("expected out-of-fold predictions of one candidate at least, got none")
     number = group_codes(groups, len(labels))
-    rows = np.array([row_losses(labels, predictions[name]) for name in left])
+    rows = np.array([row_losses(labels, predictions[name]) for name in names])
     means = rows.mean(axis=1)
-    best, taken = int(np.argmin(means)), one_standard_error(rows, number)
+    best, chosen = int(np.argmin(means)), one_standard_error(rows, number)
     gaps = {
-        n: grouped_standard_error(r - rows[best], number) for n, r in zip(left, rows, strict=True)
+        n: grouped_standard_error(r - rows[best], number) for n, r in zip(names, rows, strict=True)
     }
-    reason = f"{left[taken]} has the lowest grouped cross-validated log loss, {means[taken]:.4f}"
-    if taken != best:
+    reason = f"{names[chosen]} has the lowest grouped cross-validated log loss, {means[chosen]:.4f}"
+    if chosen != best:
         reason = (
-            f"{left[taken]} ({means[taken]:.4f}) is the simplest within one standard error "
-            f"({gaps[left[taken]]:.4f}) of the lowest log loss, {left[best]} ({means[best]:.4f})"
+            f"{names[chosen]} ({means[chosen]:.4f}) is the simplest within one standard error "
+            f"({gaps[names[chosen]]:.4f}) of the lowest log loss, {names[best]} ({means[best]:.4f})"
         )
     if left_out:
         reason += f"; {', '.join(left_out)} not considered on {len(labels)} rows"
         if worth is not None and round(worth) < len(labels):
             reason += f", worth {worth:.0f} independent ones"
     return Choice(
-        name=left[taken],
-        losses=MappingProxyType(dict(zip(left, means.tolist(), strict=True))),
+        name=names[chosen],
+        losses=MappingProxyType(dict(zip(names, means.tolist(), strict=True))),
         standard_errors=MappingProxyType(
-            {n: grouped_standard_error(r, number) for n, r in zip(left, rows, strict=True)}
+            {n: grouped_standard_error(r, number) for n, r in zip(names, rows, strict=True)}
         ),
         gap_standard_errors=MappingProxyType(gaps),
         reason=reason + ".",

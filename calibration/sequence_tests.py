@@ -70,8 +70,8 @@ def tails(labels: Floats, target: float) -> Floats:
     from scipy.special import betainc
 
     hits = np.cumsum(labels)
-    found = betainc(np.maximum(hits, 1e-9), np.arange(1, len(labels) + 1) - hits + 1, target)
-    return np.asarray(np.where(hits > 0, found, 1.0))
+    chances = betainc(np.maximum(hits, 1e-9), np.arange(1, len(labels) + 1) - hits + 1, target)
+    return np.asarray(np.where(hits > 0, chances, 1.0))
 
 
 def foreseen_place(values: Floats, target: float, chance: float = 0.05) -> int | None:
@@ -106,8 +106,8 @@ def starts_of(
     if foreseen is not None:
         places = np.append(places, np.searchsorted(ends, foreseen))
         chances = np.append(chances, chance * FORESEEN)
-    found, which = np.unique(np.minimum(places, len(ends) - 1), return_inverse=True)
-    return found.astype(np.int64), np.bincount(which, chances).astype(np.float64)
+    starts, which = np.unique(np.minimum(places, len(ends) - 1), return_inverse=True)
+    return starts.astype(np.int64), np.bincount(which, chances).astype(np.float64)
 
 
 def last_refuted(tail: Floats, ends: Counts, starts: Counts, chances: Floats) -> int:

@@ -133,9 +133,9 @@ def _seen(old: LogisticMap, x: Floats) -> tuple[tuple[float, ...], tuple[float, 
     if not old.low:
         return (), ()
     within = np.clip(x, old.low, old.high)
-    own = len(x) / (len(x) + OLD_WORTH)
-    low = own * within.min(axis=0) + (1 - own) * np.array(old.low)
-    high = own * within.max(axis=0) + (1 - own) * np.array(old.high)
+    own_share = len(x) / (len(x) + OLD_WORTH)
+    low = own_share * within.min(axis=0) + (1 - own_share) * np.array(old.low)
+    high = own_share * within.max(axis=0) + (1 - own_share) * np.array(old.high)
     return tuple(low.tolist()), tuple(high.tolist())
 
 

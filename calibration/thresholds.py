@@ -123,14 +123,14 @@ class Certificate:
             return f"Warning: nothing is certified. {self.refused}"
         promise = f"at least {self.target:.0%} {self.event}, at {self.level:.0%} confidence"
         if self.threshold is not None:
-            own = self.event == RIGHT
-            counts = f"{self.right} of {self.accepted} {'were' if own else 'do'}"
+            of_answers = self.event == RIGHT
+            counts = f"{self.right} of {self.accepted} {'were' if of_answers else 'do'}"
             if self.everything:
                 return (
                     f"Everything may be accepted: of all {self.about} {promise} ({counts}). This "
                     "says nothing of a question that is unlike them, nor of one answer alone: only "
-                    f"an answer with a {'confidence' if own else 'sufficiency'} of {self.target:g} "
-                    "or more is called certified."
+                    f"an answer with a {'confidence' if of_answers else 'sufficiency'} of "
+                    f"{self.target:g} or more is called certified."
                 )
             return (
                 f"From {self.threshold:.3f} up {promise}, of {self.about}: {counts}, "
@@ -222,19 +222,27 @@ def certify(
     order = np.argsort(-values, kind="stable")
     number, n = group_codes(groups, len(values))[order], len(values)
     labels, values = labels[order], values[order]
-    many = int(number.max()) + 1
+    n_groups = int(number.max()) + 1
     last = _last(labels, values, number, target, level)
-    in_groups = many if many < n else None
+    in_groups = n_groups if n_groups < n else None
+    needed = None
     if last < 0:
         needed = (
             _needed(labels, values, target, level)
             if in_groups is None
             else _needed_in_groups(labels, number, target, level)
         )
-        return Certificate(None, target, level, n, 0, 0, needed, about, in_groups, event=event)
-    hits = int(labels[: last + 1].sum())
     return Certificate(
-        float(values[last]), target, level, n, last + 1, hits, None, about, in_groups, event=event
+        threshold=None if last < 0 else float(values[last]),
+        target=target,
+        level=level,
+        queries=n,
+        accepted=last + 1,
+        right=int(labels[: last + 1].sum()),
+        labels_needed=needed,
+        about=about,
+        groups=in_groups,
+        event=event,
     )
 
 

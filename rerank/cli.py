@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ENOUGH
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        what = f"{where}{error.strerror}" if error.strerror else str(error)
+        message = f"{where}{error.strerror}" if error.strerror else str(error)
         advice = f"; make room and {_again(command)}" if led_to(error, NO_SPACE) else ""
-        return _refuse(f"{what}{advice}")
+        return _refuse(f"{message}{advice}")
     except KeyboardInterrupt:
         resume = f": {_again(command)}" if command.resumes else ""
         print(f"\nrerank: interrupted{resume}", file=sys.stderr)

@@ -69,11 +69,11 @@ def option(default: Any, text: str, **values: Any) -> Any:
 
 def options_of(kind: type) -> Iterator[tuple[Field[Any], Option]]:
     """Every option of a configuration, those of a configuration within it included."""
-    for one in fields(kind):
-        if one.default is MISSING:
-            yield from options_of(one.default_factory)  # type: ignore[arg-type]
+    for config_field in fields(kind):
+        if config_field.default is MISSING:
+            yield from options_of(config_field.default_factory)  # type: ignore[arg-type]
         else:
-            yield one, one.metadata["option"]
+            yield config_field, config_field.metadata["option"]
 
 
 def check_options(values: Any) -> None:
@@ -84,18 +84,18 @@ def check_options(values: Any) -> None:
     Raises:
         InputError: which field, what it takes, and what came.
     """
-    for one in fields(values):
-        if one.default is MISSING:
+    for config_field in fields(values):
+        if config_field.default is MISSING:
             continue
-        said: Option = one.metadata["option"]
-        value, kind = getattr(values, one.name), type(one.default)
-        if not said.takes(value, kind):
+        described: Option = config_field.metadata["option"]
+        value, kind = getattr(values, config_field.name), type(config_field.default)
+        if not described.takes(value, kind):
             raise InputError(
-                f"`{one.name}` should be {said.values(kind)}, got {value!r}"
-                f"{nearest(value, said.choices)}"
+                f"`{config_field.name}` should be {described.values(kind)}, got {value!r}"
+                f"{nearest(value, described.choices)}"
             )
         if kind is int and value > LARGEST:
-            raise InputError(f"`{one.name}` should be {LARGEST} at most, got {value}")
+            raise InputError(f"`{config_field.name}` should be {LARGEST} at most, got {value}")
 
 
 def _share(default: float, text: str) -> Any:
@@ -116,10 +116,10 @@ class Thresholds:
         """Refuse bands that are out of order or out of range."""
         check_options(self)
         for names in (("low", "medium", "high"), ("partial", "sufficient")):
-            given = [getattr(self, name) for name in names]
-            if given != sorted(given):
+            values = [getattr(self, name) for name in names]
+            if values != sorted(values):
                 order = " <= ".join(f"`{name}`" for name in names)
-                raise InputError(f"expected {order}, got {', '.join(map(str, given))}")
+                raise InputError(f"expected {order}, got {', '.join(map(str, values))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,19 +206,19 @@ class Config:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> Config:
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """The configuration of `to_dict`.
 
         Raises:
             InputError: a field is unknown or has the wrong type.
         """
         known = {f.name: f for f in fields(cls)}
-        strange = sorted(set(kept) - set(known))
+        strange = sorted(set(values) - set(known))
         if strange:
             raise InputError(f"unknown configuration fields {strange}; expected {sorted(known)}")
         try:
-            thresholds = Thresholds(**kept.get("thresholds", {}))
-            return cls(**{**kept, "thresholds": thresholds})
+            thresholds = Thresholds(**values.get("thresholds", {}))
+            return cls(**{**values, "thresholds": thresholds})
         except (TypeError, AttributeError) as error:
             raise InputError(f"the configuration cannot be read: {error}") from None
 

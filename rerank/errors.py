@@ -133,8 +133,8 @@ def missing_extra(extra: str, error: ImportError) -> MissingExtraError:
 
 def nearest(word: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown word: the most similar known one, if any."""
-    found = get_close_matches(str(word), list(known), n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    close = get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 @contextmanager

@@ -6,14 +6,17 @@ If stderr is no terminal, the bar's state is printed as plain lines, ten seconds
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from threading import RLock
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 DELAY = 2.0  # seconds after which a bar appears
 PLAIN = "{desc}: {n_fmt} of {total_fmt} ({percentage:.0f} %), {rate_fmt}, {remaining} left"
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 class Bar(Protocol):
@@ -85,6 +88,24 @@ def progress(total: int, label: str | None, *, unit: str = "", done: int = 0) ->
         **shown,
     ) as bar:
         yield bar
+
+
+def in_chunks(
+    items: Sequence[Item],
+    step: Callable[[Sequence[Item]], Iterable[Made]],
+    *,
+    size: int,
+    label: str | None,
+    unit: str,
+) -> list[Made]:
+    """The results of `step` for all items, `size` at a time; `label` as in `progress`."""
+    results: list[Made] = []
+    with progress(len(items), label, unit=unit) as bar:
+        for start in range(0, len(items), size):
+            chunk = items[start : start + size]
+            results += step(chunk)
+            bar.update(len(chunk))
+    return results
 
 
 @cache

@@ -95,7 +95,7 @@ class Query:
             raise InputError(
                 "expected scores of passages that come with them, and no logits besides"
             )
-        found = {}
+        arrays = {}
         for stage, values in scores.items():
             try:
                 array = np.array(values, dtype=np.float64)
@@ -106,8 +106,8 @@ class Query:
                     f"expected one score of {stage!r} a passage, {n} in all, up to "
                     f"{LARGEST_SCORE:g} or NaN, got {values!r:.200}"
                 )
-            found[stage] = array
-        return found
+            arrays[stage] = array
+        return arrays
 
     @property
     def mode(self) -> Mode:
@@ -121,8 +121,8 @@ class Query:
 
     def scores_of(self, row: int) -> dict[str, float | None]:
         """The scores of the passage at `row` by stage; None if a stage did not return it."""
-        found = {stage: float(values[row]) for stage, values in (self.scores or {}).items()}
-        return {stage: None if np.isnan(value) else value for stage, value in found.items()}
+        scores = {stage: float(values[row]) for stage, values in (self.scores or {}).items()}
+        return {stage: None if np.isnan(value) else value for stage, value in scores.items()}
 
     def named(self, key: str) -> str:
         """The metadata under `key`, as a name: see `metadata_name`."""
@@ -319,10 +319,10 @@ class Assessment:
         ranking, stage = self.ranking, self.ranking.first_stage
         return [
             RankedPassage(
-                passage.doc_id,
-                passage.title,
-                passage.text,
-                passage.metadata,
+                doc_id=passage.doc_id,
+                title=passage.title,
+                text=passage.text,
+                metadata=passage.metadata,
                 relevance=float(self.relevance[i]),
                 logit=float(ranking.logits[i]) if ranking.scored[i] else None,
                 bm25=float(stage.bm25[i]),

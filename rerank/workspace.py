@@ -60,10 +60,10 @@ class Workspace:
         """
         note = self._note(folder)
         try:
-            found = json.loads(note.read_text(encoding="utf-8"))
+            run = json.loads(note.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return run if isinstance(run, dict) else None
 
     def note_tracked(self, folder: Path, run: Mapping[str, Any]) -> None:
         """Store the MLflow run that has exactly this folder.

@@ -27,7 +27,7 @@ from rerank.config import Config
 from rerank.data.build.recipes import build_pydata
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
-from rerank.evaluation import evaluate as measuring
+from rerank.evaluation import measure as measuring
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.rankings import PlannedRankings, search_rankings
 from rerank.inference.model_files import resolve

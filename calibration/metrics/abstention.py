@@ -26,9 +26,9 @@ def expected_errors(y: ArrayLike, p: ArrayLike) -> Floats:
     labels, values = check_y_p(y, p)
     order = np.argsort(-values, kind="stable")
     ends, wrong = tie_blocks(-values[order], 1 - labels[order])
-    known = np.append(0.0, np.cumsum(wrong))
+    errors = np.append(0.0, np.cumsum(wrong))
     return np.asarray(
-        np.interp(np.arange(1, len(order) + 1), np.append(0, ends), known), dtype=np.float64
+        np.interp(np.arange(1, len(order) + 1), np.append(0, ends), errors), dtype=np.float64
     )
 
 
@@ -72,7 +72,7 @@ def nauc(y: ArrayLike, p: ArrayLike) -> float:
     """
     errors, n = expected_errors(y, p), len(np.asarray(y))
     rates = np.linspace(0, 1, 11)[:-1]  # to the last digit, which decides how MTEB rounds a half
-    kept = np.array([n - min(round(rate * n), n - 1) for rate in rates.tolist()])
+    accepted = np.array([n - min(round(rate * n), n - 1) for rate in rates.tolist()])
     hits = n - errors[-1]
     if not 0 < hits < n:
         return float("nan")
@@ -80,5 +80,5 @@ def nauc(y: ArrayLike, p: ArrayLike) -> float:
     def area(accuracy: Floats) -> float:
         return float((accuracy[1:] + accuracy[:-1]).sum() / 20)
 
-    flat, oracle = 0.9 * hits / n, area(np.minimum(1.0, hits / kept))
-    return float((area(1 - errors[kept - 1] / kept) - flat) / (oracle - flat))
+    flat, oracle = 0.9 * hits / n, area(np.minimum(1.0, hits / accepted))
+    return float((area(1 - errors[accepted - 1] / accepted) - flat) / (oracle - flat))

@@ -12,17 +12,17 @@ from calibration.arrays import Floats, check_y_p
 from calibration.metrics.null_labels import Groups, sample_null_labels
 
 
-def bins(values: Floats, wanted: int | None = None) -> NDArray[np.int64]:
+def bins(values: Floats, count: int | None = None) -> NDArray[np.int64]:
     """Return (n,) bin numbers from 0, rising with the value; bins have about equally many rows.
 
-    There are `wanted` bins, or fewer where equal values, which are kept together, would fill
+    There are `count` bins, or fewer where equal values, which are kept together, would fill
     several. None: one bin per 40 rows, but 4 to 15. The order of the rows does not matter.
     """
-    if wanted is None:
-        wanted = int(np.clip(len(values) // 40, 4, 15))
-    edges = np.unique(np.quantile(values, np.linspace(0, 1, wanted + 1)[1:-1], method="lower"))
-    found = np.searchsorted(edges, values, side="left")
-    return np.unique(found, return_inverse=True)[1].astype(np.int64)
+    if count is None:
+        count = int(np.clip(len(values) // 40, 4, 15))
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)[1:-1], method="lower"))
+    number = np.searchsorted(edges, values, side="left")
+    return np.unique(number, return_inverse=True)[1].astype(np.int64)
 
 
 def consistency_band(

@@ -39,14 +39,14 @@ def mean_interval(
     """
     v = np.asarray(values, dtype=np.float64)
     number = group_codes(groups, len(v))
-    many, mean = int(number.max()) + 1, float(v.mean())
-    if many < LEAST_GROUPS:
+    n_groups, mean = int(number.max()) + 1, float(v.mean())
+    if n_groups < LEAST_GROUPS:
         return UNKNOWN
     error = grouped_standard_error(v, number)
     if error < 1e-12:
-        unseen = 1 - ((1 - level) / 2) ** (1 / many)
+        unseen = 1 - ((1 - level) / 2) ** (1 / n_groups)
         return (1 - unseen) * mean, (1 - unseen) * mean + unseen
-    room = student_point(level, many) * error / (mean * (1 - mean))
+    room = student_point(level, n_groups) * error / (mean * (1 - mean))
     low, high = sigmoid(float(logit(mean)) + np.array([-room, room])).tolist()
     return low, high
 
@@ -65,9 +65,9 @@ def auroc_interval(
     """
     labels, values = check_y_p(y, p)
     number = group_codes(groups, len(labels))
-    many = int(number.max()) + 1
+    n_groups = int(number.max()) + 1
     hits, misses = np.sort(values[labels == 1]), np.sort(values[labels == 0])
-    if many < LEAST_GROUPS or not len(hits) or not len(misses):
+    if n_groups < LEAST_GROUPS or not len(hits) or not len(misses):
         return UNKNOWN
     of_hit = _share_below(misses, values[labels == 1])
     area = float(of_hit.mean())
@@ -81,9 +81,9 @@ def auroc_interval(
         return a * (1 - a) * spread / (len(hits) * len(misses))
 
     expected = variance(area)
-    found = float((np.bincount(number, moves) ** 2).sum()) * many / (many - 1)
-    wider = max(1.0, found / expected) if expected > 0 else len(labels) / many
-    z = student_point(level, many)
+    measured = float((np.bincount(number, moves) ** 2).sum()) * n_groups / (n_groups - 1)
+    wider = max(1.0, measured / expected) if expected > 0 else len(labels) / n_groups
+    z = student_point(level, n_groups)
 
     def end(outside: float) -> float:
         inside = area
@@ -126,16 +126,18 @@ def resampled_interval(
     if len(sizes) < LEAST_GROUPS:
         return UNKNOWN
     starts = np.cumsum(sizes) - sizes
-    found = np.empty(draws)
+    resampled = np.empty(draws)
     for i in range(draws):
-        drawn = rng.integers(len(sizes), size=len(sizes))
-        many = sizes[drawn]
-        offset = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-        take = rows[np.repeat(starts[drawn], many) + offset]
-        found[i] = metric(labels[take], values[take])
-    found = found[~np.isnan(found)]
-    if not len(found):
+        drawn_groups = rng.integers(len(sizes), size=len(sizes))
+        group_rows = sizes[drawn_groups]
+        offset = np.arange(group_rows.sum()) - np.repeat(
+            np.cumsum(group_rows) - group_rows, group_rows
+        )
+        take = rows[np.repeat(starts[drawn_groups], group_rows) + offset]
+        resampled[i] = metric(labels[take], values[take])
+    resampled = resampled[~np.isnan(resampled)]
+    if not len(resampled):
         return UNKNOWN
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
-    shift = metric(labels, values) - found.mean()
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    shift = metric(labels, values) - resampled.mean()
     return float(low + shift), float(high + shift)

@@ -33,10 +33,10 @@ def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:
 
 def _dependence(labels: Floats, values: Floats, number: NDArray[np.int64]) -> float:
     """`dependence` for group numbers (n,)."""
-    sizes, rest = np.bincount(number), labels - values
+    sizes, residuals = np.bincount(number), labels - values
     if sizes.max() < 2:
         return 0.0
-    found = np.bincount(number, rest) ** 2 - np.bincount(number, rest**2)
+    together = np.bincount(number, residuals) ** 2 - np.bincount(number, residuals**2)
     order = np.lexsort((values, number))
     rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     above = np.repeat(sizes, sizes) - 1 - rank
@@ -44,8 +44,8 @@ def _dependence(labels: Floats, values: Floats, number: NDArray[np.int64]) -> fl
     most = least - (np.bincount(number, values) ** 2 - np.bincount(number, values**2))
     if most.sum() <= 0:
         return 1.0
-    share = found.sum() / most.sum()
-    error = np.sqrt(((found - share * most) ** 2).sum()) / most.sum()
+    share = together.sum() / most.sum()
+    error = np.sqrt(((together - share * most) ** 2).sum()) / most.sum()
     return float(np.clip(share + error, 0, 1))
 
 

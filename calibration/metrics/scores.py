@@ -71,8 +71,8 @@ def coverage(p: ArrayLike, threshold: float) -> float:
 def selective_accuracy(y: ArrayLike, p: ArrayLike, threshold: float) -> float:
     """Return the mean of y over the rows with p >= threshold; NaN if there is none."""
     labels, values = check_y_p(y, p)
-    kept = labels[values >= threshold]
-    return float(kept.mean()) if len(kept) else float("nan")
+    accepted = labels[values >= threshold]
+    return float(accepted.mean()) if len(accepted) else float("nan")
 
 
 def band(

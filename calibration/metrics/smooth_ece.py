@@ -57,11 +57,11 @@ class _Mesh:
 
     def errors(self, waves: Waves, sigmas: Floats) -> Floats:
         """Return `error` (m,) of residuals (m, waves), each at its own bandwidth of sigmas (m,)."""
-        found = np.empty(len(sigmas))
+        errors = np.empty(len(sigmas))
         for sigma in np.unique(sigmas):
             of_it = sigmas == sigma
-            found[of_it] = self.error(waves[of_it], float(sigma))
-        return found
+            errors[of_it] = self.error(waves[of_it], float(sigma))
+        return errors
 
     def smece(self, waves: Waves) -> Floats:
         """Return the smooth calibration error (m,) of residuals (m, waves)."""
@@ -69,12 +69,12 @@ class _Mesh:
         return np.minimum(1.0, self.errors(waves, sigmas))
 
 
-def _fixed_points(falling: Callable[[Floats], Floats], many: int) -> Floats:
-    """Return the sigmas (many,) in [0, 1] that equal falling(sigma), to about 1e-3 from above.
+def _fixed_points(falling: Callable[[Floats], Floats], size: int) -> Floats:
+    """Return the sigmas (size,) in [0, 1] that equal falling(sigma), to about 1e-3 from above.
 
     All bisections start from the same ends, so most of them ask for the same bandwidths.
     """
-    low, high = np.zeros(many), np.ones(many)
+    low, high = np.zeros(size), np.ones(size)
     for _ in range(10):
         middle = (low + high) / 2
         above = falling(middle) > middle
@@ -112,8 +112,8 @@ def smece_floor(
     """
     values, rng = check_probabilities(p), np.random.default_rng(random_state)
     drawn, mesh = sample_null_labels(values, draws, rng, groups=groups, y=y), _Mesh(values)
-    found = mesh.smece(np.stack([mesh.waves(values - labels) for labels in drawn]))
-    return float(np.mean(found)), float(np.quantile(found, 0.95))
+    null_errors = mesh.smece(np.stack([mesh.waves(values - labels) for labels in drawn]))
+    return float(np.mean(null_errors)), float(np.quantile(null_errors, 0.95))
 
 
 def smece_interval(
@@ -147,24 +147,25 @@ def smece_interval(
     """
     labels, values = check_y_p(y, p)
     number, rng = group_codes(groups, len(labels)), np.random.default_rng(random_state)
-    many = int(number.max()) + 1
-    if many < LEAST_GROUPS:
+    n_groups = int(number.max()) + 1
+    if n_groups < LEAST_GROUPS:
         return UNKNOWN
-    mesh, rest = _Mesh(values), values - labels
-    waves = mesh.waves(rest)[None]
+    mesh, residuals = _Mesh(values), values - labels
+    waves = mesh.waves(residuals)[None]
     (sigma,) = _fixed_points(lambda s: mesh.errors(waves, s), 1)
-    signs = rng.integers(0, 2, size=(draws, many)) * 2.0 - 1
-    noise = mesh.error(np.stack([mesh.waves(sign[number] * rest) for sign in signs]), sigma)
+    signs = rng.integers(0, 2, size=(draws, n_groups)) * 2.0 - 1
+    noise = mesh.error(np.stack([mesh.waves(sign[number] * residuals) for sign in signs]), sigma)
     low = float(mesh.error(waves, sigma)[0] - np.quantile(noise, (1 + level) / 2))
 
     cuts = [-1.0, *np.quantile(values, np.arange(1, CUTS) / CUTS)]
     squares = max(
-        float((np.bincount(number, np.where(values > cut, rest, -rest)) ** 2).sum()) for cut in cuts
+        float((np.bincount(number, np.where(values > cut, residuals, -residuals)) ** 2).sum())
+        for cut in cuts
     )
-    z = student_point(level, many)
+    z = student_point(level, n_groups)
 
     def least(s: Floats) -> Floats:
-        return z * np.sqrt(np.maximum(0.0, squares / len(values) ** 2 - s * s / many))
+        return z * np.sqrt(np.maximum(0.0, squares / len(values) ** 2 - s * s / n_groups))
 
     (high,) = _fixed_points(lambda s: mesh.errors(waves, s) + least(s), 1)
     return max(0.0, low), float(high)

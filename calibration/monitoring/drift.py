@@ -224,8 +224,8 @@ class Drift:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: the fields, with `fired`, `p_value` and `sentence`."""
-        said = {"fired": self.fired, "p_value": self.p_value, "sentence": self.sentence}
-        return {**said, **asdict(self), "moves": [asdict(move) for move in self.moves]}
+        summary = {"fired": self.fired, "p_value": self.p_value, "sentence": self.sentence}
+        return {**summary, **asdict(self), "moves": [asdict(move) for move in self.moves]}
 
 
 def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
@@ -241,9 +241,9 @@ def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     """
     _check_names(tuple(names))
     x = _single(as_features(X, len(names)))
-    many = len(np.unique(group_codes(groups, len(x))))
-    if many < LEAST_ROWS:
-        raise ValueError(f"a sketch needs at least {LEAST_ROWS} independent rows, got {many}")
+    n_groups = len(np.unique(group_codes(groups, len(x))))
+    if n_groups < LEAST_ROWS:
+        raise ValueError(f"a sketch needs at least {LEAST_ROWS} independent rows, got {n_groups}")
     features = []
     for column in _columns(x):
         edges = np.unique(column.quantiles(np.arange(BINS + 1) / BINS))
@@ -327,8 +327,8 @@ class _Column:
 
 
 def _columns(x: Floats) -> list[_Column]:
-    before = np.arange(len(x) + 1) / len(x)
-    return [_Column(values, before) for values in np.sort(x, axis=0).T.copy()]
+    share_below = np.arange(len(x) + 1) / len(x)
+    return [_Column(values, share_below) for values in np.sort(x, axis=0).T.copy()]
 
 
 def _p(p: float, equals: str = "") -> str:
@@ -349,7 +349,7 @@ def _check_names(names: tuple[str, ...]) -> None:
         raise ValueError(f"each feature needs a name of its own, got {twice!r} twice")
 
 
-def _check_keys(what: str, d: Any, keys: tuple[str, ...]) -> None:
+def _check_keys(name: str, d: Any, keys: tuple[str, ...]) -> None:
     if not isinstance(d, Mapping) or set(d) != set(keys):
-        got = ", ".join(map(str, d)) if isinstance(d, Mapping) else repr(d)
-        raise ValueError(f"{what} has the keys {', '.join(keys)}; got {got}")
+        actual = ", ".join(map(str, d)) if isinstance(d, Mapping) else repr(d)
+        raise ValueError(f"{name} has the keys {', '.join(keys)}; got {actual}")

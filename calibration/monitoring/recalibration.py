@@ -88,10 +88,10 @@ def fit_recalibration(
         folds=10,
         random_state=random_state,
     )
-    found = certify(right, before, groups=number, target=target, about=about)
-    if found.threshold is not None:
-        moved = float(update.predict(log_odds([found.threshold]))[0])
-        found = replace(found, threshold=moved * (1 - ROUNDING))
+    certificate = certify(right, before, groups=number, target=target, about=about)
+    if certificate.threshold is not None:
+        moved = float(update.predict(log_odds([certificate.threshold]))[0])
+        certificate = replace(certificate, threshold=moved * (1 - ROUNDING))
     table = comparison(
         {"before": before, "after": after},
         right,
@@ -102,8 +102,18 @@ def fit_recalibration(
     first = np.sort(np.unique(number, return_index=True)[1])
     monitor = CalibrationMonitor.start().update(right[first], before[first])
     gain = log_loss(right, before) - log_loss(right, after)
-    worth = effective_n(right - before, number)
-    return Recalibration(update, found, table, monitor, gain, worth, number, right, before, after)
+    return Recalibration(
+        update=update,
+        certificate=certificate,
+        table=table,
+        monitor=monitor,
+        gain=gain,
+        effective=effective_n(right - before, number),
+        groups=number,
+        right=right,
+        before=before,
+        after=after,
+    )
 
 
 def compose_updates(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:

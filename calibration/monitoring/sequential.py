@@ -279,13 +279,13 @@ def _check(level: float, hits: int, wealth: Wealth, bets: int) -> None:
 
 def _fields(d: Mapping[str, Any], kind: str, names: tuple[str, ...]) -> dict[str, Any]:
     """Return the fields of a monitor from its JSON, its wealth included."""
-    for what, value, keys in (
+    for part_name, value, keys in (
         (f"the state of a monitor ({kind})", d, {"kind", "wealth", *names}),
         ("its wealth", d.get("wealth") if isinstance(d, Mapping) else None, _WEALTH),
     ):
         if not isinstance(value, Mapping) or set(value) != keys:
-            got = ", ".join(map(str, value)) if isinstance(value, Mapping) else repr(value)
-            raise ValueError(f"{what} has the keys {', '.join(sorted(keys))}; got {got}")
+            actual = ", ".join(map(str, value)) if isinstance(value, Mapping) else repr(value)
+            raise ValueError(f"{part_name} has the keys {', '.join(sorted(keys))}; got {actual}")
     if d["kind"] != kind:
         raise ValueError(f"expected kind {kind!r}, got {d['kind']!r}")
     for name in names:

@@ -104,19 +104,21 @@ def feature_effects(
 
 def _wrapped(label: str) -> str:
     """A label broken into lines short enough to stand beside the rows."""
-    return "\n".join(part for line in label.split("\n") for part in textwrap.wrap(line, LONGEST))
+    return "\n".join(
+        wrapped for line in label.split("\n") for wrapped in textwrap.wrap(line, LONGEST)
+    )
 
 
 def _chances(axes: Axes, low: float, high: float) -> None:
     """Label the upper edge with as many probabilities as there is room for."""
-    kept: list[tuple[float, float]] = []
+    shown: list[tuple[float, float]] = []
     for chance in CHANCES:
         place = float(logit(chance))
-        apart = all(abs(place - other) > 0.12 * (high - low) for other, _ in kept)
+        apart = all(abs(place - other) > 0.12 * (high - low) for other, _ in shown)
         if low <= place <= high and apart:
-            kept.append((place, chance))
+            shown.append((place, chance))
     upper = axes.secondary_xaxis("top")
-    upper.set_xticks([place for place, _ in kept], [f"{chance:g}" for _, chance in kept])
+    upper.set_xticks([place for place, _ in shown], [f"{chance:g}" for _, chance in shown])
     upper.spines["top"].set_visible(False)
     upper.tick_params(colors=SOFT, labelsize=9, length=0, pad=2)
     upper.set_xlabel("confidence", color=INK, fontsize=9.5)
@@ -233,8 +235,8 @@ def label_budget(
 
 
 def _spread(axes: Axes, labels: Sequence[int], values: Floats, colour: str) -> None:
-    known = [row[~np.isnan(row)] for row in values]
-    rows = [(n, row) for n, row in zip(labels, known, strict=True) if len(row)]
+    defined = [row[~np.isnan(row)] for row in values]
+    rows = [(n, row) for n, row in zip(labels, defined, strict=True) if len(row)]
     x = [n for n, _ in rows]
     axes.vlines(
         x, [r.min() for _, r in rows], [r.max() for _, r in rows], color=colour, alpha=0.55, lw=1.6

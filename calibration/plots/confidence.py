@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike
 
 from calibration import arrays, metrics
 from calibration.arrays import Floats
-from calibration.curves import Bin, reliability_bins
-from calibration.metrics.null_labels import Groups
+from calibration.curves import Bin
 from calibration.plots.style import (
     AMBER,
     BAND,
@@ -45,15 +44,14 @@ STYLES = ("-", "--", "-.", ":")
 def reliability_diagram(
     y: ArrayLike,
     p: ArrayLike,
+    bins: Sequence[Bin],
     *,
     title: str = "Reliability",
     threshold: float = 0.7,
-    groups: Groups = None,
-    bins: Sequence[Bin] | None = None,
 ) -> Figure:
     """Return the reliability diagram of confidences p (n,) against labels y (n,) of 0 and 1.
 
-    Dots are `bins`, if given, or the `reliability_bins` of y, p and groups (n,), with 95 % binomial
+    Dots are the `bins`, from `calibration.curves.reliability_bins` of y and p, with 95 % binomial
     bars, exact for independent rows. The band is where 95 % of the dots fall if p is exactly
     calibrated.
 
@@ -69,7 +67,7 @@ def reliability_diagram(
         tidy(axes)
         axes.axvline(threshold, color=AMBER, lw=1.1, ls=DASHED, zorder=1)
     main.plot([0, 1], [0, 1], color=SOFT, lw=1.0, zorder=2)
-    _dots(main, reliability_bins(labels, values, groups=groups) if bins is None else bins)
+    _dots(main, bins)
     main.set(xlim=(-0.015, 1.015), ylim=(-0.015, 1.015))
     main.set_ylabel("share that is right", color=INK)
     main.tick_params(labelbottom=False)
@@ -147,20 +145,20 @@ def risk_coverage_curve(
     axes = figure.add_axes((LEFT, foot / height, WIDE, (height - foot - 0.85) / height))
     heading(figure, "Accuracy against coverage", f"{n:,} queries · {base:.1%} right in all")
     tidy(axes)
-    taken = np.arange(1, n + 1)
-    oracle = np.minimum(1.0, labels.sum() / taken)
+    accepted = np.arange(1, n + 1)
+    oracle = np.minimum(1.0, labels.sum() / accepted)
     handles = [
-        *axes.plot(taken / n, oracle, color=LINE, lw=2.2, label="oracle: knows every answer")
+        *axes.plot(accepted / n, oracle, color=LINE, lw=2.2, label="oracle: knows every answer")
     ]
     handles += [axes.axhline(base, color=SOFT, lw=1.0, ls=":", label="base rate: no selection")]
     promise = f"threshold {threshold:g}: no dot should lie below"
     handles += [axes.axhline(threshold, color=AMBER, lw=1.1, ls=DASHED, label=promise)]
     lowest = min(base, threshold)
-    drawn: list[Floats] = []
+    earlier: list[Floats] = []
     for i, (name, (_, values)) in enumerate(checked.items()):
         colour = COLOURS[i % len(COLOURS)]
         style = STYLES[i // len(COLOURS) % len(STYLES)]
-        accuracy = _curve(axes, labels, values, drawn, colour, style)
+        accuracy = _curve(axes, labels, values, earlier, colour, style)
         short = name if len(name) <= 40 else name[:39].rstrip() + "…"
         dots = [_point(axes, labels, values, threshold, "o", colour)]
         label = short if dots[0] else f"{short} (never reaches {threshold:g})"
@@ -187,17 +185,17 @@ def risk_coverage_curve(
 
 
 def _curve(
-    axes: Axes, labels: Floats, values: Floats, drawn: list[Floats], colour: str, style: str
+    axes: Axes, labels: Floats, values: Floats, earlier: list[Floats], colour: str, style: str
 ) -> Floats:
-    """Draw one curve of accuracy against coverage, append it to `drawn`, and return it."""
+    """Draw one curve of accuracy against coverage, append it to `earlier`, and return it."""
     n = len(labels)
-    taken = np.arange(10 if n >= 20 else 1, n + 1)
-    accuracy = 1 - metrics.expected_errors(labels, values)[taken - 1] / taken
-    hidden = any(np.allclose(accuracy, other) for other in drawn)  # then it is a pale, wide line
-    width, alpha = (4.5, 0.45) if hidden else (1.2 if drawn else 2.6, 1.0)
-    above = 3 if hidden or drawn else 5
-    axes.plot(taken / n, accuracy, color=colour, ls=style, lw=width, alpha=alpha, zorder=above)
-    drawn.append(accuracy)
+    accepted = np.arange(10 if n >= 20 else 1, n + 1)
+    accuracy = 1 - metrics.expected_errors(labels, values)[accepted - 1] / accepted
+    hidden = any(np.allclose(accuracy, other) for other in earlier)  # then it is a pale, wide line
+    width, alpha = (4.5, 0.45) if hidden else (1.2 if earlier else 2.6, 1.0)
+    above = 3 if hidden or earlier else 5
+    axes.plot(accepted / n, accuracy, color=colour, ls=style, lw=width, alpha=alpha, zorder=above)
+    earlier.append(accuracy)
     return accuracy
 
 
@@ -205,10 +203,10 @@ def _point(
     axes: Axes, labels: Floats, values: Floats, least: float, marker: str, colour: str
 ) -> list[float]:
     """Mark the rows with p >= least, and return the share that is right; without rows, no mark."""
-    taken = values >= least
-    if not taken.any():
+    reached = values >= least
+    if not reached.any():
         return []
-    x, right = float(taken.mean()), float(labels[taken].mean())
+    x, right = float(reached.mean()), float(labels[reached].mean())
     axes.plot(x, right, marker, color=colour, ms=8.5, mec="white", mew=1.2, zorder=6, clip_on=False)
     return [right]
 
@@ -236,18 +234,18 @@ def confidence_histogram(y: ArrayLike, p: ArrayLike, *, threshold: float = 0.7) 
     )
     upper = figure.add_axes((LEFT, 0.565, WIDE, 0.265))
     lower = figure.add_axes((LEFT, 0.21, WIDE, 0.265), sharey=upper)
-    for axes, name, colour, given in (
+    for axes, name, colour, confidences in (
         (upper, "right", BLUE, values[labels == 1]),
         (lower, "wrong", AMBER, values[labels == 0]),
     ):
         tidy(axes)
-        shares = np.histogram(given, edges)[0] / max(1, len(given))
+        shares = np.histogram(confidences, edges)[0] / max(1, len(confidences))
         axes.bar(edges[:-1] + 0.025, shares, width=0.044, color=colour, alpha=0.8)
         axes.axvline(threshold, color=INK, lw=1.1, ls=DASHED)
-        reach = int((given >= threshold).sum())
-        share = f" ({reach / len(given):.0%})" if len(given) else ""
+        reach = int((confidences >= threshold).sum())
+        share = f" ({reach / len(confidences):.0%})" if len(confidences) else ""
         axes.set_title(
-            f"{len(given):,} {name}, of which {reach:,} reach {threshold:g}{share}",
+            f"{len(confidences):,} {name}, of which {reach:,} reach {threshold:g}{share}",
             loc="left",
             fontsize=9.5,
             color=colour,

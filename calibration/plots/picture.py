@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A PNG with its caption (`whole`) and one without (`plain`), its title, and how to read it."""
+    """A PNG with its caption and one without, its title, and the caption: how to read it."""
 
-    whole: bytes
+    captioned: bytes
     plain: bytes
     title: str
     caption: str

@@ -105,7 +105,7 @@ def draw(figure: Figure) -> Picture:
     above = pixels[: len(pixels) - int(texts["caption"].get_window_extent().y1)]
     inked = np.flatnonzero((above[..., :3] != 255).any(axis=(1, 2)))
     return Picture(
-        whole=_png(pixels),
+        captioned=_png(pixels),
         plain=_png(above[: inked[-1] + MARGIN]),
         title=texts["title"].get_text(),
         caption=texts["caption"].get_text().replace("\n", " "),

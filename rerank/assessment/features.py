@@ -35,7 +35,7 @@ def features_of(kind: ListKind | None, metadata: Sequence[MetadataFeature] = ())
 
     The features of the passages' `metadata` come last.
     """
-    last = [one.name for one in metadata]
+    last = [feature.name for feature in metadata]
     if kind is None:
         return Features([*PASSAGE_FEATURES, *last], RANKING_FEATURES, GROUPS)
     return Features([*list_passage_features(kind), *last], *list_ranking_features(kind))

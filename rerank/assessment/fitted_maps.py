@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.relevance import INPUTS
 from rerank.errors import InputError
 from rerank.types import LISTS, MODES, ListKind, Mode, Query
+
+MAPS = ("prior", "score", "confidence", "hazard", "another")  # keys of a mode's maps
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,8 @@ class FittedMaps:
     sufficiency at which no more passages need to be handed on (see
     `rerank.fitting.context_certificates`); None if nothing is guaranteed. `calibrated`: whether
     labels of this corpus were among those fitted on; if not, the probabilities only order queries
-    and passages. `lists`: the kind of lists that came with their scores; None if our own stages
-    score them. `metadata`: the features of the passages' metadata.
+    and passages. `list_kind`: the kind of the lists that came with their scores; None if our own
+    stages score them. `metadata`: the features of the passages' metadata.
     """
 
     policy: ReadPolicy
@@ -48,19 +50,19 @@ class FittedMaps:
     context: Certificate | None = None
     stopping_threshold: float | None = None
     calibrated: bool = True
-    lists: ListKind | None = None
+    list_kind: ListKind | None = None
     metadata: tuple[MetadataFeature, ...] = ()
 
     @property
     def features(self) -> Features:
         """The features that the maps were fitted on."""
-        return features_of(self.lists, self.metadata)
+        return features_of(self.list_kind, self.metadata)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` restores equal maps, to the bit."""
         return {
-            **({"lists": asdict(self.lists)} if self.lists else {}),
-            **({"metadata": [asdict(one) for one in self.metadata]} if self.metadata else {}),
+            **({"lists": asdict(self.list_kind)} if self.list_kind else {}),
+            **({"metadata": list(map(asdict, self.metadata))} if self.metadata else {}),
             "passage_features": list(self.features.passage),
             "ranking_features": list(self.features.ranking),
             "prior": self.policy.prior.to_dict(),
@@ -77,83 +79,94 @@ class FittedMaps:
         }
 
     @classmethod
-    def from_dict(cls, kept: Any) -> FittedMaps:
+    def from_dict(cls, values: Any) -> FittedMaps:
         """Read `to_dict`'s value.
 
         Raises:
-            InputError: the features are not those of this version.
+            InputError: it cannot be read, or the features are not those of this version.
         """
-        if not isinstance(kept, dict):
+        if not isinstance(values, dict):
             raise InputError(
                 f"calibrators.json should hold maps for each of {MODES}; calibrate again"
             )
-        lists = _kind(kept.get("lists"))
-        metadata = metadata_from_dict(kept.get("metadata", ()))
-        features = features_of(lists, metadata)
-        for name, ours in (
-            ("passage_features", features.passage),
-            ("ranking_features", features.ranking),
-        ):
-            if kept.get(name) != list(ours):
-                raise InputError(
-                    f"the model's {name} differ from this version's: it has {kept.get(name)}, "
-                    f"expected {list(ours)}; calibrate it again"
-                )
+        list_kind = _list_kind(values.get("lists"))
+        metadata = metadata_from_dict(values.get("metadata", ()))
+        _check_names(values, features_of(list_kind, metadata))
+        stop = values.get("stopping_threshold", values.get("enough"))  # its old name
         try:
-            cutoff = float(kept["cutoff"])
-            certificate = Certificate(**kept["certificate"])
-            segments = Segments.from_dict(kept["segments"])
-            context = Certificate(**kept["context"]) if kept.get("context") else None
-            stop = kept.get("stopping_threshold", kept.get("enough"))  # its old name
-            stopping_threshold = None if stop is None else float(stop)
-            calibrated = kept.get("calibrated", True) is not False
-            confidence = map_from_dict(kept["confidence"])
-            logistic = {n: map_from_dict(kept[n]) for n in ("prior", "score", "hazard", "another")}
+            maps: dict[str, Any] = {name: map_from_dict(values[name]) for name in MAPS}
+            fitted = cls(
+                policy=ReadPolicy(maps["prior"], float(values["cutoff"])),
+                score=maps["score"],
+                confidence=maps["confidence"],
+                hazard=maps["hazard"],
+                another=maps["another"],
+                certificate=Certificate(**values["certificate"]),
+                segments=Segments.from_dict(values["segments"]),
+                context=Certificate(**values["context"]) if values.get("context") else None,
+                stopping_threshold=None if stop is None else float(stop),
+                calibrated=values.get("calibrated", True) is not False,
+                list_kind=list_kind,
+                metadata=metadata,
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"calibrators.json cannot be read: {error}") from None
-        if not isinstance(confidence, TwoStageMap):
-            raise InputError("the confidence map should have two stages")
-        columns = {
-            "prior": features.passage,
-            "score": features.passage,
-            "hazard": INPUTS,
-            "another": INPUTS,
-        }
-        for name, fitted in {**logistic, "confidence": confidence.first}.items():
-            if not isinstance(fitted, LogisticMap):
-                raise InputError(f"the {name} map should be logistic")
-            expected = len(columns.get(name, tuple(features.ranking)))
-            if len(fitted.coef) != expected:
-                raise InputError(
-                    f"the {name} map has {len(fitted.coef)} weights, expected {expected}"
-                )
-        for name, share in (("cutoff", cutoff), ("stopping threshold", stopping_threshold or 0.0)):
-            if not 0 <= share <= 1:
-                raise InputError(f"the {name} should be in [0, 1], got {share}")
-        checked = cast(dict[str, LogisticMap], logistic)
-        return cls(
-            ReadPolicy(checked["prior"], cutoff),
-            checked["score"],
-            confidence,
-            checked["hazard"],
-            checked["another"],
-            certificate,
-            segments,
-            context,
-            stopping_threshold,
-            calibrated,
-            lists,
-            metadata,
-        )
+        _check_types(fitted)
+        return fitted
 
 
-def _kind(kept: Any) -> ListKind | None:
-    if kept is None:
+def _list_kind(values: Any) -> ListKind | None:
+    if values is None:
         return None
     try:
-        return ListKind(tuple(map(str, kept["stages"])), bool(kept["texts"]))
+        return ListKind(tuple(map(str, values["stages"])), bool(values["texts"]))
     except (KeyError, TypeError) as error:
         raise InputError(f"calibrators.json cannot be read: {error}") from None
+
+
+def _check_names(values: Mapping[str, Any], features: Features) -> None:
+    """Refuse maps of other features than this version's.
+
+    Raises:
+        InputError: the message lists both.
+    """
+    for key, expected in (
+        ("passage_features", features.passage),
+        ("ranking_features", features.ranking),
+    ):
+        if values.get(key) != list(expected):
+            raise InputError(
+                f"the model's {key} differ from this version's: it has {values.get(key)}, "
+                f"expected {list(expected)}; calibrate it again"
+            )
+
+
+def _check_types(fitted: FittedMaps) -> None:
+    """Refuse maps, as they were read, of another kind or width, and shares outside [0, 1].
+
+    Raises:
+        InputError: the message names the map or the share.
+    """
+    if not isinstance(fitted.confidence, TwoStageMap):
+        raise InputError("the confidence map should have two stages")
+    features = fitted.features
+    for name, one_map, inputs in (
+        ("prior", fitted.policy.prior, features.passage),
+        ("score", fitted.score, features.passage),
+        ("hazard", fitted.hazard, INPUTS),
+        ("another", fitted.another, INPUTS),
+        ("confidence", fitted.confidence.first, [*features.ranking]),
+    ):
+        if not isinstance(one_map, LogisticMap):
+            raise InputError(f"the {name} map should be logistic")
+        if len(one_map.coef) != len(inputs):
+            raise InputError(
+                f"the {name} map has {len(one_map.coef)} weights, expected {len(inputs)}"
+            )
+    stop = fitted.stopping_threshold or 0.0
+    for name, share in (("cutoff", fitted.policy.cutoff), ("stopping threshold", stop)):
+        if not 0 <= share <= 1:
+            raise InputError(f"the {name} should be in [0, 1], got {share}")
 
 
 class MapsByMode(dict[Mode, FittedMaps]):
@@ -173,8 +186,8 @@ class MapsByMode(dict[Mode, FittedMaps]):
                 "this model scores passages itself: give it passages without the scores of other "
                 "stages, or calibrate such lists (`rerank calibrate LISTS.jsonl`)"
             )
-        lists = self[self.main].lists
-        stages = ", ".join(lists.stages) if lists else ""
+        list_kind = self[self.main].list_kind
+        stages = ", ".join(list_kind.stages) if list_kind else ""
         if self.main != LISTS:
             raise InputError(
                 "this model finds its passages in another search system; of passages that come "
@@ -192,7 +205,7 @@ class MapsByMode(dict[Mode, FittedMaps]):
         the scores of its stages are treated as results of its search.
         """
         listed = query.mode == LISTS or query.passages == ()
-        return self.main if listed and self[self.main].lists else query.mode
+        return self.main if listed and self[self.main].list_kind else query.mode
 
     @property
     def main(self) -> Mode:
@@ -200,17 +213,17 @@ class MapsByMode(dict[Mode, FittedMaps]):
         return LISTS if LISTS in self else "search"
 
 
-def maps_from_dict(kept: Mapping[str, Any]) -> MapsByMode:
+def maps_from_dict(values: Mapping[str, Any]) -> MapsByMode:
     """The maps of each mode, as `calibrators.json` holds them.
 
     Raises:
         InputError: they are not maps that this version can use.
     """
-    modes = (LISTS,) if LISTS in kept else MODES
-    search = kept.get("search")
+    modes = (LISTS,) if LISTS in values else MODES
+    search = values.get("search")
     if isinstance(search, Mapping) and search.get("lists"):  # another system finds the candidates
         modes = ("search",)
-    return MapsByMode({mode: FittedMaps.from_dict(kept.get(mode)) for mode in modes})
+    return MapsByMode({mode: FittedMaps.from_dict(values.get(mode)) for mode in modes})
 
 
 def maps_to_dict(maps: Mapping[Mode, FittedMaps]) -> dict[str, Any]:
@@ -230,17 +243,17 @@ def check_no_overflow(fitted: FittedMaps, path: Path) -> None:
         "confidence": fitted.confidence,
         "hazard": fitted.hazard,
         "another": fitted.another,
-        **{f"update of {name!r}": one for name, one in fitted.segments.updates.items()},
+        **{f"update of {name!r}": update for name, update in fitted.segments.updates.items()},
     }
-    for name, one in maps.items():
-        first = one.first if isinstance(one, TwoStageMap) else one
+    for name, one_map in maps.items():
+        first = one_map.first if isinstance(one_map, TwoStageMap) else one_map
         coef, mean = np.array(first.coef), np.array(first.mean)
         low, high = (np.array(b or first.mean) for b in (first.low, first.high))
         most = np.where(coef > 0, high, low)  # the inputs that move the log odds furthest
         try:
             with np.errstate(all="ignore"):
                 rows = np.array([mean, most, np.where(coef > 0, low, high)])
-                values = np.append(one.contributions(rows), one.predict(rows))
+                values = np.append(one_map.contributions(rows), one_map.predict(rows))
         except ValueError:
             values = np.array([np.nan])
         if not np.isfinite(values).all():

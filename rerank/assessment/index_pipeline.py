@@ -47,11 +47,14 @@ class IndexPipeline(Pipeline):
             stage = index.search(query.text, vector, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
         else:
             pool = c.pool + len(without)
-            whole = index.search(query.text, vector, pool=pool, count=2 * pool, rrf_k=c.rrf_k)
-            away = np.array(
-                [index.passage(row).doc_id in without for row in whole.rows], dtype=np.bool_
+            unfiltered = index.search(query.text, vector, pool=pool, count=2 * pool, rrf_k=c.rrf_k)
+            removed = np.array(
+                [index.passage(row).doc_id in without for row in unfiltered.rows],
+                dtype=np.bool_,
             )
-            stage = fused_without(whole, away, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
+            stage = fused_without(
+                unfiltered, removed, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k
+            )
         return self._candidates(query, tuple(index.passage(row) for row in stage.rows), stage)
 
     def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:

@@ -62,9 +62,9 @@ def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: 
     """
     scores, passages = query.scores or {}, query.passages or ()
     *first, last = kind.stages
-    found = {name: _of_stage(scores[name]) for name in kind.stages}
-    columns = [found[name][part] for name in first for part in STAGE]
-    columns += [found[last][part] for part in LAST]
+    columns_of = {name: _of_stage(scores[name]) for name in kind.stages}
+    columns = [columns_of[stage_name][name] for stage_name in first for name in STAGE]
+    columns += [columns_of[last][name] for name in LAST]
     query_words = tuple(words(query.text, language=language))
     view = View(
         stage,
@@ -84,12 +84,12 @@ def _of_stage(scores: Floats) -> dict[str, Floats]:
 
     `standing` is (score - mean of the list) / standard deviation of the list.
     """
-    whole = filled(scores)
-    spread = float(whole.std()) if len(whole) else 0.0
+    values = filled(scores)
+    spread = float(values.std()) if len(values) else 0.0
     return {
-        "score": whole,
-        "standing": (whole - whole.mean()) / spread if spread > 0 else np.zeros(len(whole)),
-        "lead": lead(whole),
+        "score": values,
+        "standing": (values - values.mean()) / spread if spread > 0 else np.zeros(len(values)),
+        "lead": lead(values),
         "log_rank": np.log(stage_ranks(scores)),
         "absent": np.isnan(scores).astype(np.float64),
     }
@@ -158,8 +158,8 @@ def _correlation(r: Ranking, one: str, other: str) -> float:
 
 def _overlap(r: Ranking, one: str, other: str) -> float:
     """Passages that {one} and {other} rank high: share of the first 10 that both have."""
-    both = [stage_ranks(_scores(r, stage)) <= 10 for stage in (one, other)]
-    return float((both[0] & both[1]).sum()) / min(10, len(r))
+    in_top = [stage_ranks(_scores(r, stage)) <= 10 for stage in (one, other)]
+    return float((in_top[0] & in_top[1]).sum()) / min(10, len(r))
 
 
 def _winner(column: int) -> Feature:
@@ -181,17 +181,21 @@ def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str,
             for one, other in pairs
             for name, function in (("correlation", _correlation), ("overlap", _overlap))
         }
-    known = of_ranking.RANKING_FEATURES
-    groups["list"] = {name: known[name] for name in ("log_list_length", "query_length")}
+    ours = of_ranking.RANKING_FEATURES
+    groups["list"] = {name: ours[name] for name in ("log_list_length", "query_length")}
     if kind.texts:
         columns = list_passage_features(kind)
         groups["coverage"] = {
-            name: _documented(_winner(columns.index(column)), known[name].__doc__)
+            name: _documented(_winner(columns.index(column)), ours[name].__doc__)
             for column, name in ((column, f"winner_{column}") for column in WINNER)
-        } | {"diversity": known["diversity"]}
-    groups["score"] = {name: known[name] for name in SCORE}
-    table = {name: function for part in groups.values() for name, function in part.items()}
-    return table, {group: list(part) for group, part in groups.items()}
+        } | {"diversity": ours["diversity"]}
+    groups["score"] = {name: ours[name] for name in SCORE}
+    table = {
+        name: function
+        for group_features in groups.values()
+        for name, function in group_features.items()
+    }
+    return table, {group: list(group_features) for group, group_features in groups.items()}
 
 
 def _named(function: Callable[..., float], **stages: str) -> Feature:

@@ -70,11 +70,11 @@ class ListPipeline(Pipeline):
             return Candidates(query, (), nothing, none)
         self.check_kind(query)
         rows = np.arange(len(passages))
-        whole = self._stage(rows, self._fused(query))
-        features = list_features(self.kind, query, whole, language=self.config.language)
+        stage = self._stage(rows, self._fused(query))
+        features = list_features(self.kind, query, stage, language=self.config.language)
         features = self.with_metadata(features, passages)
-        by_id = sorted(rows.tolist(), key=lambda i: (-whole.fused[i], passages[i].doc_id))
-        return Candidates(query, passages, whole, features).take(np.array(by_id))
+        by_id = sorted(rows.tolist(), key=lambda i: (-stage.fused[i], passages[i].doc_id))
+        return Candidates(query, passages, stage, features).take(np.array(by_id))
 
     def check_kind(self, query: Query) -> None:
         """Refuse a list of another kind than the model was calibrated on.
@@ -82,11 +82,11 @@ class ListPipeline(Pipeline):
         Raises:
             InputError: the message says what it has, and what is expected.
         """
-        given, wanted = list(query.scores or {}), self.kind.stages
-        if set(given) != set(wanted):
+        stages, expected = list(query.scores or {}), self.kind.stages
+        if set(stages) != set(expected):
             raise InputError(
-                f"its passages have the scores of {', '.join(given) or 'no stage'}; expected those "
-                f"of {', '.join(wanted)}, null where a stage did not bring a passage"
+                f"its passages have the scores of {', '.join(stages) or 'no stage'}; expected "
+                f"those of {', '.join(expected)}, null where a stage did not bring a passage"
             )
         if self.kind.texts and not all(p.text.strip() for p in query.passages or ()):
             raise InputError(
@@ -103,9 +103,9 @@ class ListPipeline(Pipeline):
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of the last stage."""
-        known = self.last_scores(selection.candidates)[: selection.count]
-        none_cut = np.zeros(len(known), dtype=np.bool_)
-        return Scored(selection.candidates, selection.prior, known, none_cut)
+        scores = self.last_scores(selection.candidates)[: selection.count]
+        none_cut = np.zeros(len(scores), dtype=np.bool_)
+        return Scored(selection.candidates, selection.prior, scores, none_cut)
 
     def last_scores(self, candidates: Candidates) -> Floats:
         """The scores (n,) of the last stage; NaN for a passage without one."""

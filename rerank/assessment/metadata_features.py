@@ -39,10 +39,10 @@ class MetadataFeature:
     def of(self, passage: Passage) -> float:
         """The feature's value for a passage; finite."""
         if self.word is None:
-            found = number(passage.metadata.get(self.key))
-            return self.usual if found is None else found
-        said = metadata_name(passage.metadata, self.key)
-        return float(said == self.word) if said else self.usual
+            value = number(passage.metadata.get(self.key))
+            return self.usual if value is None else value
+        word = metadata_name(passage.metadata, self.key)
+        return float(word == self.word) if word else self.usual
 
 
 def metadata_features(columns: Collection[MetadataFeature], passages: Sequence[Passage]) -> Floats:
@@ -60,19 +60,19 @@ def choose_metadata_features(
         InputError: no passage has a value under a key, all have the same, or there are too many
             words.
     """
-    return tuple(found for key in keys for found in _under(key, passages))
+    return tuple(feature for key in keys for feature in _under(key, passages))
 
 
 def _under(key: str, passages: Collection[Passage]) -> list[MetadataFeature]:
     values = [p.metadata[key] for p in passages if metadata_name(p.metadata, key)]
     words = Counter(metadata_name({key: value}, key) for value in values)
     if len(words) < 2:
-        known = f"all have {next(iter(words))!r}" if words else "no passage has any"
+        values_there = f"all have {next(iter(words))!r}" if words else "no passage has any"
         raise InputError(
             f"expected `metadata_features` (--metadata-features) that differ between passages, got "
-            f"{key!r}: {known}"
+            f"{key!r}: {values_there}"
         )
-    numbers = [found for value in values if (found := number(value)) is not None]
+    numbers = [spelled for value in values if (spelled := number(value)) is not None]
     if len(numbers) == len(values):
         return [MetadataFeature(key, None, median(numbers))]
     if len(words) > MOST_WORDS:
@@ -92,23 +92,23 @@ def number(value: Any) -> float | None:
         except ValueError:
             value = text
     try:
-        found = float(value)
+        spelled = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) and abs(found) <= LARGEST_SCORE else None
+    return spelled if math.isfinite(spelled) and abs(spelled) <= LARGEST_SCORE else None
 
 
-def metadata_from_dict(kept: Sequence[Mapping[str, Any]]) -> tuple[MetadataFeature, ...]:
+def metadata_from_dict(values: Sequence[Mapping[str, Any]]) -> tuple[MetadataFeature, ...]:
     """Read features that `dataclasses.asdict` made plain.
 
     Raises:
         InputError: they cannot be read.
     """
     try:
-        found = tuple(MetadataFeature(**one) for one in kept)
-        usual = [float(one.usual) for one in found]
+        features = tuple(MetadataFeature(**feature) for feature in values)
+        usual = [float(feature.usual) for feature in features]
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata features cannot be read: {error}") from None
     if not all(math.isfinite(value) for value in usual):
         raise InputError("expected a finite number for what is usual of a metadata feature")
-    return found
+    return features

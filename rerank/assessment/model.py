@@ -152,7 +152,7 @@ class CalibratedReranker:
         maps = maps_from_dict(files.json(CALIBRATORS))
         for fitted in maps.values():
             check_no_overflow(fitted, path)
-        kind, metadata = maps[maps.main].lists, maps[maps.main].metadata
+        kind, metadata = maps[maps.main].list_kind, maps[maps.main].metadata
         if kind and maps.main == LISTS:
             return cls(files, maps, ListPipeline(kind, config, metadata))
         models = models_of(files, config, download=allow_download)
@@ -171,7 +171,7 @@ class CalibratedReranker:
     @property
     def index_folder(self) -> Path | None:
         """The index that the model searches; None if it has none."""
-        return None if self.maps[self.maps.main].lists else self.pipeline.index.folder
+        return None if self.maps[self.maps.main].list_kind else self.pipeline.index.folder
 
     @property
     def searches_elsewhere(self) -> bool:
@@ -209,9 +209,9 @@ class CalibratedReranker:
                 f"{self.folder} is not calibrated: no queries were fitted on that others could be "
                 "compared with"
             )
-        kept = self.files.json(SKETCH)
+        values = self.files.json(SKETCH)
         try:
-            return Sketch.from_dict(kept)
+            return Sketch.from_dict(values)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{self.folder}: {SKETCH} cannot be read: {error}") from None
 
@@ -256,13 +256,13 @@ class CalibratedReranker:
         for query in queries:
             check_not_empty(query)
         modes = [self.mode_of(query) for query in queries]
-        found: dict[int, Assessment] = {}
+        assessments: dict[int, Assessment] = {}
         for mode in dict.fromkeys(modes):
-            rows = [i for i, one in enumerate(modes) if one == mode]
+            rows = [i for i, row_mode in enumerate(modes) if row_mode == mode]
             policy = self.maps[mode].policy
             scored = self.pipeline.run([queries[i] for i in rows], policy, label=label)
-            found |= zip(rows, self.assess_scored(scored, mode), strict=True)
-        return [found[i] for i in range(len(queries))]
+            assessments |= zip(rows, self.assess_scored(scored, mode), strict=True)
+        return [assessments[i] for i in range(len(queries))]
 
     def mode_of(self, query: Query) -> Mode:
         """The mode in which the model answers a query."""
@@ -274,7 +274,7 @@ class CalibratedReranker:
             "does the model work",
             (Passage("0", "", "It works."), Passage("1", "", "No.")),
         )
-        kind = self.maps[self.maps.main].lists
+        kind = self.maps[self.maps.main].list_kind
         if kind and self.maps.main == LISTS:
             scores = {stage: np.array([1.0, 0.0]) for stage in kind.stages}
             return [Query(text, passages=passages, scores=scores)]
@@ -294,7 +294,7 @@ class CalibratedReranker:
         except Exception as error:
             if len(queries) == 1:
                 return [error]
-            return [found for query in queries for found in self.assess_each([query])]
+            return [result for query in queries for result in self.assess_each([query])]
 
 
 def _of_system(
@@ -305,7 +305,7 @@ def _of_system(
     models: tuple[ModelFiles, ModelFiles],
 ) -> RetrieverPipeline:
     """The pipeline of the search system that a folder names; its stages must match the maps."""
-    kind, metadata = maps[maps.main].lists, maps[maps.main].metadata
+    kind, metadata = maps[maps.main].list_kind, maps[maps.main].metadata
     assert kind is not None
     try:
         system = connect_of_model(files.manifest.get(RETRIEVER))

@@ -120,12 +120,12 @@ class ModelFolder:
         """One of its JSON files, which holds an object. Raises as `text`."""
         content = self.text(name).encode()
         try:
-            found = parse_json(content, name)
+            value = parse_json(content, name)
         except FolderError as error:
             raise InputError(f"{self.path}: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             raise InputError(f"{self.path}: {name} holds no object; calibrate again")
-        return found
+        return value
 
 
 def write_changed(
@@ -150,8 +150,8 @@ def write_changed(
             raise FolderError(f"{old.path} was changed since it was opened; run it again")
         (folder / MANIFEST).unlink()
         shutil.rmtree(folder / without, ignore_errors=True)
-        made = change(folder)
-        return {key: value for key, value in made.items() if key not in OF_THE_STORE}
+        manifest = change(folder)
+        return {key: value for key, value in manifest.items() if key not in OF_THE_STORE}
 
     write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
 
@@ -212,8 +212,8 @@ def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> d
 
 def bound_to(config: Mapping[str, Any], prints: Mapping[str, Any]) -> str:
     """The sha256 of the configuration and the models, which the calibrators' file holds."""
-    whole = json.dumps([config, prints], sort_keys=True)
-    return hashlib.sha256(whole.encode()).hexdigest()
+    text = json.dumps([config, prints], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def models_of(
@@ -226,22 +226,23 @@ def models_of(
     Raises:
         InputError: one is not here, or differs in a part, which the message names.
     """
-    kept = folder.manifest["fingerprints"]
+    recorded = folder.manifest["fingerprints"]
     names = (config.encoder, config.reranker)
     if NETWORKS in folder.manifest:
         encoder, reranker = _exported(folder, names, config)
     else:
         encoder, reranker = (_elsewhere(folder, name, download=download) for name in names)
     here = fingerprints(encoder, reranker, config)
-    asked = [part for part in here if part in REQUIRED or part in kept]
-    differing = [part for part in asked if kept.get(part) != here[part]]
+    parts = [part for part in here if part in REQUIRED or part in recorded]
+    differing = [part for part in parts if recorded.get(part) != here[part]]
     if differing:
-        said = "; ".join(
+        differences = "; ".join(
             f"its {part.replace('_tokenizer', chr(39) + 's tokenizer')} was "
-            f"{str(kept.get(part))[:16]} when it was calibrated and is {str(here[part])[:16]} here"
+            f"{str(recorded.get(part))[:16]} when it was calibrated and is {str(here[part])[:16]} "
+            "here"
             for part in differing
         )
-        raise InputError(f"{folder.path}: {said}; use the same, or calibrate again")
+        raise InputError(f"{folder.path}: {differences}; use the same, or calibrate again")
     return encoder, reranker
 
 

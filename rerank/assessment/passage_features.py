@@ -62,12 +62,12 @@ def first_stage(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
 @cached_by_length(CACHED_LENGTH)
 def passage_words(title: str, text: str, language: str) -> PassageWords:
     """The passage's words; cached, because a passage is a candidate of many queries."""
-    said = sentence_words(text, language=language)
-    body = list(chain.from_iterable(said))
+    sentences = sentence_words(text, language=language)
+    body = list(chain.from_iterable(sentences))
     return PassageWords(
         frozenset(body),
         frozenset(words(title, language=language)),
-        tuple(frozenset(sentence) for sentence in said),
+        tuple(frozenset(sentence) for sentence in sentences),
         frozenset(pairwise(body)),
         len(body),
     )
@@ -199,9 +199,9 @@ def fused_log_rank(view: View) -> Floats:
 @first_stage
 def term_coverage(view: View) -> Floats:
     """Share of the query's distinct words found in the passage or its title."""
-    wanted = set(view.query_words)
-    found = [len(wanted & (p.body | p.title)) for p in view.passages]
-    return _share(found, [1.0] * len(wanted))
+    query_words = set(view.query_words)
+    found = [len(query_words & (p.body | p.title)) for p in view.passages]
+    return _share(found, [1.0] * len(query_words))
 
 
 @first_stage
@@ -239,9 +239,9 @@ def title_coverage(view: View) -> Floats:
 @first_stage
 def bigram_coverage(view: View) -> Floats:
     """Share of the query's neighbouring word pairs that are neighbours in the passage."""
-    wanted = set(pairwise(view.query_words))
-    found = [len(wanted & p.bigrams) for p in view.passages]
-    return _share(found, [1.0] * len(wanted))
+    query_bigrams = set(pairwise(view.query_words))
+    found = [len(query_bigrams & p.bigrams) for p in view.passages]
+    return _share(found, [1.0] * len(query_bigrams))
 
 
 @first_stage

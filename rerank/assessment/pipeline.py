@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from rerank.errors import InputError
 from rerank.inference.cross_encoder import CrossEncoder, Pair
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
-from rerank.progress import progress
+from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.retriever import Retriever
 from rerank.types import Bools, Candidates, Floats, Passage, Query, Scored
@@ -39,8 +38,6 @@ NO_MODELS = (
     "scores; calibrate a labelled set for this"
 )
 
-Item = TypeVar("Item")
-Made = TypeVar("Made")
 Observe = Callable[[str, float], None]  # called with a stage, and the seconds that it took
 
 
@@ -167,22 +164,22 @@ class Pipeline(ABC):
     ) -> list[Scored]:
         """The scored candidates of each query, in their order; `label` names a progress bar."""
 
-        def chunk(part: Sequence[Query]) -> list[Scored]:
-            candidates = self.retrieve(part)
+        def run_chunk(chunk: Sequence[Query]) -> list[Scored]:
+            candidates = self.retrieve(chunk)
             prior = [prior_score(c, policy.prior) for c in candidates]
             return self.score(candidates, prior, cutoff=policy.cutoff)
 
-        return _in_chunks(queries, chunk, label)
+        return in_chunks(queries, run_chunk, size=CHUNK, label=label, unit="query")
 
     def retrieve(self, queries: Sequence[Query], *, label: str | None = None) -> list[Candidates]:
         """The candidates of each query: by `search`, or the passages that came with the query."""
 
-        def chunk(part: Sequence[Query]) -> list[Candidates]:
-            texts = list(dict.fromkeys(text for query in part for text in self.texts_of(query)))
+        def retrieve_chunk(chunk: Sequence[Query]) -> list[Candidates]:
+            texts = list(dict.fromkeys(text for query in chunk for text in self.texts_of(query)))
             vectors = dict(zip(texts, self.encode(texts), strict=True)) if texts else {}
-            return [self.candidates(query, vectors) for query in part]
+            return [self.candidates(query, vectors) for query in chunk]
 
-        return _in_chunks(queries, chunk, label)
+        return in_chunks(queries, retrieve_chunk, size=CHUNK, label=label, unit="query")
 
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The candidates of one query, given the vectors of its `texts_of`."""
@@ -199,7 +196,10 @@ class Pipeline(ABC):
     ) -> list[Candidates]:
         """The candidates of each query by `search`, without some passages of its own, by id."""
         vectors = self.encode([query.text for query in queries])
-        return [self.search(*one) for one in zip(queries, vectors, gone, strict=True)]
+        return [
+            self.search(query, vector, without)
+            for query, vector, without in zip(queries, vectors, gone, strict=True)
+        ]
 
     def score(
         self,
@@ -217,8 +217,8 @@ class Pipeline(ABC):
         scores.
         """
 
-        def chunk(part: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:
-            selections = [self.select(c, p, cutoff) for c, p in part]
+        def score_chunk(chunk: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:
+            selections = [self.select(c, p, cutoff) for c, p in chunk]
             logits, truncated = self.score_pairs([p for s in selections for p in s.pairs_to_score])
             ends = np.cumsum([len(s.pairs_to_score) for s in selections])[:-1]
             by_query = zip(
@@ -226,7 +226,8 @@ class Pipeline(ABC):
             )
             return [self.with_scores(*scores) for scores in by_query]
 
-        return _in_chunks(list(zip(candidates, prior, strict=True)), chunk, label)
+        pairs = list(zip(candidates, prior, strict=True))
+        return in_chunks(pairs, score_chunk, size=CHUNK, label=label, unit="query")
 
     def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
         """The candidates, likeliest first, and which of them `score` would score."""
@@ -275,16 +276,3 @@ class Pipeline(ABC):
         finally:
             if self.observe is not None:
                 self.observe(stage, time.perf_counter() - start)
-
-
-def _in_chunks(
-    items: Sequence[Item], step: Callable[[Sequence[Item]], list[Made]], label: str | None
-) -> list[Made]:
-    """`step` over all items, a chunk at a time; with `label`, a progress bar of that name."""
-    found: list[Made] = []
-    with progress(len(items), label, unit="query") as bar:
-        for start in range(0, len(items), CHUNK):
-            part = items[start : start + CHUNK]
-            found += step(part)
-            bar.update(len(part))
-    return found

@@ -67,14 +67,14 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
     moves = maps.confidence.contributions(predicted.features)
     table, usual = maps.features.ranking, maps.confidence.first.mean
     names = list(table)
-    found = []
+    assessments = []
     for i, ranking in enumerate(predicted.rankings):
         confidence = float(predicted.confidence[i])
         sufficiency = float(predicted.sufficiency[i, k - 1])
         why = reasons(names, predicted.features[i], usual, moves[i], table)
         if accepted(confidence, t) and maps.certificate.refused:
             why = (f"not certified: {maps.certificate.refused}", *why)
-        found.append(
+        assessments.append(
             Assessment(
                 ranking=ranking,
                 relevance=predicted.relevance[i],
@@ -92,18 +92,18 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
                 features=predicted.features[i],
             )
         )
-    return found if maps.calibrated else [_not_calibrated(one) for one in found]
+    return assessments if maps.calibrated else list(map(_not_calibrated, assessments))
 
 
-def _not_calibrated(found: Assessment) -> Assessment:
+def _not_calibrated(assessment: Assessment) -> Assessment:
     """The assessment without labels of this corpus: nothing is accepted or certified."""
     return replace(
-        found,
+        assessment,
         calibrated=False,
-        level="LOW" if found.level in ABOVE_LOW else found.level,
-        verdict="PARTIAL" if found.verdict == "SUFFICIENT" else found.verdict,
+        level="LOW" if assessment.level in ABOVE_LOW else assessment.level,
+        verdict="PARTIAL" if assessment.verdict == "SUFFICIENT" else assessment.verdict,
         accepted=False,
         certified=False,
         context_certified=False,
-        reasons=(NOT_CALIBRATED.format(least=LEAST_LABELS), *found.reasons),
+        reasons=(NOT_CALIBRATED.format(least=LEAST_LABELS), *assessment.reasons),
     )

@@ -34,37 +34,37 @@ class PooledMaps:
 
     def described(self) -> dict[str, Any]:
         """The manifest entry of a model that was fitted around these maps."""
-        whole = json.dumps(maps_to_dict(self.maps), sort_keys=True).encode()
-        digest = hashlib.sha256(whole).hexdigest()
-        return {"sets": [one["name"] for one in self.sets], "digest": digest}
+        text = json.dumps(maps_to_dict(self.maps), sort_keys=True).encode()
+        digest = hashlib.sha256(text).hexdigest()
+        return {"sets": [fitted_on["name"] for fitted_on in self.sets], "digest": digest}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` restores equal maps, to the bit."""
         return {
             "fingerprints": dict(self.fingerprints),
-            "sets": [dict(one) for one in self.sets],
+            "sets": list(map(dict, self.sets)),
             "measured": dict(self.measured),
             **maps_to_dict(self.maps),
         }
 
     @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> PooledMaps:
+    def from_dict(cls, values: Mapping[str, Any]) -> PooledMaps:
         """Read `to_dict`'s value.
 
         Raises:
             InputError: it lacks a part, or its maps are of other features than this version's.
         """
         try:
-            parts = (kept["fingerprints"], kept["sets"], kept["measured"])
+            parts = (values["fingerprints"], values["sets"], values["measured"])
         except (KeyError, TypeError) as error:
             raise InputError(f"pooled maps cannot be read: {error}") from None
-        return cls(maps_from_dict(kept), *parts)
+        return cls(maps_from_dict(values), *parts)
 
 
 def scored_by(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
     """What determines the scores that pooled maps are fitted on; precision hardly changes them."""
-    whole = fingerprints(encoder, reranker, config)
-    return {part: value for part, value in whole.items() if part != "precision"}
+    prints = fingerprints(encoder, reranker, config)
+    return {part: value for part, value in prints.items() if part != "precision"}
 
 
 def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> PooledMaps | None:
@@ -74,10 +74,10 @@ def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> Poo
     """
     here = scored_by(encoder, reranker, config)
     for path in sorted(BUNDLED.glob(f"*/{FILE}")):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept.get("fingerprints") == here:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values.get("fingerprints") == here:
             try:
-                return PooledMaps.from_dict(kept)
+                return PooledMaps.from_dict(values)
             except InputError:
                 return None
     return None

@@ -44,11 +44,11 @@ def predict(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Predi
         confidence = maps.segments.apply(confidence, segments_of(rankings, config.segment_by))
     filled = np.array([len(r) > 0 for r in rankings], dtype=np.bool_)
     confidence = np.where(filled, confidence, 0.0)
-    found = [
+    probabilities = [
         relevance_and_sufficiency(r.score, c, maps.hazard, maps.another, maps.confidence.most)
         for r, c in zip(rankings, confidence.tolist(), strict=True)
     ]
-    relevance, sufficiency = zip(*found, strict=True)
+    relevance, sufficiency = zip(*probabilities, strict=True)
     return Predictions(rankings, features, confidence, list(relevance), np.array(sufficiency))
 
 

@@ -214,8 +214,8 @@ def stage_correlation(r: Ranking) -> float:
 @feature("agreement")
 def stage_overlap(r: Ranking) -> float:
     """Passages that both stages rank high: share of the first 10 of one in those of the other."""
-    both = (r.first_stage.bm25_rank <= 10) & (r.first_stage.dense_rank <= 10)
-    return float(both.sum()) / 10.0
+    in_both = (r.first_stage.bm25_rank <= 10) & (r.first_stage.dense_rank <= 10)
+    return float(in_both.sum()) / 10.0
 
 
 @feature("agreement")

@@ -61,8 +61,8 @@ def fit_hazards(
             inputs.append(hazard_inputs(ranking.score[:DEPTH], confidence))
             right += first_ten[1:].tolist()
             one_above += (first_ten.cumsum()[:-1] > 0).tolist()
-    X, y, after = np.concatenate(inputs), np.array(right), np.array(one_above, dtype=np.bool_)
-    return _fit(X[~after], y[~after], around[0]), _fit(X[after], y[after], around[1])
+    X, y, above = np.concatenate(inputs), np.array(right), np.array(one_above, dtype=np.bool_)
+    return _fit(X[~above], y[~above], around[0]), _fit(X[above], y[above], around[1])
 
 
 def _fit(X: Floats, y: Labels, around: LogisticMap | None) -> LogisticMap:
@@ -102,9 +102,9 @@ def relevance_and_sufficiency(
     if not n:
         return np.zeros(0), np.zeros(DEPTH)
     inputs = hazard_inputs(scores, confidence)
-    relevance, found = chain(confidence, hazard.predict(inputs), another.predict(inputs))
-    found = np.minimum(found, max(most, confidence))
-    return relevance, np.append(found, np.full(max(0, DEPTH - n), found[-1]))[:DEPTH]
+    relevance, sufficiency = chain(confidence, hazard.predict(inputs), another.predict(inputs))
+    sufficiency = np.minimum(sufficiency, max(most, confidence))
+    return relevance, np.append(sufficiency, np.full(max(0, DEPTH - n), sufficiency[-1]))[:DEPTH]
 
 
 def chain(confidence: float, hazard: Floats, another: Floats) -> tuple[Floats, Floats]:
@@ -112,11 +112,11 @@ def chain(confidence: float, hazard: Floats, another: Floats) -> tuple[Floats, F
 
     See the top of this file.
     """
-    relevance, found = [confidence], [confidence]
+    relevance, sufficiency = [confidence], [confidence]
     for h, g in zip(hazard.tolist(), another.tolist(), strict=True):
-        none, one = (1 - found[-1]) * h, found[-1] * g
+        none, one = (1 - sufficiency[-1]) * h, sufficiency[-1] * g
         right = min(none + one, relevance[-1])
-        kept = right / (none + one) if right > 0 else 0.0
+        scale = right / (none + one) if right > 0 else 0.0
         relevance.append(right)
-        found.append(min(found[-1] + kept * none, 1.0))
-    return np.array(relevance), np.array(found)
+        sufficiency.append(min(sufficiency[-1] + scale * none, 1.0))
+    return np.array(relevance), np.array(sufficiency)

@@ -49,7 +49,7 @@ class RetrieverPipeline(Pipeline):
         super().__init__(NoIndex(config.language), config, opened, metadata)
         self.system = system
         self.kind = ListKind((*system.settings.stages, RERANKER), texts=True)
-        self.lists = ListPipeline(self.kind, config, metadata)
+        self.list_pipeline = ListPipeline(self.kind, config, metadata)
 
     def texts_of(self, query: Query) -> list[str]:
         """The query, if the system is searched."""
@@ -57,14 +57,14 @@ class RetrieverPipeline(Pipeline):
 
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
         """The candidates that the system returns, none of which the cross-encoder has scored."""
-        found = self._fetch(query, vector, self.config.pool, self.config.candidates, without)
-        unscored = np.full(len(found.passages or ()), np.nan)
-        scores = {**(found.scores or {}), RERANKER: unscored}
-        return self.lists.provided(replace(found, scores=scores), {})
+        candidates = self._fetch(query, vector, self.config.pool, self.config.candidates, without)
+        unscored = np.full(len(candidates.passages or ()), np.nan)
+        scores = {**(candidates.scores or {}), RERANKER: unscored}
+        return self.list_pipeline.provided(replace(candidates, scores=scores), {})
 
     def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The list that came with the query, with the scores of all its stages."""
-        return self.lists.provided(query, vectors)
+        return self.list_pipeline.provided(query, vectors)
 
     def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
         """The `count` best passages of each search of the system."""
@@ -73,22 +73,22 @@ class RetrieverPipeline(Pipeline):
 
     def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
         """The likeliest candidates, to be scored; all of a list that came with all its scores."""
-        if np.isnan(self.lists.last_scores(candidates)).all():
+        if np.isnan(self.list_pipeline.last_scores(candidates)).all():
             return super().select(candidates, prior, cutoff)
-        return self.lists.select(candidates, prior, cutoff)
+        return self.list_pipeline.select(candidates, prior, cutoff)
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates as a list whose last stage is the cross-encoder."""
         if selection.known:
-            return self.lists.with_scores(selection, logits, truncated)
+            return self.list_pipeline.with_scores(selection, logits, truncated)
         candidates, rows = selection.candidates, selection.candidates.first_stage.rows
         last = np.full(len(rows), np.nan)
         last[rows[: len(logits)]] = logits
         query = candidates.query
         query = replace(query, scores={**(query.scores or {}), RERANKER: last})
-        whole = self.lists.provided(query, {})
-        place = np.argsort(whole.first_stage.rows)
-        return Scored(whole.take(place[rows]), selection.prior, logits, truncated)
+        ranked = self.list_pipeline.provided(query, {})
+        place = np.argsort(ranked.first_stage.rows)
+        return Scored(ranked.take(place[rows]), selection.prior, logits, truncated)
 
     def _fetch(
         self,

@@ -85,11 +85,11 @@ def steps(
     selection = pipeline.select(candidates, prior, maps.policy.cutoff)
     pairs = selection.pairs_to_score
     sizes = [speed.score * tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs]
-    found: dict[Pair, tuple[float, bool]] = {}
+    results: dict[Pair, tuple[float, bool]] = {}
     for piece in _pieces("score", pairs, sizes, most=most, after=0):
-        found |= yield piece
-    logits = np.array([found[pair][0] for pair in pairs], dtype=np.float64)
-    truncated = np.array([found[pair][1] for pair in pairs], dtype=np.bool_)
+        results |= yield piece
+    logits = np.array([results[pair][0] for pair in pairs], dtype=np.float64)
+    truncated = np.array([results[pair][1] for pair in pairs], dtype=np.bool_)
     scored = pipeline.with_scores(selection, logits, truncated)
     return model.assess_scored([scored], mode)[0]
 

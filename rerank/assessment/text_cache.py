@@ -20,24 +20,24 @@ def cached_by_length(most: int) -> Callable[[Callable[..., Made]], Callable[...,
     """
 
     def decorate(function: Callable[..., Made]) -> Callable[..., Made]:
-        found: OrderedDict[tuple[str, ...], tuple[Made, int]] = OrderedDict()
+        results: OrderedDict[tuple[str, ...], tuple[Made, int]] = OrderedDict()
         held, lock = 0, Lock()
 
         @wraps(function)
         def cached(*texts: str) -> Made:
             nonlocal held
             with lock:
-                if texts in found:
-                    found.move_to_end(texts)
-                    return found[texts][0]
-            made, length = function(*texts), max(LEAST, sum(map(len, texts)))
+                if texts in results:
+                    results.move_to_end(texts)
+                    return results[texts][0]
+            result, length = function(*texts), max(LEAST, sum(map(len, texts)))
             with lock:
-                if texts not in found and length <= most:
-                    found[texts] = made, length
+                if texts not in results and length <= most:
+                    results[texts] = result, length
                     held += length
                 while held > most:
-                    held -= found.popitem(last=False)[1][1]
-            return made
+                    held -= results.popitem(last=False)[1][1]
+            return result
 
         return cached
 

@@ -85,13 +85,13 @@ class Journal:
                 side.unlink(missing_ok=True)
             elif (self.folder / REJECTED).exists():
                 os.replace(self.folder / REJECTED, side)
-            made = self.folder / PREDICTIONS
+            result = self.folder / PREDICTIONS
             if convert is not None:
-                convert(made, self.folder / CONVERTED)
-                made = self.folder / CONVERTED
-                sync(made)
-            if made.exists():
-                os.replace(made, out)
+                convert(result, self.folder / CONVERTED)
+                result = self.folder / CONVERTED
+                sync(result)
+            if result.exists():
+                os.replace(result, out)
             sync(out.parent)
             self._stage("installed", out.stat().st_size)
         self.close()
@@ -192,8 +192,8 @@ def _resume(
 
 def _refuse_other(folder: Path, header: Mapping[str, Any]) -> None:
     try:
-        kept = json.loads((folder / HEADER).read_bytes())
-        differs = [key for key, value in header.items() if kept.get(key) != value]
+        old_header = json.loads((folder / HEADER).read_bytes())
+        differs = [key for key, value in header.items() if old_header.get(key) != value]
     except (ValueError, AttributeError):
         differs = [HEADER]
     if differs:

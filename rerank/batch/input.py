@@ -51,31 +51,31 @@ def is_parquet(path: Path) -> bool:
 
 @contextmanager
 def open_input(
-    path: Path, known: FileIdentity | None = None, *, segment_by: str = ""
+    path: Path, identified: FileIdentity | None = None, *, segment_by: str = ""
 ) -> Iterator[Input]:
-    """Open an input, and close it at the end; with `known` it is not read to identify it.
+    """Open an input, and close it at the end; one that is `identified` is not read for that.
 
     `segment_by` names the key of the rows' metadata to read.
 
     Raises:
         InputError: not a regular file, not readable as Parquet, or Parquet without `_id` and
-            `text`; it has no row; or it was changed since it was `known`.
+            `text`; it has no row; or it was changed since it was identified.
     """
     parquet = is_parquet(path)
     with _open(path) as file:
-        if known is not None:
-            known.check(path, os.fstat(file.fileno()))
+        if identified is not None:
+            identified.check(path, os.fstat(file.fileno()))
         reader: RowReader
         if parquet:
             with optional():
                 from rerank.batch.parquet import ParquetReader
 
             reader = ParquetReader(file, path, segment_by)
-            identity = known or _identify(file)
+            identity = identified or _identify(file)
         else:
             from rerank.batch.jsonl import JsonlReader
 
-            identity = known or _identify(file)
+            identity = identified or _identify(file)
             reader = JsonlReader(file, identity.lines, segment_by)
         if not reader.total:
             raise InputError(f"{path}: holds no query")
@@ -111,12 +111,12 @@ def _open(path: Path) -> IO[bytes]:
 def _identify(file: IO[bytes]) -> FileIdentity:
     """Read the file once, a megabyte at a time, for its hash and its number of lines."""
     state, lines, last, blank = hashlib.sha256(), 0, b"\n", True
-    before = os.fstat(file.fileno())
+    stat = os.fstat(file.fileno())
     file.seek(0)
     while block := file.read(BUFFER):
         state.update(block)
         lines += block.count(b"\n")
         last = block[-1:]
         blank = blank and block.isspace()
-    found = 0 if blank else lines + (last != b"\n")
-    return FileIdentity(state.hexdigest(), before.st_size, found, before.st_mtime_ns)
+    records = 0 if blank else lines + (last != b"\n")
+    return FileIdentity(state.hexdigest(), stat.st_size, records, stat.st_mtime_ns)

@@ -71,13 +71,13 @@ def rescore(
     queries, out = Path(queries), Path(out)
     side = out.with_name(f"{out.name}.rejected.jsonl")
     scoring, convert = _scoring(engine, actors), _converter(out)
-    with open_input(queries, segment_by=model.segment_by) as given:
+    with open_input(queries, segment_by=model.segment_by) as queries_in:
         _check_places(model.folder, queries, out, side)
         if strict:
-            _check_rows(given)
+            _check_rows(queries_in)
         header = {
             "model": sha256_file(model.folder / MANIFEST),
-            "input": f"{given.identity.size} bytes, sha256 {given.identity.sha256}",
+            "input": f"{queries_in.identity.size} bytes, sha256 {queries_in.identity.sha256}",
             "version": package_version(),
         }
         with open_journal(out, side, header, restart=restart) as journal:
@@ -85,12 +85,12 @@ def rescore(
             try:
                 if journal.state.stage == "scoring":
                     start = Position(journal.state.line, journal.state.byte)
-                    _keep(scoring(model, given, start), given, journal, strict=strict)
+                    _keep(scoring(model, queries_in, start), queries_in, journal, strict=strict)
                 journal.install(out, side, convert)
             except OSError as error:
                 raise OSError(
-                    f"{error}; {journal.state.line} of {given.reader.total} rows are done and kept "
-                    f"in {journal.folder}: the same command goes on from there"
+                    f"{error}; {journal.state.line} of {queries_in.reader.total} rows are done and "
+                    f"kept in {journal.folder}: the same command goes on from there"
                 ) from error
             return Summary(journal.state.answered, journal.state.refused, side, resumed)
 
@@ -108,25 +108,29 @@ def _scoring(
 
 
 def _here(
-    model: CalibratedReranker, given: Input, start: Position
+    model: CalibratedReranker, queries_in: Input, start: Position
 ) -> Iterator[tuple[Position, ScoredChunk]]:
     """The end and the result of each chunk, scored one at a time in this process."""
-    for chunk in given.reader.chunks(start):
-        yield chunk.end, score_chunk(model, given.reader.rows(chunk))
+    for chunk in queries_in.reader.chunks(start):
+        yield chunk.end, score_chunk(model, queries_in.reader.rows(chunk))
 
 
 def _keep(
-    results: Iterator[tuple[Position, ScoredChunk]], given: Input, journal: Journal, *, strict: bool
+    results: Iterator[tuple[Position, ScoredChunk]],
+    queries_in: Input,
+    journal: Journal,
+    *,
+    strict: bool,
 ) -> None:
     """Append the results of the chunks to the journal, until all is scored."""
-    total, label = given.reader.total, "rescoring queries"
+    total, label = queries_in.reader.total, "rescoring queries"
     with progress(total, label, unit="query", done=journal.state.line) as bar:
         for end, scored in results:
-            given.check()
+            queries_in.check()
             before = journal.state
             if strict and scored.refused + before.refused:
                 raise InputError(
-                    f"{given.path}: {scored.rejected.decode() or journal.folder / REJECTED}"
+                    f"{queries_in.path}: {scored.rejected.decode() or journal.folder / REJECTED}"
                 )
             after = State(
                 line=end.line,
@@ -136,9 +140,11 @@ def _keep(
             )
             journal.append(after, scored.predictions, scored.rejected)
             bar.update(end.line - before.line)
-        given.check()
+        queries_in.check()
     if journal.state.line != total:
-        raise InputError(f"{given.path}: {total} lines were counted, {journal.state.line} are read")
+        raise InputError(
+            f"{queries_in.path}: {total} lines were counted, {journal.state.line} are read"
+        )
     journal.scored()
 
 
@@ -152,12 +158,12 @@ def _check_places(model: Path, queries: Path, out: Path, side: Path) -> None:
         raise InputError(f"{out}: lies in the model's folder, which no file is added to")
 
 
-def _check_rows(given: Input) -> None:
+def _check_rows(queries_in: Input) -> None:
     """Refuse the first row that cannot be read, before hours of scoring."""
-    for chunk in given.reader.chunks(Position()):
-        for row in given.reader.rows(chunk):
+    for chunk in queries_in.reader.chunks(Position()):
+        for row in queries_in.reader.rows(chunk):
             if isinstance(row, RejectedRow):
-                raise InputError(f"{given.path}:{row.line}: {row.reason}")
+                raise InputError(f"{queries_in.path}:{row.line}: {row.reason}")
 
 
 def _converter(out: Path) -> Convert | None:
@@ -167,8 +173,8 @@ def _converter(out: Path) -> Convert | None:
     with optional():  # fail before the hours that scoring may take
         from rerank.batch.parquet import write_parquet
 
-    def convert(lines: Path, made: Path) -> None:
+    def convert(lines: Path, parquet: Path) -> None:
         with lines.open("rb") as file:
-            write_parquet(file, made)
+            write_parquet(file, parquet)
 
     return convert

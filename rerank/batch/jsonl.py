@@ -63,9 +63,9 @@ class JsonlReader:
         length = len(data)
         if length <= LONGEST_RECORD or data.endswith(b"\n"):
             return data, length
-        while part := self._file.readline(LONGEST_RECORD):
-            length += len(part)
-            if part.endswith(b"\n"):
+        while block := self._file.readline(LONGEST_RECORD):
+            length += len(block)
+            if block.endswith(b"\n"):
                 break
         return None, length
 

@@ -44,7 +44,7 @@ SCHEMA = pa.schema(
 
 
 def on_ray(
-    model: CalibratedReranker, given: Input, start: Position, *, actors: int | None = None
+    model: CalibratedReranker, queries_in: Input, start: Position, *, actors: int | None = None
 ) -> Iterator[tuple[Position, ScoredChunk]]:
     """The end and the result of each chunk from `start` on, in order.
 
@@ -53,7 +53,7 @@ def on_ray(
     Raises:
         InputError: Ray is not installed, or has no room for so many actors.
     """
-    flat = chain.from_iterable(given.reader.starts(start))
+    flat = chain.from_iterable(queries_in.reader.starts(start))
     places = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
     if not len(places):
         return
@@ -63,7 +63,11 @@ def on_ray(
         pool = _pool(machines, actors, len(places), on_gpus=on_gpus)
         scored = ray.data.from_arrow(_blocks(places)).map_batches(
             _Actor,
-            fn_constructor_args=(model.folder.resolve(), given.path.resolve(), given.identity),
+            fn_constructor_args=(
+                model.folder.resolve(),
+                queries_in.path.resolve(),
+                queries_in.identity,
+            ),
             fn_constructor_kwargs={"threads": pool.pop("threads")},
             batch_size=1,
             batch_format="pyarrow",
@@ -94,9 +98,9 @@ def _in_order(scored: Dataset) -> Iterator[tuple[Position, ScoredChunk]]:
 def _blocks(places: Ints) -> list[pa.Table]:
     """Tables of the chunks' numbers and positions, each of one chunk or several neighbours."""
     count = min(len(places), MOST_BLOCKS)
-    whole = pa.table({"number": np.arange(len(places)), "line": places[:, 0], "byte": places[:, 1]})
+    table = pa.table({"number": np.arange(len(places)), "line": places[:, 0], "byte": places[:, 1]})
     ends = np.linspace(0, len(places), count + 1).astype(int).tolist()
-    return [whole.slice(a, b - a) for a, b in pairwise(ends)]
+    return [table.slice(a, b - a) for a, b in pairwise(ends)]
 
 
 class _Actor:
@@ -144,8 +148,8 @@ def _pool(
     gpus = int(sum(m["GPU"] for m in with_gpus))
     total = int(sum(m.get("CPU", 0) for m in machines))
     largest = int(max(m.get("CPU", 0) for m in hosts))
-    wanted = min(actors or gpus or max(1, total // ACTOR_CORES), chunks)
-    for count in (wanted,) if actors else range(wanted, 0, -1):
+    most_actors = min(actors or gpus or max(1, total // ACTOR_CORES), chunks)
+    for count in (most_actors,) if actors else range(most_actors, 0, -1):
         per_gpu = ceil(count / gpus) if gpus else 0
         for threads in range(max(1, min(total // count, largest)), 0, -1):
             reserved = threads - 1 if threads > 1 else SPARE
@@ -153,7 +157,9 @@ def _pool(
             if room >= count and reserved * count < total:
                 pool = {"threads": threads, "num_cpus": reserved, "actors": count}
                 return pool | ({"num_gpus": 1 / per_gpu} if gpus else {})
-    raise InputError(f"{wanted} actors need more than the {total} cores that Ray has; give fewer")
+    raise InputError(
+        f"{most_actors} actors need more than the {total} cores that Ray has; give fewer"
+    )
 
 
 def _room(machine: Mapping[str, float], threads: int, per_gpu: int) -> int:
@@ -164,9 +170,9 @@ def _room(machine: Mapping[str, float], threads: int, per_gpu: int) -> int:
 
 def _plain(error: Exception) -> Exception:
     """The InputError of an actor, if that is the cause; else an OSError that Ray failed."""
-    what = (str(error).strip() or type(error).__name__).splitlines()[-1]
-    _, named, sentence = what.rpartition(NAMED)
-    return InputError(sentence) if named else OSError(f"Ray failed ({what})")
+    last_line = (str(error).strip() or type(error).__name__).splitlines()[-1]
+    _, named, sentence = last_line.rpartition(NAMED)
+    return InputError(sentence) if named else OSError(f"Ray failed ({last_line})")
 
 
 @contextmanager
@@ -178,13 +184,13 @@ def _ray(actors: int | None) -> Iterator[Any]:
     ray, address = ray_module(), os.environ.get("RAY_ADDRESS")
     with ExitStack() as stack:
         if not ray.is_initialized():
-            given: dict[str, Any] = {"address": address}
+            options: dict[str, Any] = {"address": address}
             if not address:
-                given = {"address": "local", "_temp_dir": stack.enter_context(guarded())}
-                given |= {"num_cpus": max(cores(), actors or 1), "include_dashboard": False}
+                options = {"address": "local", "_temp_dir": stack.enter_context(guarded())}
+                options |= {"num_cpus": max(cores(), actors or 1), "include_dashboard": False}
             stack.callback(ray.shutdown)
             try:
-                ray.init(log_to_driver=False, logging_level=logging.ERROR, **given)
+                ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
             except Exception as error:  # of any type, as when a busy machine starts it too late
                 raise OSError(f"Ray does not start: {error}") from error
         with _quiet(ray):
@@ -196,9 +202,9 @@ def _quiet(ray: Any) -> Iterator[None]:
     """Ray Data without its progress bars, and with its results in order."""
     logging.getLogger("ray.data").setLevel(logging.ERROR)  # it would log every step
     context = ray.data.DataContext.get_current()
-    before = context.enable_progress_bars, context.execution_options.preserve_order
+    settings = context.enable_progress_bars, context.execution_options.preserve_order
     context.enable_progress_bars, context.execution_options.preserve_order = False, True
     try:
         yield
     finally:
-        context.enable_progress_bars, context.execution_options.preserve_order = before
+        context.enable_progress_bars, context.execution_options.preserve_order = settings

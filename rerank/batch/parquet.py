@@ -110,10 +110,10 @@ class ParquetReader:
         rows, last = self._rows(group), first + self._groups[group]
         for row in range(first, last, CHUNK_ROWS):
             end = min(row + CHUNK_ROWS, last)
-            part = islice(rows, end - row)
+            chunk_rows = islice(rows, end - row)
             if row >= start:
-                yield Chunk(Position(row), Position(end), part)
-            for _ in part:  # skip what was not read
+                yield Chunk(Position(row), Position(end), chunk_rows)
+            for _ in chunk_rows:  # skip what was not read
                 pass
 
     def starts(self, start: Position) -> Iterator[Position]:
@@ -188,7 +188,7 @@ def _size(column: pa.Array) -> int:
         return sum(map(_size, column.flatten()))
     if pa.types.is_map(kind):
         first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
-        return sum(_size(part[first:last]) for part in (column.keys, column.items))
+        return sum(_size(child[first:last]) for child in (column.keys, column.items))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _size(column.flatten())
     return int(column.nbytes)
@@ -215,15 +215,15 @@ def _check_sizes(path: Path, meta: Any, held: int) -> None:
 
 def _values(batch: pa.RecordBatch, line: int) -> dict[str, Any] | RejectedRow:
     """The values of a row, read one by one, so that an error can name the column."""
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            found[name] = column[0].as_py()
+            record[name] = column[0].as_py()
         except Exception as error:  # each type of value can fail in its own way
-            query_id = found.get("_id")
+            query_id = record.get("_id")
             named = query_id if isinstance(query_id, str) else None
             return RejectedRow(line, f"{name!r} cannot be read ({_brief(error)})", named)
-    return found
+    return record
 
 
 def write_parquet(lines: Iterable[bytes], path: Path) -> None:
@@ -235,8 +235,8 @@ def write_parquet(lines: Iterable[bytes], path: Path) -> None:
     options = {"compression": "zstd", "write_page_checksum": True}
     with pq.ParquetWriter(path, SCHEMA, **options) as writer:
         held: list[pa.RecordBatch] = []
-        while part := [json.loads(line) for line in islice(rows, CHUNK_ROWS)]:
-            held.append(pa.RecordBatch.from_pylist(part, schema=SCHEMA))
+        while chunk := [json.loads(line) for line in islice(rows, CHUNK_ROWS)]:
+            held.append(pa.RecordBatch.from_pylist(chunk, schema=SCHEMA))
             full = sum(b.num_rows for b in held) + CHUNK_ROWS > GROUP_ROWS
             if full or sum(b.nbytes for b in held) >= GROUP_BYTES:
                 writer.write_table(pa.Table.from_batches(held), row_group_size=GROUP_ROWS)

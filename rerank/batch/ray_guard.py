@@ -41,7 +41,7 @@ def guarded() -> Iterator[str]:
 
 def users(folder: Path, *, but: int = 0) -> set[int]:
     """The ids of other processes that have files open in a folder, except `but`."""
-    found = set()
+    ids = set()
     inside = f"{folder}{os.sep}"
     for process in PROC.iterdir() if PROC.is_dir() else ():
         if not process.name.isdecimal() or int(process.name) in (os.getpid(), but):
@@ -50,16 +50,16 @@ def users(folder: Path, *, but: int = 0) -> set[int]:
             for handle in (process / "fd").iterdir():
                 with suppress(OSError):
                     if str(handle.readlink()).startswith(inside):
-                        found.add(int(process.name))
-    return found
+                        ids.add(int(process.name))
+    return ids
 
 
 def main(folder: Path) -> None:
     """Wait until the starting process closes the pipe; kill the processes that use the folder."""
     parent = os.getppid()
     sys.stdin.buffer.read()
-    while left := users(folder, but=parent):  # they may start others until they are dead
-        for process in left:
+    while alive := users(folder, but=parent):  # they may start others until they are dead
+        for process in alive:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)

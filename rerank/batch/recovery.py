@@ -36,10 +36,10 @@ class State:
 def recover(folder: Path, out: Path, side: Path) -> State:
     """The state of the files, after incomplete parts of them are cut off."""
     (folder / PROGRESS).touch()
-    last, whole = State(), 0
+    last, complete = State(), 0
     for length, state, _ in _records(folder / PROGRESS):
-        last, whole = state, whole + length
-    os.truncate(folder / PROGRESS, whole)
+        last, complete = state, complete + length
+    os.truncate(folder / PROGRESS, complete)
     answers, refusals = _size(folder / PREDICTIONS), _size(folder / REJECTED)
     if last.stage == "installed" and _size(out) == last.installed:
         return last
@@ -53,17 +53,17 @@ def recover(folder: Path, out: Path, side: Path) -> State:
 
 def _cut(folder: Path) -> State:
     """The state after the last complete chunk; the rest of the files is cut off."""
-    state, whole = State(), 0
+    state, complete = State(), 0
     with _opened(folder / PREDICTIONS) as predictions, _opened(folder / REJECTED) as rejected:
         for length, after, sums in _records(folder / PROGRESS):
             answers = predictions.read(after.predictions - state.predictions)
             refusals = rejected.read(after.rejected - state.rejected)
             if after.stage != "scoring" or [zlib.crc32(answers), zlib.crc32(refusals)] != sums:
                 break
-            state, whole = after, whole + length
+            state, complete = after, complete + length
         predictions.truncate(state.predictions)
         rejected.truncate(state.rejected)
-    os.truncate(folder / PROGRESS, whole)
+    os.truncate(folder / PROGRESS, complete)
     return state
 
 
@@ -74,9 +74,9 @@ def _records(path: Path) -> Iterator[tuple[int, State, list[int]]]:
             try:
                 if int(line[:8], 16) != zlib.crc32(line[9:-1]) or line[-1:] != b"\n":
                     return
-                kept = json.loads(line[9:])
-                sums = kept.pop("crc")
-                state = State(**kept)
+                record = json.loads(line[9:])
+                sums = record.pop("crc")
+                state = State(**record)
             except (ValueError, TypeError, KeyError, AttributeError):
                 return
             yield len(line), state, sums

@@ -35,51 +35,53 @@ def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
         OSError, MemoryError, RetrieverError: the machine fails, or a search system does.
         Exception: what the model raises, if it fails on a plain question too.
     """
-    found: dict[int, str | RejectedRow] = {}
+    by_line: dict[int, str | RejectedRow] = {}
 
-    def asked() -> Iterator[QueryRow]:
+    def readable() -> Iterator[QueryRow]:
         for row in rows:
             if isinstance(row, QueryRow):
                 yield row
             else:
-                found[row.line] = row
+                by_line[row.line] = row
 
-    for part in _parts(asked()):
-        found |= {r.line: s for r, s in zip(part, _answers(model, part), strict=True)}
-    whole = [found[line] for line in sorted(found)]
-    answers = [line for line in whole if isinstance(line, str)]
-    refusals = [_to_line(row.to_dict()) for row in whole if isinstance(row, RejectedRow)]
+    for batch in _parts(readable()):
+        by_line |= {r.line: s for r, s in zip(batch, _answers(model, batch), strict=True)}
+    in_order = [by_line[line] for line in sorted(by_line)]
+    answers = [line for line in in_order if isinstance(line, str)]
+    refusals = [_to_line(row.to_dict()) for row in in_order if isinstance(row, RejectedRow)]
     return ScoredChunk(
         "".join(answers).encode(), "".join(refusals).encode(), len(answers), len(refusals)
     )
 
 
-def _parts(asked: Iterable[QueryRow]) -> Iterator[list[QueryRow]]:
-    part: list[QueryRow] = []
+def _parts(queries: Iterable[QueryRow]) -> Iterator[list[QueryRow]]:
+    rows: list[QueryRow] = []
     held = 0
-    for row in asked:
+    for row in queries:
         length = _length(row.query)
-        if part and held + length > PART_LENGTH:
-            yield part
-            part, held = [], 0
-        part.append(row)
+        if rows and held + length > PART_LENGTH:
+            yield rows
+            rows, held = [], 0
+        rows.append(row)
         held += length
-    if part:
-        yield part
+    if rows:
+        yield rows
 
 
 def _length(query: Query) -> int:
     """Characters that the models process: the query, and the query again with each passage."""
-    whole = max(len(query.text), LEAST_LENGTH)
+    length = max(len(query.text), LEAST_LENGTH)
     for passage in query.passages or ():
-        whole += max(len(query.text) + len(passage.full_text), LEAST_LENGTH)
-    return whole
+        length += max(len(query.text) + len(passage.full_text), LEAST_LENGTH)
+    return length
 
 
-def _answers(model: CalibratedReranker, part: Sequence[QueryRow]) -> list[str | RejectedRow]:
+def _answers(model: CalibratedReranker, rows: Sequence[QueryRow]) -> list[str | RejectedRow]:
     return [
-        _to_line(found.to_dict()) if isinstance(found, Assessment) else _rejected(model, row, found)
-        for row, found in zip(part, model.assess_each([row.query for row in part]), strict=True)
+        _to_line(result.to_dict())
+        if isinstance(result, Assessment)
+        else _rejected(model, row, result)
+        for row, result in zip(rows, model.assess_each([row.query for row in rows]), strict=True)
     ]
 
 

@@ -67,8 +67,8 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     with optional():
         import pandas as pd
 
-    made = pd.DataFrame(columns)
-    return made.astype({name: object for name in made if name not in SCALARS})
+    table = pd.DataFrame(columns)
+    return table.astype({name: object for name in table if name not in SCALARS})
 
 
 def assess_table(
@@ -85,8 +85,8 @@ def assess_table(
     queries = _queries(table, model.segment_by)
     rows: list[dict[str, Any]] = []
     for start in range(0, len(queries), CHUNK):
-        part = model.assess(queries[start : start + CHUNK])
-        rows += [found.to_dict(top=TOP) for found in part]
+        assessed = model.assess(queries[start : start + CHUNK])
+        rows += [assessment.to_dict(top=TOP) for assessment in assessed]
     return frame({name: [row[name] for row in rows] for name in OUTPUT_EXAMPLE}).astype(
         {name: type(OUTPUT_EXAMPLE[name][0]) for name in SCALARS}
     )
@@ -107,7 +107,7 @@ def _queries(table: Mapping[str, Sequence[Any]] | pd.DataFrame, segment_by: str)
     ids, segments = (
         _values(table, key) if key in table else none for key in ("query_id", segment_by)
     )
-    found, bad = [], []
+    queries, bad = [], []
     for row, (query_id, text, segment) in enumerate(zip(ids, texts, segments, strict=True)):
         record = {
             "_id": str(row) if query_id is None else query_id,
@@ -115,13 +115,13 @@ def _queries(table: Mapping[str, Sequence[Any]] | pd.DataFrame, segment_by: str)
             "metadata": {segment_by: segment},
         }
         try:
-            found.append(read_query(record, segment_by=segment_by, passages=False))
+            queries.append(read_query(record, segment_by=segment_by, passages=False))
         except InputError as error:
             bad.append(f"row {row}: {error}")
     if bad:
         more = [f"and {len(bad) - SHOWN} others"] if len(bad) > SHOWN else []
         raise InputError("; ".join([*bad[:SHOWN], *more]))
-    return found
+    return queries
 
 
 def _values(table: Mapping[str, Sequence[Any]] | pd.DataFrame, name: str) -> list[Any]:

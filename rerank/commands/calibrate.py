@@ -116,7 +116,7 @@ def _told(o: argparse.Namespace, *, tracked: bool) -> tuple[list[str], str, str]
 def _measured(folder: Path) -> Any:
     """The figures of the model's own confidence on the queries that it was measured on."""
     from rerank.assessment.model_folder import MEASURED
-    from rerank.evaluation.evaluate import OURS
+    from rerank.evaluation.measure import OURS
 
     return json.loads((folder / MEASURED).read_text(encoding="utf-8"))["confidence"][OURS]
 

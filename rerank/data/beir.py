@@ -155,22 +155,22 @@ def read_files(
     home: dict[str, str] = {}
     for split in sorted(names):
         qrels_path, split_path = folder / f"qrels/{split}.tsv", folder / f"splits/{split}.txt"
-        found: dict[str, dict[str, float]] = {}
+        grades: dict[str, dict[str, float]] = {}
         judged: dict[str, str] = {}
         if qrels_path.exists():
-            found, judged = _read_qrels(qrels_path, corpus, queries, problems)
+            grades, judged = _read_qrels(qrels_path, corpus, queries, problems)
         listed = _read_split(split_path, queries, problems) if split_path.exists() else judged
         for query_id, where in (judged | listed).items():
             if query_id not in listed:
                 problems.add(where, f"{query_id!r} is judged but not in {split_path}")
             if home.setdefault(query_id, split) != split:
                 problems.add(where, f"{query_id!r} is in splits {home[query_id]} and {split}")
-        qrels |= found
+        qrels |= grades
         splits[split] = tuple(listed)
     problems.stop(str(folder))
-    rest = [query_id for query_id in queries if query_id not in home]
-    if rest and not any(folder.glob("splits/*.txt")):
-        splits |= _unjudged(folder, rest, splits, unjudged)
+    not_in_qrels = [query_id for query_id in queries if query_id not in home]
+    if not_in_qrels and not any(folder.glob("splits/*.txt")):
+        splits |= _unjudged(folder, not_in_qrels, splits, unjudged)
     if corpus is None:
         named = sorted({doc_id for grades in qrels.values() for doc_id in grades})
         corpus = {doc_id: Passage(doc_id, "", "") for doc_id in named}
@@ -180,30 +180,31 @@ def read_files(
 
 
 def _unjudged(
-    folder: Path, ids: Sequence[str], splits: Mapping[str, tuple[str, ...]], what: str
+    folder: Path, ids: Sequence[str], splits: Mapping[str, tuple[str, ...]], policy: str
 ) -> dict[str, tuple[str, ...]]:
     """The split with the queries that have no qrels, if they count; nothing if they are left out.
 
     Raises:
         InputError: they are refused, or there are several splits to choose from.
     """
-    many = f"{len(ids)} queries stand in no qrels, such as {ids[0]!r:.80}"
-    if what not in UNJUDGED:
-        raise InputError(f"unjudged should be one of {UNJUDGED}, got {what!r}")
-    if what == "refuse":
+    subject = f"{len(ids)} queries stand in no qrels, such as {ids[0]!r:.80}"
+    if policy not in UNJUDGED:
+        raise InputError(f"unjudged should be one of {UNJUDGED}, got {policy!r}")
+    if policy == "refuse":
         raise InputError(
-            f"{folder}: {many}. Does nothing answer them, or has nobody judged them? Say so: list "
-            "those that nothing answers in splits/<split>.txt with the others, or give --unjudged "
-            "unanswerable or --unjudged leave-out"
+            f"{folder}: {subject}. Does nothing answer them, or has nobody judged them? Say so: "
+            "list those that nothing answers in splits/<split>.txt with the others, or give "
+            "--unjudged unanswerable or --unjudged leave-out"
         )
-    if what == "leave-out":
+    if policy == "leave-out":
         return {}
     if len(splits) > 1:
         raise InputError(
-            f"{folder}: {many}, and there are {len(splits)} splits: list them in splits/<split>.txt"
+            f"{folder}: {subject}, and there are {len(splits)} splits: list them in "
+            "splits/<split>.txt"
         )
-    ((split, known),) = splits.items()
-    return {split: (*known, *ids)}
+    ((split, judged_ids),) = splits.items()
+    return {split: (*judged_ids, *ids)}
 
 
 def write_files(labelled: LabelledFiles, folder: Path) -> None:
@@ -215,9 +216,9 @@ def write_files(labelled: LabelledFiles, folder: Path) -> None:
 
 def write_labels(labelled: LabelledFiles, folder: Path) -> None:
     """Write all of the layout except the corpus."""
-    for part in (folder / "qrels", folder / "splits"):
-        part.mkdir(parents=True, exist_ok=True)
-        for old in (*part.glob("*.tsv"), *part.glob("*.txt")):
+    for subfolder in (folder / "qrels", folder / "splits"):
+        subfolder.mkdir(parents=True, exist_ok=True)
+        for old in (*subfolder.glob("*.tsv"), *subfolder.glob("*.txt")):
             old.unlink()
     _write_lines(
         folder / "queries.jsonl", (to_json(query_row(q)) for q in labelled.queries.values())

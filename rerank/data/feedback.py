@@ -71,8 +71,8 @@ def group_labels(
     grouping = next(groupings(labelled, list(rows)))
     if not grouping.of and grouping.name != "metadata.group":
         return [f.group for f in feedback], grouping.about
-    whole = replace(labelled, grouping=grouping)
-    return [whole.group(i) for i in rows], grouping.about
+    regrouped = replace(labelled, grouping=grouping)
+    return [regrouped.group(i) for i in rows], grouping.about
 
 
 def _about(f: Feedback) -> set[str]:

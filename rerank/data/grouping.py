@@ -37,23 +37,45 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
         yield Grouping("metadata.group", NEW_GROUPS, {})
         return
     about = {i: _about(labelled, i) for i in ids}
-    passages = sorted({d for found in about.values() for d in found})
+    passages = sorted({doc_id for doc_ids in about.values() for doc_id in doc_ids})
     places = list(near_duplicates([labelled.corpus[d].text for d in passages]))
-    alike = [(passages[a], passages[b]) for a, b in places]
+    duplicates = [(passages[a], passages[b]) for a, b in places]
     for name, promise, key in (
         ("document", NEW_DOCUMENTS, _document),
         ("passage", THESE_DOCUMENTS, _itself),
     ):
-        of = _components(labelled, about, alike, key)
+        of = _components(labelled, about, duplicates, key)
         if usable_groups(of.values(), len(ids)):
             yield Grouping(name, promise, of)
     yield Grouping("question", THESE_DOCUMENTS, {})
 
 
-def usable_groups(groups: Iterable[str], many: int) -> bool:
-    """Whether the groups, one per query, are ten or more, none with over half of `many` queries."""
+def usable_groups(groups: Iterable[str], queries: int) -> bool:
+    """Whether the groups, one per query, are ten or more, none with over half of the queries."""
     counts = Counter(groups)
-    return len(counts) >= LEAST_GROUPS and max(counts.values()) <= LARGEST_SHARE * many
+    return len(counts) >= LEAST_GROUPS and max(counts.values()) <= LARGEST_SHARE * queries
+
+
+def choose_grouping(
+    possible: Sequence[Grouping], labelled: LabelledSet, ids: Sequence[str], *, least_groups: int
+) -> tuple[Grouping, dict[str, str]]:
+    """The first of the `possible` groupings that divides these queries into enough groups.
+
+    It leaves `least_groups` at least, none too large; if none does, it is the last. With it comes
+    the group of each query: groups that hold the same question are one.
+    """
+    *larger, smallest = possible
+    for grouping in larger:
+        groups = _merged_groups(labelled, grouping, ids)
+        named = [grouping.of[i] for i in ids if i in grouping.of]
+        if len(set(groups.values())) >= least_groups and usable_groups(named, len(ids)):
+            return grouping, groups
+    return smallest, _merged_groups(labelled, smallest, ids)
+
+
+def _merged_groups(labelled: LabelledSet, grouping: Grouping, ids: Sequence[str]) -> dict[str, str]:
+    grouped = replace(labelled, grouping=grouping)
+    return joined({i: [grouped.group(i), *sorted(grouped.duplicate_keys(i))] for i in ids}, ())
 
 
 def grouped(labelled: LabelledSet, ids: Sequence[str]) -> LabelledSet:
@@ -65,14 +87,14 @@ def grouped(labelled: LabelledSet, ids: Sequence[str]) -> LabelledSet:
 def _about(labelled: LabelledSet, query_id: str) -> list[str]:
     """The passages that a query is about: the right ones, else the one it was asked about."""
     right = sorted(labelled.relevant(query_id))
-    asked = labelled.queries[query_id].metadata.get(ASKED_ABOUT)
-    return right or ([str(asked)] if str(asked) in labelled.corpus else [])
+    asked_about = str(labelled.queries[query_id].metadata.get(ASKED_ABOUT))
+    return right or ([asked_about] if asked_about in labelled.corpus else [])
 
 
 def _document(passage: Passage) -> str:
-    given = passage.metadata.get("document")
-    named = " ".join(str(passage.title if given is None else given).lower().split())
-    return f"document:{named}" if named else _itself(passage)
+    document = passage.metadata.get("document")
+    name = " ".join(str(passage.title if document is None else document).lower().split())
+    return f"document:{name}" if name else _itself(passage)
 
 
 def _itself(passage: Passage) -> str:
@@ -82,18 +104,19 @@ def _itself(passage: Passage) -> str:
 def _components(
     labelled: LabelledSet,
     about: dict[str, list[str]],
-    alike: Sequence[tuple[str, str]],
+    duplicates: Sequence[tuple[str, str]],
     key: Callable[[Passage], str],
 ) -> dict[str, str]:
     """Query id -> the first key, in order, of all that are connected to what the query is about."""
-    keys = {i: [key(labelled.corpus[d]) for d in found] for i, found in about.items() if found}
-    return joined(keys, [(key(labelled.corpus[a]), key(labelled.corpus[b])) for a, b in alike])
+    corpus = labelled.corpus
+    keys = {i: [key(corpus[d]) for d in doc_ids] for i, doc_ids in about.items() if doc_ids}
+    return joined(keys, [(key(corpus[a]), key(corpus[b])) for a, b in duplicates])
 
 
-def joined(keys: Mapping[str, Sequence[str]], alike: Iterable[tuple[str, str]]) -> dict[str, str]:
+def joined(keys: Mapping[str, Sequence[str]], pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Id -> the first key, in order, of all that are connected to its own; each id has a key.
 
-    Keys are connected if one id has both, or if they are a pair in `alike`.
+    Keys are connected if one id has both, or if they are one of the `pairs`.
     """
     parent: dict[str, str] = {}
 
@@ -103,13 +126,13 @@ def joined(keys: Mapping[str, Sequence[str]], alike: Iterable[tuple[str, str]]) 
             name = parent[name]
         return name
 
-    def join(one: str, other: str) -> None:
-        low, high = sorted((root(one), root(other)))
+    def join(a: str, b: str) -> None:
+        low, high = sorted((root(a), root(b)))
         parent[high] = low
 
-    for found in keys.values():
-        for other in found:
-            join(found[0], other)
-    for one, other in alike:
-        join(one, other)
-    return {i: root(found[0]) for i, found in keys.items()}
+    for first, *others in keys.values():
+        for other in others:
+            join(first, other)
+    for a, b in pairs:
+        join(a, b)
+    return {i: root(first) for i, (first, *_) in keys.items()}

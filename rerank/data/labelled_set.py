@@ -37,6 +37,11 @@ class Grouping:
     about: str
     of: Mapping[str, str] = field(repr=False)
 
+    def shares(self, some: Iterable[str], others: Iterable[str]) -> bool:
+        """Whether any query of `some` is in a group of `others`."""
+        theirs = {self.of[i] for i in others if i in self.of}
+        return any(self.of.get(i) in theirs for i in some)
+
 
 @dataclass(frozen=True, slots=True)
 class LabelledSet:
@@ -93,8 +98,8 @@ class LabelledSet:
 
         It is that of `grouping`, else `question_group`.
         """
-        given = None if self.grouping is None else self.grouping.of.get(query_id)
-        return given or self.question_group(query_id)
+        group = None if self.grouping is None else self.grouping.of.get(query_id)
+        return group or self.question_group(query_id)
 
     def question_group(self, query_id: str) -> str:
         """The label that keeps queries about the same passages together.
@@ -104,30 +109,35 @@ class LabelledSet:
         as if it answered; else the words of the query. Given splits are kept as they are, except
         for what `duplicate_keys` marks.
         """
-        given = self._given_group(query_id)
-        if given is not None:
-            return given
+        named = self._named_group(query_id)
+        if named is not None:
+            return named
         about = self.queries[query_id].metadata.get(ASKED_ABOUT)
         right = sorted(self.qrels.get(query_id, ())) or ([] if about is None else [str(about)])
         return f"right:{_sha256(right)[:32]}" if right else self._words(query_id)
 
     def grouped_by(self, key: str) -> LabelledSet:
         """The set with `metadata[key]` as the group of every query that has it."""
-        given = {i: q for i, q in self.queries.items() if q.named(key)}
         grouped = {
             i: replace(q, metadata={**q.metadata, "group": q.metadata[key]})
-            for i, q in given.items()
+            for i, q in self.queries.items()
+            if q.named(key)
         }
         return replace(self, queries={**self.queries, **grouped})
 
     def duplicate_keys(self, query_id: str) -> frozenset[str]:
         """Keys of a repeated query, whatever its labels: its words and its given group."""
-        given = self._given_group(query_id)
-        return frozenset({self._words(query_id), *([] if given is None else [given])})
+        named = self._named_group(query_id)
+        return frozenset({self._words(query_id), *([] if named is None else [named])})
 
-    def _given_group(self, query_id: str) -> str | None:
-        given = self.queries[query_id].named("group")
-        return f"group:{given}" if given else None
+    def without_repeats(self, ids: Iterable[str], of: Iterable[str]) -> list[str]:
+        """The `ids`, in order, that do not repeat a query of these others: see `duplicate_keys`."""
+        keys = frozenset[str]().union(*map(self.duplicate_keys, of))
+        return [i for i in ids if self.duplicate_keys(i).isdisjoint(keys)]
+
+    def _named_group(self, query_id: str) -> str | None:
+        name = self.queries[query_id].named("group")
+        return f"group:{name}" if name else None
 
     def _words(self, query_id: str) -> str:
         return f"query:{query_hash(self.queries[query_id].text)}"
@@ -136,10 +146,10 @@ class LabelledSet:
         self, ids: Sequence[str], groups: Mapping[str, str] | None = None
     ) -> Labelled[Query]:
         """The queries of these ids, in order, with their labels; by default in their `group`."""
-        own = [self.group(i) if groups is None else groups[i] for i in ids]
+        group_of = self.group if groups is None else groups.__getitem__
         return Labelled(
             [self.queries[i] for i in ids],
-            np.array(own, dtype=np.str_),
+            np.array([group_of(i) for i in ids], dtype=np.str_),
             [self.qrels.get(i, {}) for i in ids],
         )
 
@@ -172,11 +182,11 @@ class LabelledSet:
 
     def counts(self) -> dict[str, int]:
         """Passages, queries, and per split the queries and how many have a right passage."""
-        found = {"passages": len(self.corpus), "queries": len(self.queries)}
+        counts = {"passages": len(self.corpus), "queries": len(self.queries)}
         for split, ids in self.splits.items():
-            found[f"{split}_queries"] = len(ids)
-            found[f"{split}_answerable"] = sum(q in self.qrels for q in ids)
-        return found
+            counts[f"{split}_queries"] = len(ids)
+            counts[f"{split}_answerable"] = sum(q in self.qrels for q in ids)
+        return counts
 
 
 def _sha256(lines: Iterable[str]) -> str:

@@ -34,9 +34,9 @@ class Labelled(Generic[Item]):
         """The labels of these queries with the next stage's output: one item per query."""
         return Labelled(items, self.groups, self.grades)
 
-    def where(self, kept: NDArray[np.bool_]) -> Labelled[Item]:
-        """The queries at which `kept` (n,) is True."""
-        rows = np.flatnonzero(kept).tolist()
+    def where(self, chosen: NDArray[np.bool_]) -> Labelled[Item]:
+        """The queries at which `chosen` (n,) is True."""
+        rows = np.flatnonzero(chosen).tolist()
         return replace(
             self,
             items=[self.items[i] for i in rows],

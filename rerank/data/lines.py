@@ -28,22 +28,23 @@ class Problems:
     found: list[str] = field(default_factory=list)
     count: int = 0
 
-    def add(self, where: str, what: str) -> None:
+    def add(self, where: str, problem: str) -> None:
         """Note that something is wrong with the line at `where`."""
         self.count += 1
         if len(self.found) < SHOWN_PROBLEMS:
-            short = what if len(what) <= LONGEST_PROBLEM else what[: LONGEST_PROBLEM - 1] + "…"
-            self.found.append(f"{where}: {short}")
+            if len(problem) > LONGEST_PROBLEM:
+                problem = problem[: LONGEST_PROBLEM - 1] + "…"
+            self.found.append(f"{where}: {problem}")
 
-    def stop(self, what: str) -> None:
+    def stop(self, summary: str) -> None:
         """Raise one error that lists the problems, if there are any."""
         if not self.found:
             return
         shown = "\n  ".join(self.found)
         more = self.count - SHOWN_PROBLEMS
-        rest = f"\n  ... and {more} more" if more > 0 else ""
+        others = f"\n  ... and {more} more" if more > 0 else ""
         lines = "1 bad line; mend it" if self.count == 1 else f"{self.count} bad lines; mend them"
-        raise InputError(f"{what}: {lines}:\n  {shown}{rest}")
+        raise InputError(f"{summary}: {lines}:\n  {shown}{others}")
 
 
 def lines(path: Path) -> Iterator[tuple[str, str]]:
@@ -79,11 +80,11 @@ def records(
             problems.add(where, f"expected a JSON object, got {json_type(row)}")
             continue
         try:
-            made = make(row)
+            value = make(row)
         except InputError as error:
             problems.add(where, str(error))
             continue
-        yield where, made
+        yield where, value
 
 
 def read_records(path: Path, make: Callable[[Mapping[str, Any]], Made], what: str) -> list[Made]:
@@ -93,8 +94,8 @@ def read_records(path: Path, make: Callable[[Mapping[str, Any]], Made], what: st
         InputError: listing every bad line with file and line number; or no line at all.
     """
     problems = Problems()
-    found = [made for _, made in records(path, make, problems)]
+    values = [value for _, value in records(path, make, problems)]
     problems.stop(str(path))
-    if not found:
+    if not values:
         raise InputError(f"{path}: holds no {what}")
-    return found
+    return values

@@ -49,15 +49,16 @@ def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
     splits: dict[str, list[str]] = {}
     stages: tuple[str, ...] = ()
     for where, (query, grades, split) in records(path, _labelled_list, problems):
-        given = tuple(query.scores or ())
-        stages = stages or given
+        list_stages = tuple(query.scores or ())
+        stages = stages or list_stages
         if query.query_id in queries:
             problems.add(where, f"id {query.query_id!r} stands twice")
-        if query.passages and set(given) != set(stages):
+        if query.passages and set(list_stages) != set(stages):
             problems.add(
                 where,
-                f"its passages have the scores of {list(given)}, those of the first list have "
-                f"{list(stages)}; expected the same, null where a stage did not bring a passage",
+                f"its passages have the scores of {list(list_stages)}, those of the first list "
+                f"have {list(stages)}; expected the same, null where a stage did not bring a "
+                "passage",
             )
         for passage in query.passages or ():
             corpus.setdefault(passage.doc_id, passage)
@@ -71,8 +72,8 @@ def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
     if not stages:
         raise InputError(f"{path}: holds no list with a passage")
     texts = all(p.text.strip() for query in queries.values() for p in query.passages or ())
-    found = {name: tuple(ids) for name, ids in splits.items()}
-    return LabelledFiles(corpus, queries, qrels, found), ListKind(stages, texts)
+    split_ids = {name: tuple(ids) for name, ids in splits.items()}
+    return LabelledFiles(corpus, queries, qrels, split_ids), ListKind(stages, texts)
 
 
 def _labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str]:
@@ -102,41 +103,41 @@ def _grades(
     Raises:
         InputError: there is no label at all, or there are both kinds.
     """
-    own = {
+    own_grades = {
         p.doc_id: grade
-        for p, given in zip(query.passages or (), provided, strict=True)
-        if (grade := _own(given, p.doc_id)) is not None
+        for p, label in zip(query.passages or (), provided, strict=True)
+        if (grade := _own(label, p.doc_id)) is not None
     }
     relevant = row.get("relevant")
-    if (relevant is None) == (not own):
-        said = "both of these" if own else "neither"
+    if (relevant is None) == (not own_grades):
+        which = "both of these" if own_grades else "neither"
         raise InputError(
             "expected either 'relevant', the ids of what is right, none where nothing is, or "
-            f"'right' or 'grade' of the passages; got {said}"
+            f"'right' or 'grade' of the passages; got {which}"
         )
     if isinstance(relevant, list):
         return {read_id({"relevant": i}, "relevant"): 1.0 for i in relevant}
     if isinstance(relevant, Mapping):
-        found = {read_id({"relevant": i}, "relevant"): _grade(relevant, i) for i in relevant}
+        grades = {read_id({"relevant": i}, "relevant"): _grade(relevant, i) for i in relevant}
     elif relevant is not None:
         raise InputError(
             f"'relevant' should be a list of ids, or grades by id, got {json_type(relevant)}"
         )
     else:
-        found = own
-    return {doc_id: grade for doc_id, grade in found.items() if grade > 0}
+        grades = own_grades
+    return {doc_id: grade for doc_id, grade in grades.items() if grade > 0}
 
 
-def _own(given: Mapping[str, Any], doc_id: str) -> float | None:
+def _own(row: Mapping[str, Any], doc_id: str) -> float | None:
     """The grade in a passage's own label; None if it has none.
 
     Raises:
         InputError: `right` and `grade` contradict each other.
     """
-    right = read_right(given)
-    if given.get("grade") is None:
+    right = read_right(row)
+    if row.get("grade") is None:
         return None if right is None else float(right)
-    grade = _grade(given, "grade")
+    grade = _grade(row, "grade")
     if right is not None and right != (grade > 0):
         raise InputError(
             f"passage {doc_id!r:.80} has 'right' {str(right).lower()} and 'grade' {grade:g}, which "

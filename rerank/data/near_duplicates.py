@@ -48,8 +48,8 @@ def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 def _runs(text: str) -> NDArray[np.uint64]:
     """The distinct runs of words of a text, as sorted hashes; a shorter text is one run."""
     words = re.findall(r"\w+", text.lower())
-    many = max(1, len(words) - RUN + 1) if words else 0
-    runs = {" ".join(words[i : i + RUN]) for i in range(many)}
+    count = max(1, len(words) - RUN + 1) if words else 0
+    runs = {" ".join(words[i : i + RUN]) for i in range(count)}
     return np.unique(np.array([zlib.crc32(run.encode()) for run in runs], dtype=np.uint64))
 
 
@@ -57,13 +57,13 @@ def _min_hashes(runs: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     """(texts, BANDS * ROWS): the minimum of each hash over the runs (multiply and shift)."""
     rng = np.random.default_rng(0)
     odd = rng.integers(0, 2**62, BANDS * ROWS, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    found = np.zeros((len(runs), BANDS * ROWS), dtype=np.uint64)
+    hashes = np.zeros((len(runs), BANDS * ROWS), dtype=np.uint64)
     for place, of_text in enumerate(runs):
         if len(of_text):
-            found[place] = ((of_text[:, None] * odd) >> np.uint64(32)).min(axis=0)
-    return found
+            hashes[place] = ((of_text[:, None] * odd) >> np.uint64(32)).min(axis=0)
+    return hashes
 
 
 def _resemblance(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> float:
-    both = len(np.intersect1d(a, b, assume_unique=True))
-    return both / (len(a) + len(b) - both)
+    shared = len(np.intersect1d(a, b, assume_unique=True))
+    return shared / (len(a) + len(b) - shared)

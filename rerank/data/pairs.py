@@ -65,12 +65,12 @@ def read_pairs(folder: Path) -> LabelledSet:
         wrong.setdefault(query.query_id, {}).update(dict.fromkeys(bad))
     if not queries:
         raise InputError(f"{folder}: its pairs hold no line")
-    made = [_judged(q, right[q.query_id], list(wrong[q.query_id])) for q in queries.values()]
+    judged = [_judged(q, right[q.query_id], list(wrong[q.query_id])) for q in queries.values()]
     return LabelledSet(
         {doc_id: Passage(doc_id, *texts) for texts, doc_id in passages.items()},
-        {q.query_id: q for q in made},
-        {query_id: found for query_id, found in right.items() if found},
-        {SPLIT: tuple(q.query_id for q in made)},
+        {q.query_id: q for q in judged},
+        {query_id: ids for query_id, ids in right.items() if ids},
+        {SPLIT: tuple(q.query_id for q in judged)},
         folder.resolve().name,
     )
 
@@ -87,17 +87,17 @@ def _judged(query: Query, right: dict[str, float], wrong: list[str]) -> Query:
 
 def _ids(row: dict[str, Any], key: str, passages: dict[tuple[str, str], str]) -> list[str]:
     """Ids of a line's passages; new ones are added to `passages`, (title, text) to id."""
-    given = row.get(key, [])
-    if not isinstance(given, list) or not all(isinstance(p, dict) for p in given):
+    texts_given = row.get(key, [])
+    if not isinstance(texts_given, list) or not all(isinstance(p, dict) for p in texts_given):
         raise InputError(f"{key!r} should be a list of passages, each with 'text'")
-    found = []
-    for passage in given:
+    ids = []
+    for passage in texts_given:
         texts = (
             as_text("title", passage.get("title", ""), empty=True),
             as_text("text", passage.get("text")),
         )
-        found.append(passages.setdefault(texts, f"p{len(passages) + 1}"))
-    return found
+        ids.append(passages.setdefault(texts, f"p{len(passages) + 1}"))
+    return ids
 
 
 def _rows(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:

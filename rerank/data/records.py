@@ -62,18 +62,24 @@ def read_query(
     if len(provided) > MOST_PASSAGES:
         raise InputError(f"{name!r} holds {len(provided)}, at most {MOST_PASSAGES} are taken")
     read = [_passage(i, value, f"{name}[{i}]") for i, value in enumerate(provided)]
-    found = tuple(passage for passage, _, _ in read)
-    length = sum(len(p.title) + len(p.text) for p in found)
+    candidates = tuple(passage for passage, _, _ in read)
+    length = sum(len(p.title) + len(p.text) for p in candidates)
     if length > LONGEST_PASSAGES:
         raise InputError(f"{name!r} holds {length} characters, at most {LONGEST_PASSAGES}")
     logits = [logit for _, logit, _ in read if logit is not None]
-    if logits and len(logits) < len(found):
-        raise InputError(f"{len(logits)} of {len(found)} passages have a logit; all, or none")
-    known = np.array(logits, dtype=np.float64) if logits else None
-    scores = _by_stage([one for _, _, one in read], name)
+    if logits and len(logits) < len(candidates):
+        raise InputError(f"{len(logits)} of {len(candidates)} passages have a logit; all, or none")
+    scores = _by_stage([by_stage for _, _, by_stage in read], name)
     if scores is not None:
-        _check_once(found, name)
-    return Query(text, query_id, metadata, found, known, scores)
+        _check_once(candidates, name)
+    return Query(
+        text,
+        query_id,
+        metadata,
+        passages=candidates,
+        logits=np.array(logits, dtype=np.float64) if logits else None,
+        scores=scores,
+    )
 
 
 def read_passage(
@@ -101,10 +107,10 @@ def read_id(row: Mapping[str, Any], key: str) -> str:
     value = row.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return str(value)
-    found = read_text(row, key, most=LONGEST_ID)
-    if found != found.strip() or any(c in found for c in "\t\n\r"):
-        raise InputError(f"{key!r} {shown(found)} holds a tab, a line end or outer spaces")
-    return found
+    text = read_text(row, key, most=LONGEST_ID)
+    if text != text.strip() or any(c in text for c in "\t\n\r"):
+        raise InputError(f"{key!r} {shown(text)} holds a tab, a line end or outer spaces")
+    return text
 
 
 def read_text(
@@ -199,38 +205,41 @@ def read_right(row: Mapping[str, Any]) -> bool | None:
     return right
 
 
-def _scores(value: Mapping[str, Any]) -> Scores | None:
+def _scores(row: Mapping[str, Any]) -> Scores | None:
     """The scores of a passage by stage; None if it has none."""
-    given = value.get("scores")
-    if isinstance(given, list) and all(isinstance(p, tuple) and len(p) == 2 for p in given):
-        given = dict(given)  # the form of Arrow's maps
-    if given is None:
+    scores = _arrow_map_to_dict(row.get("scores"))
+    if scores is None:
         return None
-    if not isinstance(given, Mapping) or not given:
-        raise InputError(f"'scores' should be an object, a number by stage, got {json_type(given)}")
-    if value.get("logit") is not None or value.get("score") is not None:
+    if not isinstance(scores, Mapping) or not scores:
+        raise InputError(
+            f"'scores' should be an object, a number by stage, got {json_type(scores)}"
+        )
+    if row.get("logit") is not None or row.get("score") is not None:
         raise InputError("has both 'scores' and a logit; expected one of them")
-    if len(given) > MOST_STAGES:
-        raise InputError(f"'scores' names {len(given)} stages, at most {MOST_STAGES} are taken")
-    for stage in given:
+    if len(scores) > MOST_STAGES:
+        raise InputError(f"'scores' names {len(scores)} stages, at most {MOST_STAGES} are taken")
+    for stage in scores:
         read_id({"the name of a stage": stage}, "the name of a stage")
-    if all(number is None for number in given.values()):
+    if all(number is None for number in scores.values()):
         raise InputError("'scores' are all null; expected a number of one stage at least")
-    return {s: math.nan if n is None else read_number(given, s) for s, n in given.items()}
+    return {s: math.nan if n is None else read_number(scores, s) for s, n in scores.items()}
 
 
 def _by_stage(read: Sequence[Scores | None], where: str) -> dict[str, Floats] | None:
     """The scores of all passages, (n,) per stage; None if no passage has any."""
-    if all(one is None for one in read):
+    if all(scores is None for scores in read):
         return None
     stages = list(read[0] or ())
-    for i, one in enumerate(read):
-        if set(one or ()) != set(stages):
+    for i, scores in enumerate(read):
+        if set(scores or ()) != set(stages):
             raise InputError(
-                f"{where}[{i}] has the scores of {list(one or ())}, {where}[0] those of {stages}; "
-                "expected the same stages, null where one did not bring the passage"
+                f"{where}[{i}] has the scores of {list(scores or ())}, {where}[0] those of "
+                f"{stages}; expected the same stages, null where one did not bring the passage"
             )
-    return {s: np.array([one[s] for one in read if one], dtype=np.float64) for s in stages}
+    return {
+        stage: np.array([scores[stage] for scores in read if scores], dtype=np.float64)
+        for stage in stages
+    }
 
 
 def _check_once(passages: Sequence[Passage], where: str) -> None:
@@ -242,19 +251,23 @@ def _check_once(passages: Sequence[Passage], where: str) -> None:
 
 
 def _metadata(row: Mapping[str, Any], only: str | None) -> Mapping[str, Any]:
-    """The metadata, or the one key of it that is kept. Arrow's maps are lists of pairs."""
-    found = row.get("metadata") if only != "" else None
-    if isinstance(found, list) and all(isinstance(p, tuple) and len(p) == 2 for p in found):
-        found = dict(found)
-    if not found:
+    """The metadata, or the one key of it that is kept."""
+    metadata = _arrow_map_to_dict(row.get("metadata")) if only != "" else None
+    if not metadata:
         return {}
-    if not isinstance(found, Mapping):
-        raise InputError(f"'metadata' should be an object, got {json_type(found)}")
+    if not isinstance(metadata, Mapping):
+        raise InputError(f"'metadata' should be an object, got {json_type(metadata)}")
     if only is None:
-        if not is_encodable(to_json(found)):
+        if not is_encodable(to_json(metadata)):
             raise InputError("'metadata' holds a lone surrogate, which is not text")
-        return found
-    name = metadata_name(found, only)
+        return metadata
+    name = metadata_name(metadata, only)
     if len(name) > LONGEST_ID:
         raise InputError(f"metadata {only!r} has {len(name)} characters, at most {LONGEST_ID}")
     return {only: name}
+
+
+def _arrow_map_to_dict(value: Any) -> Any:
+    """The value; a map of Arrow, which is read as a list of pairs, becomes a dictionary."""
+    is_map = isinstance(value, list) and all(isinstance(p, tuple) and len(p) == 2 for p in value)
+    return dict(value) if is_map else value

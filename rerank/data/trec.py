@@ -70,32 +70,32 @@ def _passages(
     query_id: str, runs: Mapping[str, Run], texts: Mapping[str, Passage] | None, depth: int
 ) -> list[dict[str, Any]]:
     """The passages of a query, the best of the last run first, each with its scores."""
-    found: dict[str, dict[str, float | None]] = {}
+    by_passage: dict[str, dict[str, float | None]] = {}
     for name in reversed(list(runs)):
         scores = runs[name].get(query_id, {})
         for doc_id in heapq.nsmallest(depth, scores, key=lambda d: (-scores[d], d)):
-            found.setdefault(doc_id, dict.fromkeys(runs))[name] = scores[doc_id]
-    if len(found) > MOST_PASSAGES:
+            by_passage.setdefault(doc_id, dict.fromkeys(runs))[name] = scores[doc_id]
+    if len(by_passage) > MOST_PASSAGES:
         raise InputError(
-            f"query {query_id!r:.80}: the runs bring {len(found)} passages, at most "
+            f"query {query_id!r:.80}: the runs bring {len(by_passage)} passages, at most "
             f"{MOST_PASSAGES} are taken; lower --depth"
         )
     rows = []
-    for doc_id, by_stage in found.items():
+    for doc_id, by_stage in by_passage.items():
         passage = None if texts is None else _known(texts, doc_id, "corpus")
-        said = {} if passage is None else {"title": passage.title, "text": passage.text}
-        rows.append({"_id": doc_id, **said, "scores": by_stage})
+        texts_of = {} if passage is None else {"title": passage.title, "text": passage.text}
+        rows.append({"_id": doc_id, **texts_of, "scores": by_stage})
     return rows
 
 
-def _known(given: Mapping[str, Any], key: str, what: str) -> Any:
-    if key not in given:
-        raise InputError(f"{key!r:.80} is not in --{what}; expected all that the runs name")
-    return given[key]
+def _known(table: Mapping[str, Any], key: str, option: str) -> Any:
+    if key not in table:
+        raise InputError(f"{key!r:.80} is not in --{option}; expected all that the runs name")
+    return table[key]
 
 
 def _run(path: Path, problems: Problems) -> Run:
-    found: Run = {}
+    run: Run = {}
     for where, line in lines(path):
         parts = line.split()
         if len(parts) != 6:
@@ -103,19 +103,19 @@ def _run(path: Path, problems: Problems) -> Run:
                 where, f"expected 'query Q0 passage rank score tag', got {len(parts)} columns"
             )
             continue
-        query_id, _, doc_id, _, given, _ = parts
-        score = _number(given)
+        query_id, _, doc_id, _, score_text, _ = parts
+        score = _number(score_text)
         if score is None:
-            problems.add(where, f"the score should be a finite number, got {given!r}")
-        elif doc_id in found.setdefault(query_id, {}):
+            problems.add(where, f"the score should be a finite number, got {score_text!r}")
+        elif doc_id in run.setdefault(query_id, {}):
             problems.add(where, f"query {query_id!r} has the passage {doc_id!r} twice")
         else:
-            found[query_id][doc_id] = score
-    return found
+            run[query_id][doc_id] = score
+    return run
 
 
 def _qrels(path: Path, problems: Problems) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    grades_of: dict[str, dict[str, float]] = {}
     for where, line in lines(path):
         parts = line.split()
         if tuple(parts) == QRELS_HEADER:
@@ -123,18 +123,18 @@ def _qrels(path: Path, problems: Problems) -> dict[str, dict[str, float]]:
         if len(parts) not in (3, 4):
             problems.add(where, f"expected 'query 0 passage grade', got {len(parts)} columns")
             continue
-        query_id, doc_id, given = parts[0], parts[-2], parts[-1]
-        grade = _number(given)
+        query_id, doc_id, grade_text = parts[0], parts[-2], parts[-1]
+        grade = _number(grade_text)
         if grade is None:
-            problems.add(where, f"the grade should be a finite number, got {given!r}")
-        elif found.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
+            problems.add(where, f"the grade should be a finite number, got {grade_text!r}")
+        elif grades_of.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
             problems.add(where, f"{query_id!r} and {doc_id!r} have another grade above")
-    return found
+    return grades_of
 
 
-def _number(given: str) -> float | None:
+def _number(text: str) -> float | None:
     try:
-        number = float(given)
+        number = float(text)
     except ValueError:
         return None
     return number if math.isfinite(number) else None
@@ -146,14 +146,14 @@ def _queries(path: Path | None) -> dict[str, str] | None:
     if path.suffix in (".jsonl", ".json"):
         return {query.query_id: query.text for query in read_queries(path)}
     problems = Problems()
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for where, line in lines(path):
         query_id, tab, text = line.partition("\t")
         if not tab or not text.strip():
             problems.add(where, "expected an id, a tab and the query's text")
-        elif query_id in found:
+        elif query_id in texts:
             problems.add(where, f"id {query_id!r} stands twice")
         else:
-            found[query_id] = text.strip()
+            texts[query_id] = text.strip()
     problems.stop(str(path))
-    return found
+    return texts

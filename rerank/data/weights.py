@@ -17,13 +17,13 @@ def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:
     Raises:
         InputError: some have none, or one is not a number above 0.
     """
-    given: list[tuple[str, Any]] = [(q.query_id, q.metadata.get(WEIGHT)) for q in queries]
-    if all(weight is None for _, weight in given):
+    weights: list[tuple[str, Any]] = [(q.query_id, q.metadata.get(WEIGHT)) for q in queries]
+    if all(weight is None for _, weight in weights):
         return {}
-    for query_id, weight in given:
+    for query_id, weight in weights:
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight > 0:
             raise InputError(
                 f"query {query_id!r:.80}: metadata {WEIGHT!r} should be a number above 0, as for "
                 f"the other queries, got {weight!r:.80}"
             )
-    return {query_id: float(weight) for query_id, weight in given}
+    return {query_id: float(weight) for query_id, weight in weights}

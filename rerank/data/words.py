@@ -62,5 +62,5 @@ def _normal(text: str) -> str:
     return unicodedata.normalize("NFC", MARKS.sub(r"\1", text)).lower()
 
 
-def _stems(found: list[str], language: str) -> list[str]:
-    return found if language == "none" else list(Stemmer.Stemmer(language).stemWords(found))
+def _stems(tokens: list[str], language: str) -> list[str]:
+    return tokens if language == "none" else list(Stemmer.Stemmer(language).stemWords(tokens))

@@ -90,12 +90,12 @@ class Budgets:
 def steps(features: Features) -> dict[str, list[int]]:
     """The columns of each step: those of a group of features, and of all groups before it."""
     place = {name: i for i, name in enumerate(features.ranking)}
-    found: dict[str, list[int]] = {}
-    taken: list[int] = []
+    columns: dict[str, list[int]] = {}
+    so_far: list[int] = []
     for group, names in features.groups.items():
-        taken = sorted([*taken, *(place[name] for name in names)])
-        found[f"+ {group}" if found else group] = taken
-    return found
+        so_far = sorted([*so_far, *(place[name] for name in names)])
+        columns[f"+ {group}" if columns else group] = so_far
+    return columns
 
 
 def by_features(
@@ -113,40 +113,40 @@ def by_features(
 
     y, groups = _measured_rows(trials)
     base = row_losses(y, np.full(len(y), y.mean()))
-    before, found = np.full(len(y), np.nan), []
-    for name, taken in columns.items():
+    previous, measured = np.full(len(y), np.nan), []
+    for name, used in columns.items():
         predicted, penalties = [], []
         for trial in trials:
             learned, penalty, _ = fit_two_stage(
-                trial.fitted_on.features[:, taken],
+                trial.fitted_on.features[:, used],
                 trial.fitted_on.right,
                 trial.fitted_on.groups,
                 then=trial.then,
                 folds=folds,
                 random_state=random_state,
             )
-            predicted.append(_predict(learned, trial.measured_on.features, taken))
+            predicted.append(_predict(learned, trial.measured_on.features, used))
             penalties.append(penalty)
         p = np.concatenate(predicted)
         losses = row_losses(y, p)
         saved, *saved_interval = paired_bootstrap(base, losses, groups, seed=random_state)
-        gain, *gain_interval = paired_bootstrap(before, losses, groups, seed=random_state)
-        found.append(
+        gain, *gain_interval = paired_bootstrap(previous, losses, groups, seed=random_state)
+        measured.append(
             Step(
-                name,
-                len(taken),
-                float(losses.mean()),
-                metrics.auroc(y, p),
-                metrics.auroc_interval(y, p, groups),
-                saved,
-                (saved_interval[0], saved_interval[1]),
-                gain,
-                (gain_interval[0], gain_interval[1]),
-                tuple(penalties),
+                name=name,
+                features=len(used),
+                log_loss=float(losses.mean()),
+                auroc=metrics.auroc(y, p),
+                auroc_interval=metrics.auroc_interval(y, p, groups),
+                saved=saved,
+                saved_interval=(saved_interval[0], saved_interval[1]),
+                gain=gain,
+                gain_interval=(gain_interval[0], gain_interval[1]),
+                penalties=tuple(penalties),
             )
         )
-        before = losses
-    return tuple(found)
+        previous = losses
+    return tuple(measured)
 
 
 def by_labels(
@@ -167,10 +167,10 @@ def by_labels(
     logistic second stage if the labels are too few for it.
     """
     y, _ = _measured_rows(trials)
-    every = min(len(trial.fitted_on.right) for trial in trials)
-    labels = tuple(size for size in BUDGETS if size < every)
+    total = min(len(trial.fitted_on.right) for trial in trials)
+    labels = tuple(size for size in BUDGETS if size < total)
     drawn = [_drawn(trial.fitted_on, random_state) for trial in trials]
-    found = []
+    figures = []
     for size in labels:
         for subset in range(SUBSETS):
             p = []
@@ -179,10 +179,10 @@ def by_labels(
                     trial, orders[subset][:size], penalty, folds=folds, random_state=random_state
                 )
                 p.append(_predict(learned, trial.measured_on.features, None))
-            found.append(_measured(y, np.concatenate(p), threshold))
-    found += [_measured(y, whole, threshold)] * SUBSETS
-    table = np.array(found).reshape(len(labels) + 1, SUBSETS, 4)
-    return Budgets((*labels, every), threshold, *np.moveaxis(table, 2, 0))
+            figures.append(_measured(y, np.concatenate(p), threshold))
+    figures += [_measured(y, whole, threshold)] * SUBSETS
+    table = np.array(figures).reshape(len(labels) + 1, SUBSETS, 4)
+    return Budgets((*labels, total), threshold, *np.moveaxis(table, 2, 0))
 
 
 def _measured_rows(trials: Sequence[Trial]) -> tuple[Labels, list[str]]:

@@ -61,11 +61,11 @@ def seven_metric_score(r: Ranking) -> float:
 def coverage_score(r: Ranking) -> float:
     """Hand-set: 0.6 mean similarity + 0.4 share of the query's names found; else the mean alone."""
     mean = float(r.first_stage.dense[:RESULTS].mean())
-    wanted = entities(r.query.text)
-    if not wanted:
+    names = entities(r.query.text)
+    if not names:
         return _unit(mean)
     text = " ".join(p.full_text for p in r.passages[:RESULTS]).lower()
-    return _unit(0.6 * mean + 0.4 * sum(e.lower() in text for e in wanted) / len(wanted))
+    return _unit(0.6 * mean + 0.4 * sum(e.lower() in text for e in names) / len(names))
 
 
 def best_logit(r: Ranking) -> float:
@@ -118,9 +118,9 @@ def sources() -> dict[str, str]:
 def entities(text: str) -> list[str]:
     """Names a question holds: capitalised words after the first, numbers, `dotted.names`."""
     tail = text.split(maxsplit=1)[1] if " " in text.strip() else ""
-    found = re.findall(r"\b[A-Z][\w-]+(?:\s+[A-Z][\w-]+)*", tail)
-    found += re.findall(r"\b\d[\d.,]*\b|\b\w+(?:[._]\w+)+\b", text)
-    return list(dict.fromkeys(found))
+    names = re.findall(r"\b[A-Z][\w-]+(?:\s+[A-Z][\w-]+)*", tail)
+    names += re.findall(r"\b\d[\d.,]*\b|\b\w+(?:[._]\w+)+\b", text)
+    return list(dict.fromkeys(names))
 
 
 def _number(value: object) -> float:

@@ -42,10 +42,10 @@ def certify_context(
     `confidences` (n,) and the orders are of maps that had not seen the query; `most` is the highest
     confidence that their map can give. `about` names the questions that the certificate is about.
     """
-    found, k = hits(ordered, depth=DEPTH), config.sufficiency_k
+    right_within, k = hits(ordered, depth=DEPTH), config.sufficiency_k
     sufficiency = _cross_fit_sufficiency(ordered, confidences, config, around, most)
     certificate = certify(
-        found[:, k - 1],
+        right_within[:, k - 1],
         sufficiency[:, k - 1],
         groups=ordered.groups,
         target=config.thresholds.sufficient,
@@ -53,31 +53,35 @@ def certify_context(
         event=HOLDS.format(k),
     )
     real = np.array([not is_copy(r.query) for r in ordered.items], dtype=np.bool_)
-    stop = choose_stopping_threshold(found[real], sufficiency[real], ordered.groups[real])
+    stop = choose_stopping_threshold(right_within[real], sufficiency[real], ordered.groups[real])
     return certificate, stop
 
 
 def choose_stopping_threshold(
-    found: Labels, sufficiency: Floats, groups: NDArray[Any]
+    right_within: Labels, sufficiency: Floats, groups: NDArray[Any]
 ) -> float | None:
     """The lowest sufficiency at which no more passages need to be handed on; None: no guarantee.
 
-    `found` (n, d) is 1 if one of the first k passages is right, for k = 1 to d, and `sufficiency`
-    (n, d) its probability by maps that have not seen the query. The passages handed on are the
-    first k, for the lowest k at which the sufficiency reaches the threshold, else all d. A question
-    is lost if the d passages hold an answer and those handed on do not. At most a share of `LOST`
-    of new questions is lost, with 95 % confidence: see `calibration.risk_control.fixed_sequence`.
+    `right_within` (n, d) is 1 if one of the first k passages is right, for k = 1 to d, and
+    `sufficiency` (n, d) its probability by maps that have not seen the query. The passages handed
+    on are the first k, for the lowest k at which the sufficiency reaches the threshold, else all d.
+    A question is lost if the d passages hold an answer and those handed on do not. At most a share
+    of `LOST` of new questions is lost, with 95 % confidence: see
+    `calibration.risk_control.fixed_sequence`.
     """
-    losses = [found[:, -1] - _kept(found, sufficiency, t) for t in THRESHOLDS]
+    losses = [
+        right_within[:, -1] - _handed_on_hold_answer(right_within, sufficiency, t)
+        for t in THRESHOLDS
+    ]
     place = fixed_sequence(np.column_stack(losses), groups, risk=LOST)
     return None if place < 0 else THRESHOLDS[place]
 
 
-def _kept(found: Labels, sufficiency: Floats, threshold: float) -> Labels:
+def _handed_on_hold_answer(right_within: Labels, sufficiency: Floats, threshold: float) -> Labels:
     """1 if the passages handed on hold an answer, (n,)."""
     reached = sufficiency >= threshold
-    k = np.where(reached.any(axis=1), reached.argmax(axis=1), found.shape[1] - 1)
-    return np.asarray(found[np.arange(len(found)), k], dtype=np.int64)
+    k = np.where(reached.any(axis=1), reached.argmax(axis=1), right_within.shape[1] - 1)
+    return np.asarray(right_within[np.arange(len(right_within)), k], dtype=np.int64)
 
 
 def _cross_fit_sufficiency(

@@ -42,11 +42,11 @@ def fit_folds(
     parts: dict[Mode, list[tuple[Labelled[Scored], Fitted]]] = {mode: [] for mode in ranked}
     for k in range(int(fold.max()) + 1):
         policy = main.policy
-        if not main.context.lists:
+        if not main.context.list_kind:
             others = main.fit.where(fold != k)
             policy = replace(policy, cutoff=choose_cutoff(others, config, main.context.pooled))
-        for mode, one in ranked.items():
-            others = one.fit.where(fold != k)
-            fitted = fit(others, policy, config, one.context)
-            parts[mode].append((one.fit.where(fold == k), fitted))
+        for mode, rankings in ranked.items():
+            others = rankings.fit.where(fold != k)
+            fitted = fit(others, policy, config, rankings.context)
+            parts[mode].append((rankings.fit.where(fold == k), fitted))
     return parts

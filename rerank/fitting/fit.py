@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibration.effective_sample_size import effective_n
-from calibration.maps import LogisticMap
+from calibration.maps import LogisticMap, TwoStageMap
 from calibration.monitoring.drift import Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
 from calibration.selection import choose, enough_rows
@@ -48,13 +50,13 @@ class FitContext:
     """What a fit must know of the queries and features, besides the labels.
 
     about: the questions that a certificate is about. pooled: maps that the fitted ones are shrunk
-    towards: with few labels they stay close to them, with many they do not. lists: the kind of the
-    lists, if they came with scores. metadata: the last features, of the passages' metadata.
+    towards: with few labels they stay close to them, with many they do not. list_kind: the kind
+    of the lists, if they came with scores. metadata: the last features, of the passages' metadata.
     """
 
     about: str = ABOUT
     pooled: FittedMaps | None = None
-    lists: ListKind | None = None
+    list_kind: ListKind | None = None
     metadata: tuple[MetadataFeature, ...] = ()
 
 
@@ -94,22 +96,81 @@ def fit(
     model will score. The certificates of the first passages are made only for a model `to_keep`.
     """
     with optional():
-        from calibration.fitting import cross_fit_two_stage, fit_two_stage
         from calibration.score_fitting import fit_temperature
 
     about, pooled = context.about, context.pooled
+    around_score = pooled.score if pooled else None
+    around_confidence = pooled.confidence.as_logistic() if pooled else None
+    around_hazards = (pooled.hazard, pooled.another) if pooled else (None, None)
     groups, limited = scored.groups, limit_labelled(scored, policy.cutoff)
-    of_passages = pooled.score if pooled else None
-    of_rankings = pooled.confidence.as_logistic() if pooled else None
-    of_others = (pooled.hazard, pooled.another) if pooled else (None, None)
-    ordered = cross_fit_rankings(limited, config, of_passages)
-    table = features_of(context.lists).ranking
+    ordered = cross_fit_rankings(limited, config, around_score)
+    table = features_of(context.list_kind).ranking
     features, right = ranking_features(ordered.items, table), hits(ordered)[:, 0]
-    considered = AUTO if config.calibrator == "auto" else (config.calibrator,)
+    confidence = _fit_confidence(features, right, groups, config, around_confidence)
+    segments, out_of_fold = _fit_segments(confidence.out_of_fold, ordered, right, config)
+    certificate = certify(
+        right, out_of_fold, groups=groups, target=config.thresholds.medium, about=about
+    )
+    answered = [bool(grades) for grades in scored.grades]
+    sufficiency, stopping_threshold = None, None
+    if to_keep:
+        most = confidence.fitted.most
+        sufficiency, stopping_threshold = certify_context(
+            ordered, out_of_fold, config, around_hazards, most=most, about=about
+        )
+        sufficiency = require_both_kinds(sufficiency, answered)
+    hazard, another = fit_hazards(ordered, out_of_fold, around_hazards)
+    original = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
+    best_logits = np.array([_best_logit(s) for s in scored.items])
+    return Fitted(
+        maps=FittedMaps(
+            policy=policy,
+            score=fit_score(limited, around_score),
+            confidence=confidence.fitted,
+            hazard=hazard,
+            another=another,
+            certificate=require_both_kinds(certificate, answered),
+            segments=segments,
+            context=sufficiency,
+            stopping_threshold=stopping_threshold,
+            list_kind=context.list_kind,
+            metadata=context.metadata,
+        ),
+        calibrator=confidence.calibrator,
+        reason=f"{confidence.reason} {AROUND[pooled is not None]}",
+        temperature=fit_temperature(best_logits, right),
+        sketch=sketch(features[original], list(table), groups[original]),
+        effective=effective_n(right - out_of_fold, groups),
+        features=features,
+        right=right,
+        groups=groups.tolist(),
+    )
+
+
+class _Confidence(NamedTuple):
+    """The map of the confidence, out-of-fold confidences (n,) of its kind, and why this kind."""
+
+    fitted: TwoStageMap
+    out_of_fold: Floats
+    calibrator: str
+    reason: str  # one sentence
+
+
+def _fit_confidence(
+    features: Floats,
+    right: Labels,
+    groups: NDArray[np.str_],
+    config: Config,
+    around: LogisticMap | None,
+) -> _Confidence:
+    """Choose the calibrator, if it is `auto`, and fit it on features (n, d) and labels (n,)."""
+    with optional():
+        from calibration.fitting import cross_fit_two_stage, fit_two_stage
+
+    automatic = config.calibrator == "auto"
+    considered = AUTO if automatic else (config.calibrator,)
     n_effective = effective_n(right - right.mean(), groups)
-    names = [
-        name for name in considered if considered is not AUTO or enough_rows(name, n_effective)
-    ]
+    names = [name for name in considered if not automatic or enough_rows(name, n_effective)]
     out_of_fold = cross_fit_two_stage(
         names,
         features,
@@ -117,62 +178,33 @@ def fit(
         groups,
         folds=config.folds,
         random_state=config.seed,
-        around=of_rankings,
+        around=around,
     )
     left_out = [name for name in considered if name not in names]
     choice = choose(out_of_fold, right, groups, left_out=left_out, worth=n_effective)
-    confidence, _, _ = fit_two_stage(
+    fitted, _, _ = fit_two_stage(
         features,
         right,
         groups,
         then=choice.name,
         folds=config.folds,
         random_state=config.seed,
-        around=of_rankings,
+        around=around,
     )
-    held_out, segments = out_of_fold[choice.name], Segments()
-    if config.segment_by:
-        named = segments_of(ordered.items, config.segment_by)
-        segments = fit_segments(held_out, right, named, groups)
-        held_out = cross_fit_segments(
-            held_out, right, named, groups, folds=config.folds, random_state=config.seed
-        )
-    certificate = certify(
-        right,
-        held_out,
-        groups=groups,
-        target=config.thresholds.medium,
-        about=about,
-    )
-    answered = [bool(grades) for grades in scored.grades]
-    sufficiency, stopping_threshold = None, None
-    if to_keep:
-        sufficiency, stopping_threshold = certify_context(
-            ordered, held_out, config, of_others, most=confidence.most, about=about
-        )
-        sufficiency = require_both_kinds(sufficiency, answered)
-    original = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
-    return Fitted(
-        FittedMaps(
-            policy,
-            fit_score(limited, of_passages),
-            confidence,
-            *fit_hazards(ordered, held_out, of_others),
-            require_both_kinds(certificate, answered),
-            segments,
-            sufficiency,
-            stopping_threshold,
-            lists=context.lists,
-            metadata=context.metadata,
-        ),
-        choice.name,
-        f"{choice.reason if considered is AUTO else 'As asked for.'} {AROUND[pooled is not None]}",
-        fit_temperature(np.array([_best_logit(s) for s in scored.items]), right),
-        sketch(features[original], list(table), groups[original]),
-        effective_n(right - held_out, groups),
-        features,
-        right,
-        groups.tolist(),
+    reason = choice.reason if automatic else "As asked for."
+    return _Confidence(fitted, out_of_fold[choice.name], choice.name, reason)
+
+
+def _fit_segments(
+    out_of_fold: Floats, ordered: Labelled[Ranking], right: Labels, config: Config
+) -> tuple[Segments, Floats]:
+    """What each segment adds to the confidence, and the out-of-fold confidences (n,) with it."""
+    if not config.segment_by:
+        return Segments(), out_of_fold
+    names, groups = segments_of(ordered.items, config.segment_by), ordered.groups
+    segments = fit_segments(out_of_fold, right, names, groups)
+    return segments, cross_fit_segments(
+        out_of_fold, right, names, groups, folds=config.folds, random_state=config.seed
     )
 
 

@@ -84,12 +84,12 @@ def check_both_outcomes(right: Labels, name: str) -> None:
     """
     if right.any() and not right.all():
         return
-    what, wanted = (
+    outcome, remedy = (
         ("right for all", "queries that are harder, or that nothing answers")
         if right.all()
         else ("wrong for all", "queries that the passages answer, and check the ids in qrels/")
     )
     raise InputError(
-        f"{name}: the top passage is {what} of the {len(right)} queries to fit on. A confidence is "
-        f"learned from both outcomes, and a constant tells nothing: add {wanted}"
+        f"{name}: the top passage is {outcome} of the {len(right)} queries to fit on. A confidence "
+        f"is learned from both outcomes, and a constant tells nothing: add {remedy}"
     )

@@ -29,7 +29,7 @@ LABELS = (0, 25, 50, 100)  # besides all there are
 LEAST_MEASURED = 50  # queries of a set, to be measured on
 FIGURES = ("log_loss", "auroc", "smece", "hit1", "accepted", "accepted_right")
 
-Pool = Callable[[Mapping[str, PlannedRankings], Config], FittedMaps]
+FitPooled = Callable[[Mapping[str, PlannedRankings], Config], FittedMaps]
 Figures = dict[str, float]
 
 
@@ -37,7 +37,7 @@ def leave_one_set_out(
     sets: Mapping[str, PlannedRankings],
     config: Config,
     *,
-    pool: Pool,
+    fit_pooled: FitPooled,
     labels: Sequence[int] = LABELS,
     done: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
@@ -47,44 +47,46 @@ def leave_one_set_out(
     groups, and for all labels (key `all`) on the queries to report on, if these are others. `done`
     is called after each set. A number of labels is skipped for a set with too few other queries.
     """
-    found: dict[str, Any] = {}
-    for name, own in sets.items():
+    figures: dict[str, Any] = {}
+    for name, held_out in sets.items():
         others = {other: planned for other, planned in sets.items() if other != name}
-        maps = pool(others, config)
+        maps = fit_pooled(others, config)
         rows: dict[str, dict[str, Figures]] = {}
-        for count, taken, rest in _parts(own, labels, config.seed):
+        for count, labelled, measured in _parts(held_out, labels, config.seed):
             arms: dict[str, Figures] = {}
             for arm, around in (("pooled", maps), ("alone", None)):
                 fitted = around
                 if count != "0":
-                    fitted = _fitted(taken, own, config, around)
+                    fitted = _fitted(labelled, held_out, config, around)
                 if fitted is not None:
-                    arms[arm] = _figures(rest, fitted, config)
+                    arms[arm] = _figures(measured, fitted, config)
             rows[count] = arms
-        found[name] = rows
+        figures[name] = rows
         done()
-    return found
+    return figures
 
 
-def summary(found: Mapping[str, Any]) -> dict[str, Any]:
+def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Means over the sets, by number of labels and arm.
 
     Besides, the mean difference of log loss, pooled minus alone, and its 95 % interval.
     """
-    counts = dict.fromkeys(count for rows in found.values() for count in rows)
+    counts = dict.fromkeys(count for rows in figures.values() for count in rows)
     means: dict[str, Any] = {}
     for count in counts:
-        both = [rows[count] for rows in found.values() if count in rows]
+        rows_of_sets = [rows[count] for rows in figures.values() if count in rows]
         means[count] = {
             arm: {
-                **{f: _mean(r[arm][f] for r in both if arm in r) for f in FIGURES},
-                "accepted_right": _ratio([r[arm] for r in both if arm in r]),
-                "sets": sum(arm in r for r in both),
+                **{f: _mean(r[arm][f] for r in rows_of_sets if arm in r) for f in FIGURES},
+                "accepted_right": _ratio([r[arm] for r in rows_of_sets if arm in r]),
+                "sets": sum(arm in r for r in rows_of_sets),
             }
             for arm in ("pooled", "alone")
-            if any(arm in r for r in both)
+            if any(arm in r for r in rows_of_sets)
         }
-        gaps = [r["pooled"]["log_loss"] - r["alone"]["log_loss"] for r in both if len(r) == 2]
+        gaps = [
+            r["pooled"]["log_loss"] - r["alone"]["log_loss"] for r in rows_of_sets if len(r) == 2
+        ]
         if len(gaps) > 1:
             half = 1.96 * float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
             mean = float(np.mean(gaps))
@@ -120,31 +122,32 @@ def markdown_table(means: Mapping[str, Any]) -> str:
 
 
 def _fitted(
-    taken: Labelled[Scored], own: PlannedRankings, config: Config, around: FittedMaps | None
+    labelled: Labelled[Scored], planned: PlannedRankings, config: Config, around: FittedMaps | None
 ) -> FittedMaps | None:
-    if len(set(taken.groups.tolist())) < LEAST_ROWS:  # too few to cross-fit, and to watch for drift
+    # with fewer there are too few to cross-fit, and to watch for drift
+    if len(set(labelled.groups.tolist())) < LEAST_ROWS:
         return None
     try:
-        return fit(taken, own.policy, config, FitContext(pooled=around)).maps
+        return fit(labelled, planned.policy, config, FitContext(pooled=around)).maps
     except InputError:  # the labels cannot be fitted on
         return None
 
 
 def _parts(
-    own: PlannedRankings, labels: Sequence[int], seed: int
+    planned: PlannedRankings, labels: Sequence[int], seed: int
 ) -> Iterable[tuple[str, Labelled[Scored], Labelled[Scored]]]:
     """The number of labels, the labels, and the queries to measure on: no group is in both."""
-    groups = sorted(set(own.fit.groups.tolist()))
+    groups = sorted(set(planned.fit.groups.tolist()))
     random.Random(seed).shuffle(groups)
     place = {group: i for i, group in enumerate(groups)}
-    order = sorted(range(len(own.fit)), key=lambda i: place[own.fit.groups[i]])
+    order = sorted(range(len(planned.fit)), key=lambda i: place[planned.fit.groups[i]])
     for count in labels:
-        chosen = np.isin(np.arange(len(own.fit)), order[:count])
-        rest = ~np.isin(own.fit.groups, own.fit.groups[chosen])
-        if rest.sum() >= LEAST_MEASURED:
-            yield str(count), own.fit.where(chosen), own.fit.where(rest)
-    if own.report is not own.fit and len(own.report) >= LEAST_MEASURED:
-        yield "all", own.fit, own.report
+        chosen = np.isin(np.arange(len(planned.fit)), order[:count])
+        others = ~np.isin(planned.fit.groups, planned.fit.groups[chosen])
+        if others.sum() >= LEAST_MEASURED:
+            yield str(count), planned.fit.where(chosen), planned.fit.where(others)
+    if planned.report is not planned.fit and len(planned.report) >= LEAST_MEASURED:
+        yield "all", planned.fit, planned.report
 
 
 def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Figures:
@@ -166,8 +169,8 @@ def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Fi
 
 
 def _mean(values: Iterable[float]) -> float:
-    known = [v for v in values if not math.isnan(v)]
-    return float(np.mean(known)) if known else math.nan
+    defined = [v for v in values if not math.isnan(v)]
+    return float(np.mean(defined)) if defined else math.nan
 
 
 def _ratio(rows: Sequence[Figures]) -> float:

@@ -113,17 +113,17 @@ def choose_cutoff(
         ordered = cross_fit_rankings(limit_labelled(scored, cutoff), config, around)
         return order_quality([r.doc_ids for r in ordered.items], ordered.grades).ndcg10
 
-    whole = quality(0.0)
-    taken = 0.0
+    without_cutoff = quality(0.0)
+    chosen = 0.0
     with progress(len(CUTOFFS), "choosing what to score", unit="cutoff") as bar:
         for cutoff in CUTOFFS:
-            lost = whole - quality(cutoff)
+            lost = without_cutoff - quality(cutoff)
             bar.update()
             error = grouped_standard_error(lost, groups)
-            if lost.mean() + error > CUTOFF_LOSS * whole.mean():
+            if lost.mean() + error > CUTOFF_LOSS * without_cutoff.mean():
                 break
-            taken = cutoff
-    return taken
+            chosen = cutoff
+    return chosen
 
 
 def limit_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:

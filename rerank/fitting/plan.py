@@ -6,12 +6,12 @@ No query is left out because of its labels: that would bias the share of answera
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from rerank.assessment.policy import LEAST_LABELS
 from rerank.data.canonical import query_hash
-from rerank.data.grouping import groupings, joined, usable_groups
+from rerank.data.grouping import choose_grouping, groupings
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
@@ -98,8 +98,8 @@ def plan(
     """
     if max_queries is not None and max_queries < LEAST_QUERIES:
         raise InputError(f"at most {max_queries} queries: expected at least {LEAST_QUERIES}")
-    every = [i for ids in labelled.splits.values() for i in ids]
-    untrained = frozenset(unseen(labelled, every, trained_on))
+    all_ids = [i for ids in labelled.splits.values() for i in ids]
+    untrained = frozenset(unseen(labelled, all_ids, trained_on))
     division = _divide(labelled, untrained)
     fit, report = (
         _at_most(ids, labelled.question_group, max_queries, seed)
@@ -108,25 +108,24 @@ def plan(
     if len(fit) < LEAST_QUERIES or not report:
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {len(report)} to report on, of "
-            f"{len(every)} ({division.seen} left out because the cross-encoder was trained on "
+            f"{len(all_ids)} ({division.seen} left out because the cross-encoder was trained on "
             f"them, {division.asked_twice} because a reported query has the same words or group); "
             f"expected at least {LEAST_QUERIES} to fit on; label more queries, or group them more "
             "finely"
         )
     least_groups = 2 if division.held_out else LEAST_FOLDS
-    *larger, smallest = groupings(labelled, every)
-    documents = next((g for g in larger if g.name == "document"), None)
-    usable = (g for g in larger if _leaves_enough(g, labelled, fit, least_groups))
-    grouping = next(usable, smallest)
-    merged = _merged_groups(labelled, grouping, fit)
-    if (count := len(set(merged.values()))) < least_groups:
+    possible = list(groupings(labelled, all_ids))
+    grouping, group_of = choose_grouping(possible, labelled, fit, least_groups=least_groups)
+    if (count := len(set(group_of.values()))) < least_groups:
         raise InputError(
             f"{labelled.name}: the {len(fit)} queries to fit on are {count} groups; expected at "
             f"least {least_groups}: group them more finely, or label queries about more documents"
         )
     grouped = replace(labelled, grouping=grouping)
     fitted_groups = {grouped.group(i) for i in fit}
-    to_fit = labelled.select(fit, merged)
+    to_fit = labelled.select(fit, group_of)
+    documents = next((g for g in possible[:-1] if g.name == "document"), None)
+    trained = {*all_ids} - untrained
     return Plan(
         fit=to_fit,
         report=grouped.select(report) if division.held_out else to_fit,
@@ -134,7 +133,7 @@ def plan(
         seen_by_reranker=division.seen,
         asked_twice=division.asked_twice,
         beside_training=division.partly_trained_on
-        and _share_documents(documents, {*every} - untrained, {*fit, *report}),
+        and (documents is None or documents.shares({*fit, *report}, trained)),
         same_group=sum(grouped.group(i) in fitted_groups for i in report)
         if division.held_out
         else 0,
@@ -156,25 +155,33 @@ class _Division:
 
 def _divide(labelled: LabelledSet, untrained: frozenset[str]) -> _Division:
     """Hold a split out, and fit on the others, without the questions of the split held out."""
-    left = {split: [i for i in ids if i in untrained] for split, ids in labelled.splits.items()}
+    untrained_ids = {
+        split: [i for i in ids if i in untrained] for split, ids in labelled.splits.items()
+    }
     untouched = {
         split
         for split, ids in labelled.splits.items()
-        if len(left[split]) >= (1 - TRAINED_SHARE) * len(ids)
+        if len(untrained_ids[split]) >= (1 - TRAINED_SHARE) * len(ids)
     }
-    to_report = [s for s in ("test", "dev") if left.get(s) and len(left) > 1]
+    to_report = [s for s in ("test", "dev") if untrained_ids.get(s) and len(untrained_ids) > 1]
     held_out = next((s for s in to_report if s in untouched), next(iter(to_report), None))
-    others = [split for split in left if split != held_out]
+    others = [split for split in untrained_ids if split != held_out]
     to_fit = [split for split in others if split in untouched]
-    if sum(len(left[split]) for split in to_fit) < LEAST_QUERIES:
+    if sum(len(untrained_ids[split]) for split in to_fit) < LEAST_QUERIES:
         to_fit = others
-    fit = [i for split in to_fit for i in left[split]]
+    fit = [i for split in to_fit for i in untrained_ids[split]]
     total = sum(map(len, labelled.splits.values()))
     if held_out is None:
-        return _Division(fit, fit, None, total - len(fit), 0, not untouched.issuperset(to_fit))
-    report = left[held_out]
-    reported = frozenset[str]().union(*map(labelled.duplicate_keys, report))
-    once = [i for i in fit if labelled.duplicate_keys(i).isdisjoint(reported)]
+        return _Division(
+            fit=fit,
+            report=fit,
+            held_out=None,
+            seen=total - len(fit),
+            asked_twice=0,
+            partly_trained_on=not untouched.issuperset(to_fit),
+        )
+    report = untrained_ids[held_out]
+    once = labelled.without_repeats(fit, report)
     return _Division(
         fit=once,
         report=report,
@@ -185,38 +192,14 @@ def _divide(labelled: LabelledSet, untrained: frozenset[str]) -> _Division:
     )
 
 
-def _leaves_enough(
-    grouping: Grouping, labelled: LabelledSet, fit: Sequence[str], least_groups: int
-) -> bool:
-    """Whether the grouping divides the queries to fit on into enough groups, none too large."""
-    named = [grouping.of[i] for i in fit if i in grouping.of]
-    merged = _merged_groups(labelled, grouping, fit)
-    return len(set(merged.values())) >= least_groups and usable_groups(named, len(fit))
-
-
-def _merged_groups(labelled: LabelledSet, grouping: Grouping, ids: Sequence[str]) -> dict[str, str]:
-    """The group of each query; groups that hold the same question are one."""
-    grouped = replace(labelled, grouping=grouping)
-    return joined({i: [grouped.group(i), *sorted(grouped.duplicate_keys(i))] for i in ids}, ())
-
-
-def _share_documents(documents: Grouping | None, trained: Set[str], used: Set[str]) -> bool:
-    """Whether the used queries ask about documents of trained ones; yes, if these are unknown."""
-    if documents is None:
-        return True
-    known = {documents.of[i] for i in trained if i in documents.of}
-    return any(documents.of.get(i) in known for i in used)
-
-
-def unseen(labelled: LabelledSet, ids: Sequence[str], trained_on: frozenset[str]) -> list[str]:
-    """The ids whose question the cross-encoder was not trained on.
+def unseen(labelled: LabelledSet, ids: Sequence[str], seen: frozenset[str]) -> list[str]:
+    """The ids whose question a model has not seen; `seen` are the hashes of queries that it has.
 
     Right passages are not compared: leaving queries out by these would leave too many unanswerable
     ones.
     """
-    trained = [i for i, query in labelled.queries.items() if query_hash(query.text) in trained_on]
-    known = frozenset[str]().union(*map(labelled.duplicate_keys, trained))
-    return [i for i in ids if labelled.duplicate_keys(i).isdisjoint(known)]
+    seen_ids = [i for i, query in labelled.queries.items() if query_hash(query.text) in seen]
+    return labelled.without_repeats(ids, seen_ids)
 
 
 def _at_most(

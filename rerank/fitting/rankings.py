@@ -49,17 +49,17 @@ def search_rankings(
     chosen.
     """
 
-    def found(part: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:
-        items = pipeline.retrieve(part.items, label=f"finding candidates to {use} on")
-        plain = part.with_items(items)
+    def retrieved(queries: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:
+        items = pipeline.retrieve(queries.items, label=f"finding candidates to {use} on")
+        plain = queries.with_items(items)
         return add_copies(pipeline, plain) if copy else plain
 
-    fit = found(planned.fit, "fit", copy=not has_enough_unanswerable(planned.fit.grades))
+    fit = retrieved(planned.fit, "fit", copy=not has_enough_unanswerable(planned.fit.grades))
     report = fit
     if not planned.cross_fitted:
-        report = found(planned.report, "report", copy=len(fit) > len(planned.fit))
+        report = retrieved(planned.report, "report", copy=len(fit) > len(planned.fit))
     about = described_mixture(planned.grouping.about, fit)
-    context = FitContext(about, pooled, lists=None, metadata=pipeline.metadata)
+    context = FitContext(about, pooled, list_kind=None, metadata=pipeline.metadata)
     return _score(pipeline, fit, report, context, cutoff)
 
 
@@ -69,20 +69,20 @@ def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRan
     There are no pooled maps: only these labels show how the system's scores behave.
     """
     ranked = search_rankings(pipeline, planned, cutoff=0.0)
-    return replace(ranked, context=replace(ranked.context, lists=pipeline.kind))
+    return replace(ranked, context=replace(ranked.context, list_kind=pipeline.kind))
 
 
 def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
     """The plan's queries with the lists that came with them, which are scored already."""
     policy = unused_policy(pipeline)
 
-    def read(part: Labelled[Query]) -> Labelled[Scored]:
-        return part.with_items(pipeline.run(part.items, policy))
+    def read(queries: Labelled[Query]) -> Labelled[Scored]:
+        return queries.with_items(pipeline.run(queries.items, policy))
 
     fit = read(planned.fit)
     report = fit if planned.cross_fitted else read(planned.report)
     about, kind = planned.grouping.about, pipeline.kind
-    context = FitContext(about, lists=kind, metadata=pipeline.metadata)
+    context = FitContext(about, list_kind=kind, metadata=pipeline.metadata)
     return PlannedRankings(fit, report, policy, context)
 
 
@@ -125,13 +125,15 @@ def _score(
     """
     pooled = context.pooled
     around = pooled.policy.prior if pooled else None
-    prior_map, own = fit_prior(fit, pipeline.config, around)
+    prior_map, own_prior = fit_prior(fit, pipeline.config, around)
 
-    def scored(part: Labelled[Candidates], prior: Sequence[Floats], use: str) -> Labelled[Scored]:
+    def scored(
+        candidates: Labelled[Candidates], prior: Sequence[Floats], use: str
+    ) -> Labelled[Scored]:
         label = f"scoring candidates to {use} on"
-        return part.with_items(pipeline.score(part.items, prior, label=label))
+        return candidates.with_items(pipeline.score(candidates.items, prior, label=label))
 
-    to_fit = to_report = scored(fit, own, "fit")
+    to_fit = to_report = scored(fit, own_prior, "fit")
     if report is not fit:
         to_report = scored(report, [prior_score(c, prior_map) for c in report.items], "report")
     if cutoff is None:

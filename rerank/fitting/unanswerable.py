@@ -41,9 +41,9 @@ def copies_wanted(answered: Sequence[bool], share: float) -> int:
     >>> copies_wanted([True] * 40, 0.2)
     10
     """
-    n, able = len(answered), sum(answered)
-    wanted = (share * n - (n - able)) / (1 - share)
-    return min(max(0, round(wanted)), able)
+    n, answerable = len(answered), sum(answered)
+    wanted = (share * n - (n - answerable)) / (1 - share)
+    return min(max(0, round(wanted)), answerable)
 
 
 def described_mixture(about: str, labelled: Labelled[Any]) -> str:
@@ -60,38 +60,40 @@ def has_enough_unanswerable(grades: Sequence[Grades]) -> bool:
     return sum(not right for right in grades) >= ENOUGH_UNANSWERABLE
 
 
-def add_copies(pipeline: Pipeline, found: Labelled[Candidates]) -> Labelled[Candidates]:
+def add_copies(pipeline: Pipeline, candidates: Labelled[Candidates]) -> Labelled[Candidates]:
     """The labelled candidates, followed by the copies that `expected_unanswerable` asks for.
 
     The queries to copy are drawn by a hash of their text, whatever their order.
     """
-    answered = [bool(grades) for grades in found.grades]
+    answered = [bool(grades) for grades in candidates.grades]
     wanted = copies_wanted(answered, pipeline.config.expected_unanswerable)
     seed = pipeline.config.seed
-    able = sorted(np.flatnonzero(answered).tolist(), key=lambda i: _drawn(found, i, seed))
-    rows = sorted(able[:wanted])
+    answerable = sorted(
+        np.flatnonzero(answered).tolist(), key=lambda i: _drawn(candidates, i, seed)
+    )
+    rows = sorted(answerable[:wanted])
     if not rows:
-        return found
+        return candidates
     copies = pipeline.retrieve_without(
-        [_copy(found.items[i].query) for i in rows],
-        [answers(found.items[i].passages, found.grades[i]) for i in rows],
+        [_copy(candidates.items[i].query) for i in rows],
+        [answers(candidates.items[i].passages, candidates.grades[i]) for i in rows],
     )
     return Labelled(
-        [*found.items, *copies],
-        np.concatenate([found.groups, found.groups[rows]]),
-        [*found.grades, *({} for _ in rows)],
+        [*candidates.items, *copies],
+        np.concatenate([candidates.groups, candidates.groups[rows]]),
+        [*candidates.grades, *({} for _ in rows)],
     )
 
 
 def answers(passages: Sequence[Passage], grades: Grades) -> frozenset[str]:
     """Ids of the right passages, and of those among `passages` that are nearly the same."""
     ids = [passage.doc_id for passage in passages]
-    alike = [(ids[a], ids[b]) for a, b in near_duplicates([p.text for p in passages])]
-    found, before = set(grades), 0
-    while len(found) > before:
-        before = len(found)
-        found.update(*(pair for pair in alike if not found.isdisjoint(pair)))
-    return frozenset(found)
+    duplicates = [(ids[a], ids[b]) for a, b in near_duplicates([p.text for p in passages])]
+    right_ids, before = set(grades), 0
+    while len(right_ids) > before:
+        before = len(right_ids)
+        right_ids.update(*(pair for pair in duplicates if not right_ids.isdisjoint(pair)))
+    return frozenset(right_ids)
 
 
 def _copy(query: Query) -> Query:
@@ -99,6 +101,6 @@ def _copy(query: Query) -> Query:
     return replace(query, query_id=f"{query.query_id} (answers taken out)", metadata=metadata)
 
 
-def _drawn(found: Labelled[Candidates], row: int, seed: int) -> tuple[str, str]:
-    query = found.items[row].query
+def _drawn(candidates: Labelled[Candidates], row: int, seed: int) -> tuple[str, str]:
+    query = candidates.items[row].query
     return hashlib.sha256(f"{seed} {query.text}".encode()).hexdigest(), query.query_id

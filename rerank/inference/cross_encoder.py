@@ -55,14 +55,14 @@ class CrossEncoder:
                 is not finite.
         """
         keys = [self._key(pair) for pair in pairs]
-        known = self.cache.get(keys) if self.cache else {}
-        missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in known}
+        score_of = self.cache.get(keys) if self.cache else {}
+        missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in score_of}
         if missing:
             fresh = dict(zip(missing, self.read(list(missing.values())), strict=True))
             if self.cache:
                 self.cache.put(fresh)
-            known |= fresh
-        scores = [known[key] for key in keys]
+            score_of |= fresh
+        scores = [score_of[key] for key in keys]
         logits = np.array([logit for logit, _ in scores], dtype=np.float64)
         return logits, np.array([cut for _, cut in scores], dtype=np.bool_)
 

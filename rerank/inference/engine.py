@@ -64,9 +64,9 @@ class Engine:
 
 def cores() -> int:
     """Cores that this process may use: the number in `RERANK_CORES`, else all that it is given."""
-    given = os.environ.get(CORES, "")
-    if given.isdecimal() and int(given):
-        return int(given)
+    setting = os.environ.get(CORES, "")
+    if setting.isdecimal() and int(setting):
+        return int(setting)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -120,21 +120,21 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
     run = _kept(home, bound)
     if run is not None:
         return Engine(run)
-    whole, bound_whole = _place(files, kind, "fp32")
-    if precision == "fp32" or _kept(whole, bound_whole) is None:
+    fp32_home, fp32_bound = _place(files, kind, "fp32")
+    if precision == "fp32" or _kept(fp32_home, fp32_bound) is None:
         with progress(2, f"exporting {files.name}, once", unit="step") as bar:
             with optional():
-                from rerank.inference import export
+                from rerank.inference import onnx_export
 
             samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
-            module = export.load(files, kind)
+            module = onnx_export.load(files, kind)
             bar.update()
 
             def write(path: Path) -> None:
                 _export(module, samples, path)
 
             try:
-                run = _keep(whole, bound_whole, write)
+                run = _keep(fp32_home, fp32_bound, write)
             except OSError:
                 raise
             except Exception as error:  # exporters fail in many ways; torch is slower but right
@@ -149,7 +149,7 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
     if precision == "fp32":
         assert run is not None
         return Engine(run)
-    return Engine(_keep(home, bound, lambda path: _quantize(whole / GRAPH, path)))
+    return Engine(_keep(home, bound, lambda path: _quantize(fp32_home / GRAPH, path)))
 
 
 def _place(files: ModelFiles, kind: Kind, precision: Graphs) -> tuple[Path, Mapping[str, Any]]:
@@ -204,8 +204,8 @@ def _keep(
     return run
 
 
-def _quantize(whole: Path, path: Path) -> None:
-    """Write the graph of `whole` to `path` with its matrices in int8, scaled by output channel.
+def _quantize(graph: Path, path: Path) -> None:
+    """Write the `graph` to `path` with its matrices in int8, scaled by output channel.
 
     Activations are scaled at run time (dynamic quantization, Jacob et al. 2018). The reduced range
     of 7 bits prevents saturated sums on processors without VNNI.
@@ -215,11 +215,11 @@ def _quantize(whole: Path, path: Path) -> None:
         from onnxruntime.quantization import QuantType, quantize_dynamic
         from onnxruntime.quantization.preprocess import quant_pre_process
 
-    with _written(path) as part:
-        quant_pre_process(str(whole), str(part), skip_symbolic_shape=True)
+    with _written(path) as new:
+        quant_pre_process(str(graph), str(new), skip_symbolic_shape=True)
         quantize_dynamic(
-            str(part),
-            str(part),
+            str(new),
+            str(new),
             op_types_to_quantize=["MatMul"],
             weight_type=QuantType.QInt8,
             per_channel=True,
@@ -233,13 +233,13 @@ def _written(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".export-", suffix=".onnx", dir=path.parent)
     os.close(handle)
-    part = Path(name)
+    new = Path(name)
     try:
-        yield part
-        sync(part)
-        os.replace(part, path)
+        yield new
+        sync(new)
+        os.replace(new, path)
     finally:
-        part.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
 
 
 def onnx_runtime() -> Any:
@@ -301,9 +301,9 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
     Raises:
         Exception: no form works; whatever the last one raised.
     """
-    from rerank.inference import export
+    from rerank.inference import onnx_export
 
-    *cheaper, whole = export.forms(module)
+    *cheaper, plain = onnx_export.forms(module)
     for form in cheaper:
         try:
             _export_checked(form, module, samples, path)
@@ -312,16 +312,16 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
             raise
         except Exception as error:
             logger.info("exporting the whole model, not %s: %s", type(form).__name__, error)
-    _export_checked(whole, module, samples, path)
+    _export_checked(plain, module, samples, path)
 
 
 def _export_checked(form: Any, module: Any, samples: Sequence[Tokens], path: Path) -> None:
     """Write `form` as ONNX under `path`, once the graph has given the numbers of `module`."""
-    from rerank.inference import export
+    from rerank.inference import onnx_export
 
-    with _written(path) as part:
-        export.to_onnx(form, samples[0].ids, samples[0].types, part)
-        exported, reference = _onnx_runner(part), _torch_runner(module)
+    with _written(path) as new:
+        onnx_export.to_onnx(form, samples[0].ids, samples[0].types, new)
+        exported, reference = _onnx_runner(new), _torch_runner(module)
         gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in samples)
         if not gap <= TOLERANCE:
             raise ValueError(f"the exported model differs from torch by {gap:.2g}")

@@ -39,13 +39,13 @@ def exported_files(files: ModelFiles, role: str, precision: Precision) -> dict[s
     if precision == "bf16":
         raise InputError("bf16 runs in torch, which is not exported; expected fp32 or int8")
     of_role: Graphs = precision if role == "reranker" else "fp32"
-    found = {
+    contents = {
         GRAPH: exported_graph(files, ROLES[role], of_role),
         TOKENIZER_JSON: tokenizer_json(files),
     }
     if (files.folder / TRAINED_ON).is_file():
-        found[TRAINED_ON] = (files.folder / TRAINED_ON).read_bytes()
-    return found
+        contents[TRAINED_ON] = (files.folder / TRAINED_ON).read_bytes()
+    return contents
 
 
 def write_exported(
@@ -79,8 +79,8 @@ def open_exported(
     Raises:
         InputError: one of their files is missing.
     """
-    kept = manifest["fingerprints"]
-    found = []
+    fingerprints = manifest["fingerprints"]
+    models = []
     for role, name in zip(ROLES, names, strict=True):
         start = f"{NETWORKS}/{role}/"
         entries = {
@@ -91,6 +91,6 @@ def open_exported(
         missing = {GRAPH, TOKENIZER_JSON} - set(entries)
         if missing:
             raise InputError(f"{folder}: {start}{min(missing)} is missing; export the model again")
-        weights, tokenizer = (str(kept.get(key)) for key in (role, f"{role}_tokenizer"))
-        found.append(ModelFiles(name, folder / start, weights, tokenizer, entries))
-    return found
+        weights, tokenizer = (str(fingerprints.get(key)) for key in (role, f"{role}_tokenizer"))
+        models.append(ModelFiles(name, folder / start, weights, tokenizer, entries))
+    return models

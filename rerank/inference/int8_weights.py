@@ -62,22 +62,22 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
             f"{folder} cannot be packed: its word embeddings are not those of minilm; pack models "
             "that were trained from minilm or from a packed model"
         )
-    kept: dict[str, np.ndarray] = {}
+    stored: dict[str, np.ndarray] = {}
     for name, tensor in tensors.items():
         if name == EMBEDDINGS or tensor.dtype.kind != "f":
             continue
         if tensor.ndim == 2:
-            kept[name], kept[name + SCALE] = quantise(tensor)
+            stored[name], stored[name + SCALE] = quantise(tensor)
         else:
-            kept[name] = tensor
+            stored[name] = tensor
     out.mkdir(parents=True, exist_ok=True)
-    weights = save(kept)
+    weights = save(stored)
     write_file(out / "weights.safetensors", weights)
     for name in COPIED:
         write_file(out / name, (folder / name).read_bytes())
     written = {key: earlier[key] for key in WRITTEN if key in earlier}
-    whole = manifest | written | {HASH: hashlib.sha256(weights).hexdigest()}
-    write_file(out / "manifest.json", json.dumps(whole, indent=2) + "\n")
+    content = manifest | written | {HASH: hashlib.sha256(weights).hexdigest()}
+    write_file(out / "manifest.json", json.dumps(content, indent=2) + "\n")
 
 
 def check_can_pack(out: Path) -> dict[str, object]:
@@ -89,12 +89,12 @@ def check_can_pack(out: Path) -> dict[str, object]:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return {}
     try:
-        found = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+        old = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict) or HASH not in found:
+        old = None
+    if not isinstance(old, dict) or HASH not in old:
         raise InputError(f"{out} is no folder of packed weights, and is not replaced")
-    return found
+    return old
 
 
 def unpack(
@@ -112,8 +112,8 @@ def unpack(
     content = "".join(sha256_file(packed / name) for name in ("manifest.json", *COPIED))
     home = cache / f"{packed.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
-    def fill(part: Path) -> dict[str, Any]:
-        _unpack(packed, manifest, base, part / MODEL)
+    def fill(new: Path) -> dict[str, Any]:
+        _unpack(packed, manifest, base, new / MODEL)
         return {}
 
     if os.path.lexists(home):
@@ -136,13 +136,13 @@ def _changed(home: Path, sha256: Callable[[Path], str]) -> str:
     """What has changed in an unpacked folder since it was written; empty if nothing has."""
     try:
         written = read_manifest(home)["files"]
-        found = files_below(home)
-        del found[MANIFEST]
-        names = written.keys() | found.keys()
+        present = files_below(home)
+        del present[MANIFEST]
+        names = written.keys() | present.keys()
         changed = [
             name
             for name in sorted(names)
-            if name not in found or sha256(found[name]) != written.get(name, {}).get("sha256")
+            if name not in present or sha256(present[name]) != written.get(name, {}).get("sha256")
         ]
     except (FolderError, OSError, KeyError) as error:
         return str(error)
@@ -154,15 +154,17 @@ def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) ->
     with optional():
         from safetensors.numpy import load_file, save
 
-    got = sha256_file(packed / "weights.safetensors")
-    if got != manifest[HASH]:
-        raise InputError(f"{packed}: weights have sha256 {got}, the manifest says {manifest[HASH]}")
-    kept = load_file(packed / "weights.safetensors")
+    digest = sha256_file(packed / "weights.safetensors")
+    if digest != manifest[HASH]:
+        raise InputError(
+            f"{packed}: weights have sha256 {digest}, the manifest says {manifest[HASH]}"
+        )
+    stored = load_file(packed / "weights.safetensors")
     tensors = {EMBEDDINGS: load_file(base / "model.safetensors")[BASE_EMBEDDINGS]}
-    for name, tensor in kept.items():
+    for name, tensor in stored.items():
         if name.endswith(SCALE):
             continue
-        scale = kept.get(name + SCALE)
+        scale = stored.get(name + SCALE)
         tensors[name] = tensor if scale is None else tensor.astype(np.float32) * scale
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))

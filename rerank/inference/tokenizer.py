@@ -49,24 +49,24 @@ class Tokenizer:
         """Tokens of texts, or of pairs; a pair's longer side is truncated first."""
         return [
             Tokens(tuple(e.ids), tuple(e.type_ids), bool(e.overflowing))
-            for part in _parts(texts)
-            for e in self._fast.encode_batch(part)
+            for group in _parts(texts)
+            for e in self._fast.encode_batch(group)
         ]
 
 
 def _parts(texts: Sequence[Any]) -> Iterator[list[Any]]:
     """Consecutive texts of at most `TOGETHER` characters in total; a longer one is alone."""
-    part: list[Any] = []
+    group: list[Any] = []
     held = 0
     for text in texts:
         length = len(text) if isinstance(text, str) else sum(map(len, text))
-        if part and held + length > TOGETHER:
-            yield part
-            part, held = [], 0
-        part.append(text)
+        if group and held + length > TOGETHER:
+            yield group
+            group, held = [], 0
+        group.append(text)
         held += length
-    if part:
-        yield part
+    if group:
+        yield group
 
 
 def open_tokenizer(files: ModelFiles, *, max_length: int) -> Tokenizer:
@@ -83,8 +83,8 @@ def tokenizer_json(files: ModelFiles) -> bytes:
     """A model's tokenizer as one file, `tokenizer.json`, which gives the same tokens."""
     if files.entries is not None:
         return files.read(TOKENIZER_JSON)
-    made: str = _fast_tokenizer(files.folder).to_str()
-    return made.encode()
+    text: str = _fast_tokenizer(files.folder).to_str()
+    return text.encode()
 
 
 def _fast_tokenizer(folder: Path, content: bytes | None = None) -> Any:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 
 from rerank.errors import InputError
-from rerank.inference import export
+from rerank.inference import onnx_export
 from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, TOLERANCE, cores
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
@@ -119,49 +119,51 @@ class Unpadded(torch.nn.Module):
 
 
 def _attend(
-    attention: Any, hidden: torch.Tensor, asking: torch.Tensor, spans: Spans, asked: Spans
+    attention: Any, hidden: torch.Tensor, asking: torch.Tensor, spans: Spans, asking_spans: Spans
 ) -> torch.Tensor:
     """The attention block's output at `asking`: all tokens, or the first of each sequence."""
-    part = attention.self
+    layer = attention.self
 
     def heads(x: torch.Tensor) -> torch.Tensor:
-        return x.view(-1, part.num_attention_heads, part.attention_head_size)
+        return x.view(-1, layer.num_attention_heads, layer.attention_head_size)
 
     query, key, value = (
-        heads(part.query(asking)),
-        heads(part.key(hidden)),
-        heads(part.value(hidden)),
+        heads(layer.query(asking)),
+        heads(layer.key(hidden)),
+        heads(layer.value(hidden)),
     )
     mix = mix_by_kernel if hidden.is_cuda else mix_in_turn
-    mixed = mix(query, key, value, asked, spans).reshape(len(asking), -1)
+    mixed = mix(query, key, value, asking_spans, spans).reshape(len(asking), -1)
     out: torch.Tensor = attention.output(mixed, asking)
     return out
 
 
 def mix_in_turn(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asked: Spans, spans: Spans
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asking_spans: Spans, spans: Spans
 ) -> torch.Tensor:
     """Attention of (rows, heads, size) within each sequence, one after the other.
 
-    The rows of `query` are divided by `asked`, those of `key` and `value` by `spans`.
+    The rows of `query` are divided by `asking_spans`, those of `key` and `value` by `spans`.
     """
-    found = []
-    for (a, b), (start, end) in zip(pairwise(asked.bounds), pairwise(spans.bounds), strict=True):
+    mixed = []
+    for (a, b), (start, end) in zip(
+        pairwise(asking_spans.bounds), pairwise(spans.bounds), strict=True
+    ):
         q, k, v = (x.transpose(0, 1)[None] for x in (query[a:b], key[start:end], value[start:end]))
-        found.append(scaled_dot_product_attention(q, k, v)[0].transpose(0, 1))
-    return torch.cat(found)
+        mixed.append(scaled_dot_product_attention(q, k, v)[0].transpose(0, 1))
+    return torch.cat(mixed)
 
 
 def mix_by_kernel(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asked: Spans, spans: Spans
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asking_spans: Spans, spans: Spans
 ) -> torch.Tensor:
     """The result of `mix_in_turn`, by one call of the kernel, only on a GPU and in 16 bits."""
     from torch.nn.attention.varlen import varlen_attn
 
-    ends = asked.on_device, spans.on_device
-    found = varlen_attn(query, key, value, *ends, asked.longest, spans.longest)
-    assert isinstance(found, torch.Tensor)  # not a pair, as with log-sum-exp
-    return found
+    ends = asking_spans.on_device, spans.on_device
+    mixed = varlen_attn(query, key, value, *ends, asking_spans.longest, spans.longest)
+    assert isinstance(mixed, torch.Tensor)  # not a pair, as with log-sum-exp
+    return mixed
 
 
 class UnpaddedEngine:
@@ -186,8 +188,8 @@ class UnpaddedEngine:
                 rows = list(pool.map(self._rows, batches))
         else:
             rows = [self._rows(batch) for batch in batches]
-        found: NDArray[np.float32] = torch.cat(rows).cpu().numpy()
-        return found
+        outputs: NDArray[np.float32] = torch.cat(rows).cpu().numpy()
+        return outputs
 
     @torch.inference_mode()
     def _rows(self, batch: Sequence[Tokens]) -> torch.Tensor:
@@ -216,16 +218,16 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
         InputError: the model cannot be loaded, or its family does not support concatenated
             sequences.
     """
-    module = export.load(files, "cross_encoder")
+    module = onnx_export.load(files, "cross_encoder")
     samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
     try:
         model = Unpadded(module.model.model).eval()
         with torch.inference_mode():
-            found = model(Batch.of(samples, "cpu"))
+            outputs = model(Batch.of(samples, "cpu"))
             expected = torch.cat(
                 [module(torch.tensor([t.ids]), torch.tensor([t.types])) for t in samples]
             )
-        gap = float((found - expected).abs().max())
+        gap = float((outputs - expected).abs().max())
         if not gap <= TOLERANCE:
             raise ValueError(f"its logits would differ by {gap:.2g}")
         engine = UnpaddedEngine(model, device(), workers=workers)

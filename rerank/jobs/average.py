@@ -51,7 +51,7 @@ def average(names: Sequence[str], out: Path, *, overwrite: bool = False) -> Path
     with optional():
         from safetensors.numpy import save_file
     with output_folder(out, overwrite=overwrite, kind=KIND):
-        weights = mean([_weights(one) for one in models])
+        weights = mean([_weights(files) for files in models])
 
         def fill(folder: Path) -> dict[str, Any]:
             for path in first.folder.iterdir():
@@ -60,9 +60,9 @@ def average(names: Sequence[str], out: Path, *, overwrite: bool = False) -> Path
             save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
             seen = sorted(frozenset().union(*map(trained_on, models)))
             (folder / TRAINED_ON).write_text("\n".join(seen) + "\n", encoding="utf-8")
-            report = {"mean_of": [_about(one) for one in models]}
+            report = {"mean_of": [_about(files) for files in models]}
             (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-            return {"mean_of": [one.fingerprint for one in models]}
+            return {"mean_of": [files.fingerprint for files in models]}
 
         write_folder(out, fill, overwrite=overwrite, kind=KIND)
     return out
@@ -79,15 +79,15 @@ def mean(weights: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     for other in others:
         if {name: tensor.shape for name, tensor in other.items()} != shapes:
             raise InputError("models of different layers cannot be averaged")
-    found = {}
+    means = {}
     for name, tensor in first.items():
         same = all(np.array_equal(tensor, other[name]) for other in others)
         if same or tensor.dtype.kind != "f":
-            found[name] = tensor
+            means[name] = tensor
         else:
-            exact = np.mean([one[name] for one in weights], axis=0, dtype=np.float64)
-            found[name] = exact.astype(tensor.dtype)
-    return found
+            exact = np.mean([tensors[name] for tensors in weights], axis=0, dtype=np.float64)
+            means[name] = exact.astype(tensor.dtype)
+    return means
 
 
 def _weights(files: ModelFiles) -> dict[str, np.ndarray]:
@@ -95,26 +95,26 @@ def _weights(files: ModelFiles) -> dict[str, np.ndarray]:
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
     try:
-        found: dict[str, np.ndarray] = load_file(files.folder / WEIGHTS)
+        weights: dict[str, np.ndarray] = load_file(files.folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{files.name}: {WEIGHTS} cannot be read ({error})") from None
-    return found
+    return weights
 
 
 def _shape(files: ModelFiles) -> dict[str, Any]:
     """The part of the configuration that decides how the weights are used."""
     try:
-        known = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
+        settings = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{files.name}: config.json cannot be read ({error})") from None
     keys = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "vocab_size")
-    return {key: known.get(key) for key in (*keys, "num_attention_heads", "hidden_act")}
+    return {key: settings.get(key) for key in (*keys, "num_attention_heads", "hidden_act")}
 
 
 def _vocabulary(files: ModelFiles) -> dict[str, Any]:
     """How the tokenizer cuts a text; who wrote its file, and how, does not matter."""
-    known = json.loads(tokenizer_json(files))
-    return {part: known.get(part) for part in ("model", "normalizer", "pre_tokenizer")}
+    tokenizer = json.loads(tokenizer_json(files))
+    return {part: tokenizer.get(part) for part in ("model", "normalizer", "pre_tokenizer")}
 
 
 def _about(files: ModelFiles) -> dict[str, Any]:

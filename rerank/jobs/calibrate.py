@@ -6,7 +6,7 @@ Queries that the cross-encoder was trained on are left out: its logits on them a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,12 @@ from rerank.assessment.model_folder import MODEL_KIND, REPORT, ModelContents, wr
 from rerank.config import Config
 from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labelled
 from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import Heuristic
-from rerank.evaluation.evaluate import Part, measure
+from rerank.evaluation.measure import Evaluation, Part, measure
 from rerank.fitting.cross_fitted import fit_folds
-from rerank.fitting.fit import fit
+from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.label_checks import (
     NO_LISTS,
     TRAINED_ON_DOCUMENTS,
@@ -30,7 +31,11 @@ from rerank.fitting.label_checks import (
 )
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import PlannedRankings
-from rerank.jobs.candidate_sources import networks_writer, open_candidate_source
+from rerank.jobs.candidate_sources import (
+    find_models,
+    networks_writer,
+    open_candidate_source,
+)
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures
@@ -39,7 +44,7 @@ from rerank.report.sentences import report_text
 from rerank.storage.folder import is_made_from
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
-from rerank.types import Mode
+from rerank.types import Mode, Scored
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -101,15 +106,15 @@ def calibrate(
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
     _check_calibrator(config.calibrator)
+    models = None
+    if not labelled.lists:  # their scores came with them
+        models, config = find_models(config)
     source = open_candidate_source(
-        labelled,
-        config,
-        workspace,
-        index=index,
-        retriever=retriever,
+        labelled, config, models, workspace, index=index, retriever=retriever
     )
-    networks, write_networks = networks_writer(source) if self_contained else ({}, None)
-    labelled, config = source.labelled, source.config
+    includes = networks_writer(models, config.precision) if self_contained and models else None
+    networks, write_networks = includes or ({}, None)
+    labelled = source.labelled
     check_corpus(labelled)
     made_from: dict[str, Any] = {
         "name": name_of(name, labelled.name),
@@ -143,11 +148,11 @@ def calibrate(
 def _check_calibrator(name: str) -> None:
     from calibration.score_fitting import SCORE_FITS
 
-    known = ("auto", *SCORE_FITS)
-    if name not in known:
+    names = ("auto", *SCORE_FITS)
+    if name not in names:
         raise InputError(
-            f"`calibrator` (--calibrator) should be one of {', '.join(known)}, got {name!r}"
-            f"{nearest(name, known)}"
+            f"`calibrator` (--calibrator) should be one of {', '.join(names)}, got {name!r}"
+            f"{nearest(name, names)}"
         )
 
 
@@ -159,63 +164,83 @@ def _fit_and_measure(
     made_from: Mapping[str, Any],
 ) -> ModelContents:
     """Fit and measure each mode; the first is the main one, which is compared with baselines."""
-    main, *others = ranked
+    main = next(iter(ranked))
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
-        fits = {
-            mode: fit(one.fit, one.policy, config, one.context, to_keep=True)
-            for mode, one in ranked.items()
-        }
-        fitted = fits[main]
+        fits = _fit_modes(ranked, config)
         if planned.beside_training:
-            fitted = replace(fitted, maps=without_certificates(fitted.maps, TRAINED_ON_DOCUMENTS))
-        own = fitted.right[: len(planned.fit)]  # copies come last
-        check_both_outcomes(own, made_from["dataset"]["name"])
+            fits[main] = _without_certificates(fits[main], TRAINED_ON_DOCUMENTS)
+        originals = fits[main].right[: len(planned.fit)]  # copies come last
+        check_both_outcomes(originals, made_from["dataset"]["name"])
         bar.update()
         if planned.cross_fitted:
-            parts = fit_folds(ranked, config)
+            folds = fit_folds(ranked, config)
         else:
-            parts = {mode: [(one.report, fits[mode])] for mode, one in ranked.items()}
+            folds = {mode: [(rankings.report, fits[mode])] for mode, rankings in ranked.items()}
         bar.update()
-        evaluation = measure(
-            [
-                Part(scored, one.maps, {**baselines, "temperature": one.scaled_logit})
-                for scored, one in parts[main]
-            ],
-            config,
-        )
-        measured = {
-            mode: measure([Part(s, one.maps, {}) for s, one in parts[mode]], config)
-            for mode in others
+        evaluations = {
+            mode: _evaluate(folds[mode], baselines if mode == main else None, config)
+            for mode in ranked
         }
         bar.update()
         report = make_report(
             planned,
-            fitted,
-            evaluation,
+            fits[main],
+            evaluations[main],
             config,
-            fits=[one for _, one in parts[main]],
+            fits=[fitted for _, fitted in folds[main]],
             copies=len(ranked[main].fit) - len(planned.fit),
-            rerank=measured.get("rerank"),
+            rerank=evaluations.get("rerank"),
             made_from=made_from,
         )
         text = report_text(report)
         pictures = report_pictures(report_figures(report))
         page = report_page(report, pictures)
         bar.update()
-    maps = {main: fitted.maps}
-    maps |= {mode: without_certificates(fits[mode].maps, NO_LISTS) for mode in others}
     return ModelContents(
         manifest={
             **made_from,
             "queries": planned.counts(),
-            "calibrator": {"name": fitted.calibrator, "reason": fitted.reason},
+            "calibrator": {"name": fits[main].calibrator, "reason": fits[main].reason},
         },
-        maps=maps_to_dict(maps),
-        sketch=fitted.sketch.to_dict(),
+        maps=maps_to_dict({mode: fitted.maps for mode, fitted in fits.items()}),
+        sketch=fits[main].sketch.to_dict(),
         measured=report.to_dict(),
         report=text,
         page=page,
-        pictures={name: picture.whole for name, picture in pictures.items()},
+        pictures={name: picture.captioned for name, picture in pictures.items()},
         fitted_on=(query_hash(query.text) for query in planned.fit.items),
         index=None,
+    )
+
+
+def _fit_modes(ranked: Mapping[Mode, PlannedRankings], config: Config) -> dict[Mode, Fitted]:
+    """The fit of each mode; only the main mode, the first, has a certificate."""
+    fits = {
+        mode: fit(rankings.fit, rankings.policy, config, rankings.context, to_keep=True)
+        for mode, rankings in ranked.items()
+    }
+    main, *others = fits
+    return {main: fits[main]} | {m: _without_certificates(fits[m], NO_LISTS) for m in others}
+
+
+def _without_certificates(fitted: Fitted, reason: str) -> Fitted:
+    return replace(fitted, maps=without_certificates(fitted.maps, reason))
+
+
+def _evaluate(
+    folds: Sequence[tuple[Labelled[Scored], Fitted]],
+    baselines: Mapping[str, Heuristic] | None,
+    config: Config,
+) -> Evaluation:
+    """Measure each fold by the fit that has not seen it, beside baselines if there are any."""
+    return measure(
+        [
+            Part(
+                scored,
+                fitted.maps,
+                {} if baselines is None else {**baselines, "temperature": fitted.scaled_logit},
+            )
+            for scored, fitted in folds
+        ],
+        config,
     )

@@ -44,10 +44,11 @@ from rerank.jobs.retriever_checks import as_held, check_vectors
 from rerank.retrieval.index import LAYOUT
 from rerank.retrieval.systems.connect import connect
 from rerank.retrieval.systems.settings import read_settings
-from rerank.types import LISTS, ListKind, Mode
+from rerank.types import LISTS, ListKind, Mode, Precision
 from rerank.workspace import Workspace
 
 RankedModes = tuple[Mapping[Mode, PlannedRankings], Path | None]
+ModelPair = tuple[ModelFiles, ModelFiles]  # the encoder and the reranker
 
 
 class CandidateSource(ABC):
@@ -56,7 +57,7 @@ class CandidateSource(ABC):
     labelled: LabelledSet  # its corpus is the part that the source holds
     made_from: Mapping[str, Any]  # entries of the manifest; equal entries mean the same model
     baselines: Mapping[str, Heuristic] = OF_LOGITS
-    models: tuple[ModelFiles, ModelFiles] | None = None  # the encoder and the reranker
+    models: ModelPair | None = None
     notes: tuple[str, ...] = ()  # what the user should know about the source
 
     def __init__(self, labelled: LabelledSet, config: Config) -> None:
@@ -86,7 +87,7 @@ class OwnStages(CandidateSource):
         self,
         labelled: LabelledSet,
         config: Config,
-        models: tuple[ModelFiles, ModelFiles],
+        models: ModelPair,
         workspace: Workspace,
         index: Path | None,
     ) -> None:
@@ -119,7 +120,7 @@ class OtherSystem(CandidateSource):
         self,
         labelled: LabelledSet,
         config: Config,
-        models: tuple[ModelFiles, ModelFiles],
+        models: ModelPair,
         workspace: Workspace,
         retriever: Path,
     ) -> None:
@@ -167,9 +168,21 @@ class GivenLists(CandidateSource):
         return {LISTS: list_rankings(self.pipeline, planned)}, None
 
 
+def find_models(config: Config) -> tuple[ModelPair, Config]:
+    """The models of a configuration, and the configuration with names that hold in any folder.
+
+    Raises:
+        InputError: a model does not exist.
+    """
+    encoder, reranker = lasting_name(config.encoder), lasting_name(config.reranker)
+    models = resolve(encoder), resolve(reranker)
+    return models, replace(config, encoder=encoder, reranker=reranker)
+
+
 def open_candidate_source(
     labelled: LabelledSet,
     config: Config,
+    models: ModelPair | None,
     workspace: Workspace,
     *,
     index: Path | None,
@@ -177,12 +190,13 @@ def open_candidate_source(
 ) -> CandidateSource:
     """The source of a set: its own lists, the search system of `retriever`, or our own stages.
 
-    The arguments are those of `rerank.calibrate`.
+    `models` are those of `config`; None for a set of lists. The other arguments are those of
+    `rerank.calibrate`.
 
     Raises:
         RetrieverError: the search system does not answer.
-        InputError: arguments that exclude each other, a model that does not exist, a metadata key
-            that gives no feature, or a system without the labelled passages.
+        InputError: arguments that exclude each other, a metadata key that gives no feature, or a
+            system without the labelled passages.
     """
     if index is not None and retriever is not None:
         raise InputError("expected an `index` (--index) or a `retriever` (--retriever), got both")
@@ -193,27 +207,21 @@ def open_candidate_source(
                 "`retriever` (--retriever)"
             )
         return GivenLists(labelled, config, labelled.lists)
-    config = replace(
-        config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
-    )
-    models = resolve(config.encoder), resolve(config.reranker)
+    assert models is not None, "only lists need no models"
     if retriever is None:
         return OwnStages(labelled, config, models, workspace, index)
     return OtherSystem(labelled, config, models, workspace, Path(retriever))
 
 
-def networks_writer(source: CandidateSource) -> tuple[Mapping[str, Any], WriteExported | None]:
-    """How a model folder includes the networks of a source: its manifest's entry, and the writer.
-
-    Lists have no networks.
+def networks_writer(
+    models: ModelPair, precision: Precision
+) -> tuple[Mapping[str, Any], WriteExported]:
+    """How a model folder includes its networks: the entry of its manifest, and the writer.
 
     Raises:
         InputError: a network cannot be exported.
     """
-    if source.models is None:
-        return {}, None
-    precision = source.config.precision
-    for role, files in zip(ROLES, source.models, strict=True):
+    for role, files in zip(ROLES, models, strict=True):
         exported_files(files, role, precision)  # fail now, not after the fit
     entry = {NETWORKS: manifest_entry(precision)}
-    return entry, partial(write_exported, models=source.models, precision=precision)
+    return entry, partial(write_exported, models=models, precision=precision)

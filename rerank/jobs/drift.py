@@ -37,15 +37,17 @@ def detect_drift(
     if model.sketch.names != tuple(maps.features.ranking):
         raise InputError(f"{model.folder}: its sketch is of other features; calibrate it again")
     if isinstance(queries, Labelled):
-        asked, groups = list(queries.items), queries.groups.tolist()
+        to_compare, groups = list(queries.items), queries.groups.tolist()
     else:
-        asked = [Query(q) if isinstance(q, str) else q for q in queries]
-        groups = [q.named("group") or f"query {i}" for i, q in enumerate(asked)]
-    for mode in {model.mode_of(query) for query in asked}:
+        to_compare = [Query(q) if isinstance(q, str) else q for q in queries]
+        groups = [q.named("group") or f"query {i}" for i, q in enumerate(to_compare)]
+    for mode in {model.mode_of(query) for query in to_compare}:
         model.maps[mode]  # refuses queries that the model does not answer
-    scored = used.run(asked, maps.policy, label="scoring candidates")
-    kept = [i for i, s in enumerate(scored) if len(s)]
-    if not kept:
+    scored = used.run(to_compare, maps.policy, label="scoring candidates")
+    with_candidates = [i for i, s in enumerate(scored) if len(s)]
+    if not with_candidates:
         raise InputError("none of the queries brought back a passage; there is nothing to compare")
-    predicted = predict([scored[i] for i in kept], maps, used.config)
-    return alarm(model.sketch, predicted.features, level=level, groups=[groups[i] for i in kept])
+    predicted = predict([scored[i] for i in with_candidates], maps, used.config)
+    return alarm(
+        model.sketch, predicted.features, level=level, groups=[groups[i] for i in with_candidates]
+    )

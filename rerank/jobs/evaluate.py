@@ -17,7 +17,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
-from rerank.evaluation.evaluate import OURS, Evaluation, Part, measure
+from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
@@ -53,19 +53,21 @@ def evaluate(
         notes.append(f"left out: {gone} queries that the cross-encoder was trained on.")
     queries = grouped(labelled, ids).select(ids)
     fitted_on = model.fitted_on
-    known = sum(query_hash(query.text) in fitted_on for query in queries.items)
-    if known:
-        notes.append(f"warning: the model was fitted on {known} of these; it will look better.")
+    fitted_here = sum(query_hash(query.text) in fitted_on for query in queries.items)
+    if fitted_here:
+        notes.append(
+            f"warning: the model was fitted on {fitted_here} of these; it will look better."
+        )
     maps = model.maps[labelled.mode]
     everything = ReadPolicy(maps.policy.prior, cutoff=0.0)
     scored = pipeline.run(queries.items, everything, label="scoring candidates")
     weights = weights_of(queries.items)
-    baselines = OF_LOGITS if maps.lists else HEURISTICS
+    baselines = OF_LOGITS if maps.list_kind else HEURISTICS
     part = Part(queries.with_items(scored), maps, baselines)
-    found = measure([part], pipeline.config, notes=notes)
+    evaluation = measure([part], pipeline.config, notes=notes)
     if not weights:
-        return found
-    return replace(found, notes=(*found.notes, weighted_note(found, weights)))
+        return evaluation
+    return replace(evaluation, notes=(*evaluation.notes, weighted_note(evaluation, weights)))
 
 
 def weighted_note(measured: Evaluation, weights: Mapping[str, float]) -> str:
@@ -75,9 +77,9 @@ def weighted_note(measured: Evaluation, weights: Mapping[str, float]) -> str:
     weight = np.array([weights[i] for i in measured.query_ids])
     if not accepted.any():
         return f"weighted: none of the {weight.sum():.0f} queries sampled reaches {threshold:g}."
-    found = weighted_mean(measured.right[accepted], weight[accepted])
+    estimate = weighted_mean(measured.right[accepted], weight[accepted])
     return (
         f"weighted: of the {weight.sum():.0f} queries that these were drawn from, about "
-        f"{weight[accepted].sum():.0f} reach {threshold:g}, and {found.mean:.1%} of these right "
-        f"(between {found.low:.1%} and {found.high:.1%} with 95% confidence)."
+        f"{weight[accepted].sum():.0f} reach {threshold:g}, and {estimate.mean:.1%} of these right "
+        f"(between {estimate.low:.1%} and {estimate.high:.1%} with 95% confidence)."
     )

@@ -25,7 +25,7 @@ from rerank.inference.model_files import ModelFiles, resolve, trained_on, traini
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import positions
 from rerank.jobs.pipelines import open_index
-from rerank.progress import progress
+from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
 from rerank.storage.folder import MANIFEST, is_made_from, sha256_file, write_folder
 from rerank.storage.locks import output_folder
@@ -97,7 +97,7 @@ def finetune(
             "teacher": teacher.fingerprint if teacher else None,
             "miner": miner.fingerprint if miner else None,
         },
-        "sets": [_about(one) for one in sets],
+        "sets": list(map(_about, sets)),
     }
     if not overwrite and is_made_from(out, made_from):
         report = json.loads((out / TRAINING).read_text(encoding="utf-8"))
@@ -105,21 +105,22 @@ def finetune(
     with output_folder(out, overwrite=overwrite, kind=KIND):
         _check_base(base, config)
         # a miner chooses from everything that the first stage finds
-        found = replace(config, hard=max(config.hard, config.depth)) if miner else config
-        examples, validation, counts = _mine_all(sets, encoder, seen, found, workspace)
+        mining = replace(config, hard=max(config.hard, config.depth)) if miner else config
+        examples, validation, counts = _mine_all(sets, encoder, seen, mining, workspace)
         lists = [*map(asdict, examples), *map(asdict, validation)]
         key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
+        cache = ScoreCache(workspace.scores)
         if miner:
-            read = add_teacher_scores(examples, miner, config, ScoreCache(workspace.scores))
-            examples = [keep_hardest(example, config.hard + config.easy) for example in read]
+            scored = add_teacher_scores(examples, miner, config, cache)
+            examples = [keep_hardest(example, config.hard + config.easy) for example in scored]
         if teacher:
-            examples = add_teacher_scores(examples, teacher, config, ScoreCache(workspace.scores))
+            examples = add_teacher_scores(examples, teacher, config, cache)
         from rerank.training.trainer import train
 
         checkpoints = workspace.checkpoints / key[:16]
         model, shown = train(examples, validation, base, checkpoints, config)
-        asked = [*(e.query for e in examples), *(h.query for h in validation)]
-        seen |= {query_hash(query) for query in asked}
+        queries = [e.query for e in examples] + [q.query for q in validation]
+        seen |= frozenset(map(query_hash, queries))
         report = {
             "config": asdict(config),
             "examples": len(examples),
@@ -129,17 +130,30 @@ def finetune(
             "base_fingerprint": base.fingerprint,
             "base_training": training(base),
         }
-
-        def fill(folder: Path) -> dict[str, Any]:
-            # a model card would quote the queries
-            model.save_pretrained(str(folder), create_model_card=False)
-            (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
-            (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-            return made_from
-
-        write_folder(out, fill, overwrite=overwrite, kind=KIND)
+        _write_model(out, model, seen, report, made_from, overwrite=overwrite)
         shutil.rmtree(checkpoints, ignore_errors=True)
         return FinetuneRun(out, report, *_track(report, out, workspace, made=True))
+
+
+def _write_model(
+    out: Path,
+    model: Any,
+    seen: frozenset[str],
+    report: Mapping[str, Any],
+    made_from: Mapping[str, Any],
+    *,
+    overwrite: bool,
+) -> None:
+    """Write the folder of a trained model, with the hashes of the queries that it has `seen`."""
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        # a model card would quote the queries
+        model.save_pretrained(str(folder), create_model_card=False)
+        (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
+        (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        return made_from
+
+    write_folder(out, fill, overwrite=overwrite, kind=KIND)
 
 
 def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
@@ -152,26 +166,32 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
     from transformers import AutoConfig
 
     try:
-        known = AutoConfig.from_pretrained(str(base.folder), local_files_only=True)
+        architecture = AutoConfig.from_pretrained(str(base.folder), local_files_only=True)
     except Exception as error:  # broken files fail in many ways
         raise InputError(f"{base.name} is no transformer to train: {error}") from error
-    classifies = any("SequenceClassification" in name for name in known.architectures or ())
-    if classifies and known.num_labels != 1:
-        raise InputError(f"{base.name} has {known.num_labels} outputs; expected one, or no head")
+    classifies = any("SequenceClassification" in name for name in architecture.architectures or ())
+    if classifies and architecture.num_labels != 1:
+        raise InputError(
+            f"{base.name} has {architecture.num_labels} outputs; expected one, or no head"
+        )
     if config.max_length > positions(base.folder):
         raise InputError(
             f"{base.name} reads {positions(base.folder)} tokens at most, --max-length is "
             f"{config.max_length}"
         )
-    layers = getattr(known, "num_hidden_layers", None)
+    layers = getattr(architecture, "num_hidden_layers", None)
     if layers is not None and config.frozen_layers > layers:
         raise InputError(f"the model has {layers} layers, cannot freeze {config.frozen_layers}")
 
 
-def _about(one: TrainingSet) -> dict[str, Any]:
-    labelled = one.labelled
+def _about(training_set: TrainingSet) -> dict[str, Any]:
+    labelled = training_set.labelled
     about = {"name": labelled.name, "digest": labelled.digest()}
-    return about | {"split": one.split, "limit": one.limit, "within": one.within}
+    return about | {
+        "split": training_set.split,
+        "limit": training_set.limit,
+        "within": training_set.within,
+    }
 
 
 def _mine_all(
@@ -188,32 +208,39 @@ def _mine_all(
     counts: list[dict[str, int]] = []
     parts: list[tuple[list[str], list[str]]] = []
     room = config.validation
-    for number, one in enumerate(sets):
-        wanted = room // (len(sets) - number)
+    for number, training_set in enumerate(sets):
+        count = room // (len(sets) - number)
         parts.append(
             split_validation(
-                one.labelled,
-                one.split,
-                wanted,
+                training_set.labelled,
+                training_set.split,
+                count,
                 seed=config.seed,
                 seen=seen,
-                limit=one.limit,
+                limit=training_set.limit,
             )
         )
         room -= len(parts[-1][1])
-    asked = frozenset(
-        query_hash(one.labelled.queries[i].text)
-        for one, (_, for_validation) in zip(sets, parts, strict=True)
+    validated_on = frozenset(
+        query_hash(training_set.labelled.queries[i].text)
+        for training_set, (_, for_validation) in zip(sets, parts, strict=True)
         for i in for_validation
     )
-    trained = [_without_overlap(one, *part, asked) for one, part in zip(sets, parts, strict=True)]
+    trained = [
+        _without_overlap(training_set, *part, validated_on)
+        for training_set, part in zip(sets, parts, strict=True)
+    ]
     limits = _limits(sets, trained, config)
-    for one, ids, (_, for_validation), limit in zip(sets, trained, parts, limits, strict=True):
-        labelled = one.labelled
+    for training_set, ids, (_, for_validation), limit in zip(
+        sets, trained, parts, limits, strict=True
+    ):
+        labelled = training_set.labelled
         index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
         if config.temperature:  # use any of the queries, not only the first groups
             random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
-        mined = mine(labelled, ids, index, bi_encoder, config, limit=limit, within=one.within)
+        mined = mine(
+            labelled, ids, index, bi_encoder, config, limit=limit, within=training_set.within
+        )
         lists = validation_queries(labelled, for_validation, index, bi_encoder, depth=config.depth)
         examples += mined
         validation += lists
@@ -222,17 +249,18 @@ def _mine_all(
 
 
 def _without_overlap(
-    one: TrainingSet,
+    training_set: TrainingSet,
     for_training: Sequence[str],
     for_validation: Sequence[str],
-    asked: frozenset[str],
+    validated_on: frozenset[str],
 ) -> list[str]:
     """The ids to train on: see `without_overlap`."""
-    ids = without_overlap(one.labelled, for_training, for_validation, asked)
+    labelled = training_set.labelled
+    ids = without_overlap(labelled, for_training, for_validation, validated_on)
     if not ids:
         raise InputError(
-            f"{one.labelled.name}: every group of its {one.split!r} has more than the "
-            f"{one.limit} queries asked for; ask for more, or group them more finely"
+            f"{labelled.name}: every group of its {training_set.split!r} has more than the "
+            f"{training_set.limit} queries asked for; ask for more, or group them more finely"
         )
     return ids
 
@@ -242,12 +270,16 @@ def _limits(
 ) -> list[int | None]:
     """How many examples each set gives; None: one per query."""
     if config.temperature:
-        sizes = [one.limit or len(ids) for one, ids in zip(sets, trained, strict=True)]
+        sizes = [
+            training_set.limit or len(ids) for training_set, ids in zip(sets, trained, strict=True)
+        ]
         return list(examples_per_set(sizes, config.steps * config.batch, config.temperature))
-    every = [len(one.labelled.splits[one.split]) for one in sets]
+    sizes_of_splits = [
+        len(training_set.labelled.splits[training_set.split]) for training_set in sets
+    ]
     return [
-        one.limit if one.limit and one.limit > count else None
-        for one, count in zip(sets, every, strict=True)
+        training_set.limit if training_set.limit and training_set.limit > count else None
+        for training_set, count in zip(sets, sizes_of_splits, strict=True)
     ]
 
 
@@ -256,14 +288,14 @@ def add_teacher_scores(
 ) -> list[Example]:
     """The examples with another cross-encoder's logits of their passages."""
     reader = CrossEncoder(teacher, max_length=config.max_length, cache=cache)
-    found: list[float] = []
-    pairs = [(e.query, passage) for e in examples for passage in e.passages]
-    with progress(len(pairs), f"reading with {teacher.name}", unit="pair") as bar:
-        for start in range(0, len(pairs), CHUNK):
-            part = pairs[start : start + CHUNK]
-            found += reader.score(part)[0].tolist()
-            bar.update(len(part))
-    logits = iter(found)
+    scores = in_chunks(
+        [(e.query, passage) for e in examples for passage in e.passages],
+        lambda pairs: reader.score(pairs)[0].tolist(),
+        size=CHUNK,
+        label=f"reading with {teacher.name}",
+        unit="pair",
+    )
+    logits = iter(scores)
     return [replace(e, teacher=tuple(next(logits) for _ in e.passages)) for e in examples]
 
 

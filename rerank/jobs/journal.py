@@ -37,25 +37,25 @@ def journal_labels(
         rows = newest_labels(store, newest)
         name = store.name
     left_out: Counter[str] = Counter()
-    asked: list[tuple[Row, Feedback]] = []
+    labelled_rows: list[tuple[Row, Feedback]] = []
     for row in rows:
         try:
-            asked.append((row, _label(row, model)))
+            labelled_rows.append((row, _label(row, model)))
         except InputError as error:
             left_out[str(error)] += 1
-    kept = []
-    found = model.assess([label.query for _, label in asked], label="asking again")
-    for (row, label), answer in zip(asked, found, strict=True):
+    labels = []
+    answers = model.assess([label.query for _, label in labelled_rows], label="asking again")
+    for (row, label), answer in zip(labelled_rows, answers, strict=True):
         if (answer.top.doc_id if answer.top else None) == row["top_doc_id"]:
-            kept.append(label)
+            labels.append(label)
         else:
             left_out[MOVED] += 1
     notes = tuple(f"left out: {n} labels, because {why}." for why, n in left_out.items())
-    if not kept:
+    if not labels:
         raise InputError(
             " ".join([f"the journal {name} has no label that can be used,", *notes]).rstrip(",")
         )
-    return kept, notes
+    return labels, notes
 
 
 def _label(row: Row, model: CalibratedReranker) -> Feedback:

@@ -41,13 +41,13 @@ def label_next(
         raise InputError(
             f"expected at least {count} queries that the model was not fitted on, got {len(fresh)}"
         )
-    drawn = draw(model, fresh, count, how=quantity, seed=seed)
-    write_file(out, (to_json(_row(one)) + "\n" for one in drawn))
-    return len(drawn)
+    sampled = draw(model, fresh, count, how=quantity, seed=seed)
+    write_file(out, (to_json(_row(query)) + "\n" for query in sampled))
+    return len(sampled)
 
 
-def _row(one: Drawn) -> dict[str, Any]:
-    top, row = one.answer.top, query_row(one.query)
-    row["metadata"] = {**row.get("metadata", {}), WEIGHT: one.weight}
+def _row(sampled: Drawn) -> dict[str, Any]:
+    top, row = sampled.answer.top, query_row(sampled.query)
+    row["metadata"] = {**row.get("metadata", {}), WEIGHT: sampled.weight}
     shown = {"doc_id": top.doc_id, "title": top.title, "text": top.text} if top else None
-    return {**row, "confidence": one.answer.confidence, "top": shown}
+    return {**row, "confidence": sampled.answer.confidence, "top": shown}

@@ -61,11 +61,11 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
     Raises:
         InputError: the set has lists and the model an index, or the other way round.
     """
-    maps, own = model.maps[labelled.mode], model.pipeline
-    if maps.lists or labelled.corpus_digest() == model.manifest["corpus_digest"]:
-        return own
-    models = (own.encoder.files, own.reranker.files)
-    return open_pipeline(labelled, own.config, work, models=models, metadata=own.metadata)
+    maps, pipeline = model.maps[labelled.mode], model.pipeline
+    if maps.list_kind or labelled.corpus_digest() == model.manifest["corpus_digest"]:
+        return pipeline
+    models = (pipeline.encoder.files, pipeline.reranker.files)
+    return open_pipeline(labelled, pipeline.config, work, models=models, metadata=pipeline.metadata)
 
 
 def exported_writer(pipeline: Pipeline) -> WriteExported:

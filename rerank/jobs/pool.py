@@ -20,7 +20,7 @@ from rerank.config import Config
 from rerank.data.pairs import read_training_set
 from rerank.fitting.leave_one_set_out import leave_one_set_out, summary
 from rerank.fitting.plan import Plan, plan
-from rerank.fitting.pool import pool
+from rerank.fitting.pooled_fit import fit_pooled_maps
 from rerank.fitting.rankings import PlannedRankings, rerank_rankings, search_rankings
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.pipelines import open_pipeline
@@ -63,32 +63,37 @@ def pool_sets(
 def write_pooled(ranked: Sequence[RankedSet], out: str | Path, config: Config) -> PooledMaps:
     """Fit on ranked sets, measure, and write the file `out`."""
     by_mode = {
-        mode: {one.described["name"]: one.rankings[mode] for one in ranked} for mode in MODES
+        mode: {
+            labelled_set.described["name"]: labelled_set.rankings[mode] for labelled_set in ranked
+        }
+        for mode in MODES
     }
-    maps = {mode: pool(sets, config) for mode, sets in by_mode.items()}
+    maps = {mode: fit_pooled_maps(sets, config) for mode, sets in by_mode.items()}
     with progress(len(ranked), "leaving one set out", unit="set") as bar:
-        found = leave_one_set_out(by_mode["search"], config, pool=pool, done=bar.update)
-    made = PooledMaps(
+        figures = leave_one_set_out(
+            by_mode["search"], config, fit_pooled=fit_pooled_maps, done=bar.update
+        )
+    pooled = PooledMaps(
         maps,
         scored_by(resolve(config.encoder), resolve(config.reranker), config),
-        [one.described for one in ranked],
-        {"sets": plain(found), "mean": plain(summary(found))},
+        [labelled_set.described for labelled_set in ranked],
+        {"sets": plain(figures), "mean": plain(summary(figures))},
     )
-    write_file(Path(out), json.dumps(made.to_dict(), indent=1) + "\n")
-    return made
+    write_file(Path(out), json.dumps(pooled.to_dict(), indent=1) + "\n")
+    return pooled
 
 
 def _ranked(folder: Path, config: Config, work: Workspace, most: int) -> RankedSet:
-    whole = read_training_set(folder)
-    kept = tuple(i for split, ids in whole.splits.items() if split != "test" for i in ids)
-    labelled = replace(whole, splits={"train": kept})
+    original = read_training_set(folder)
+    ids = tuple(i for split, ids in original.splits.items() if split != "test" for i in ids)
+    labelled = replace(original, splits={"train": ids})
     planned = plan(
         labelled,
         trained_on=trained_on(resolve(config.reranker)),
         max_queries=most,
         seed=config.seed,
     )
-    pipeline = open_pipeline(whole, config, work)
+    pipeline = open_pipeline(original, config, work)
     search = search_rankings(pipeline, planned)
     rankings: dict[Mode, PlannedRankings] = {
         "search": search,
@@ -107,5 +112,5 @@ def licence(folder: Path) -> str:
     """The licence in the line `Licence:` of the set's README.md; "" if there is none."""
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-    said = re.search(r"^\W*Licence:\s*(.+)$", text, flags=re.MULTILINE)
-    return said[1] if said else ""
+    line = re.search(r"^\W*Licence:\s*(.+)$", text, flags=re.MULTILINE)
+    return line[1] if line else ""

@@ -20,10 +20,10 @@ from calibration.thresholds import Certificate
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import open_folder
 from rerank.config import PromotionGate
-from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.evaluation.measure import OURS, Evaluation
+from rerank.fitting.plan import unseen
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.evaluate import evaluate
 from rerank.jobs.track import model_name, track_model
@@ -58,10 +58,10 @@ class Promotion:
     def sentence(self) -> str:
         """Which version production loads now, and which one the next model is compared with."""
         if self.version is not None:
-            said = f"version {self.version} is the champion now: models:/{self.name}@{CHAMPION}"
+            sentence = f"version {self.version} is the champion now: models:/{self.name}@{CHAMPION}"
             if self.best != self.version:
-                said += f"; the best so far, which new ones are compared with, is {self.best}"
-            return said
+                sentence += f"; the best so far, which new ones are compared with, is {self.best}"
+            return sentence
         stays = f"version {self.before} stays the champion" if self.before else "it has no champion"
         return f"not promoted; {stays}: {self.name}"
 
@@ -106,7 +106,7 @@ def promote(
     best = aliased(name, BEST, tracking_uri=uri) or present
     measured = evaluate(candidate, labelled, split, work=work)
     checks = own_checks(candidate, measured, labelled, gate)
-    kept = None  # the version that stays the best so far
+    best_kept = None  # the version that stays the best so far
     if best is not None:
         version, source = best
         place, temporary = folder_at(source, tracking_uri=uri)
@@ -117,28 +117,28 @@ def promote(
                 figures = evaluate(model, labelled, split, work=work)
                 lost = losses_to(measured, figures)
                 checks += best_checks(lost, gate, len(measured.right), version=version)
-                kept = None if surely_better(list(lost.values())) else version
+                best_kept = None if surely_better(list(lost.values())) else version
             else:
                 checks.append(_other_corpus(version, other["dataset"], allowed=new_corpus))
         finally:
             if temporary is not None:
                 shutil.rmtree(temporary, ignore_errors=True)
-    before = present[0] if present else None
+    champion = present[0] if present else None
     if not all(check.holds for check in checks):
-        return Promotion(name, tuple(checks), before, None, best[0] if best else None)
+        return Promotion(name, tuple(checks), champion, None, best[0] if best else None)
     run = track_model(folder, work=workspace)
-    now = crown(name, run.run_id, best=kept, tracking_uri=uri)
-    return Promotion(name, tuple(checks), before, now, kept or now)
+    now = crown(name, run.run_id, best=best_kept, tracking_uri=uri)
+    return Promotion(name, tuple(checks), champion, now, best_kept or now)
 
 
 def _other_corpus(version: str, dataset: dict[str, object], *, allowed: bool) -> Check:
-    said = f"version {version} searches another one: {dataset.get('name')}"
+    measured = f"version {version} searches another one: {dataset.get('name')}"
     if isinstance(dataset.get("passages"), int):
-        said += f", {dataset['passages']} passages"
+        measured += f", {dataset['passages']} passages"
     return Check(
         "same corpus",
         "the best champion so far searches the same passages, or --new-corpus is given",
-        f"{said}; not compared with it" if allowed else said,
+        f"{measured}; not compared with it" if allowed else measured,
         allowed,
     )
 
@@ -147,9 +147,8 @@ def own_checks(
     model: CalibratedReranker, measured: Evaluation, labelled: LabelledSet, gate: PromotionGate
 ) -> list[Check]:
     """The checks of the model alone: unseen queries, a calibrated confidence, a certified share."""
-    known = [i for i, q in labelled.queries.items() if query_hash(q.text) in model.fitted_on]
-    asked_again = frozenset[str]().union(*map(labelled.duplicate_keys, known))
-    seen = sum(not labelled.duplicate_keys(i).isdisjoint(asked_again) for i in measured.query_ids)
+    measured_ids = measured.query_ids
+    seen = len(measured_ids) - len(unseen(labelled, measured_ids, model.fitted_on))
     smece, (low, high) = measured.table[OURS].smece, measured.table[OURS].smece_interval
     return [
         Check(
@@ -179,19 +178,19 @@ def certified_check(certificate: Certificate, measured: Evaluation, gate: Promot
     promised = np.array([certificate.promises(c) for c in confidences], dtype=np.bool_)
     right, groups = measured.right[promised], measured.labelled.groups[promised]
     share, target, n = float(promised.mean()), certificate.target, len(right)
-    said, confirmed = f"{share:.1%} are certified", True
+    outcome, confirmed = f"{share:.1%} are certified", True
     if n:
         low, high = mean_lower_bound(right, groups), mean_upper_bound(right, groups)
         confirmed = low >= target
-        said += f", {right.sum()} of {n} of them right: at least {low:.1%}, with 95 % confidence"
-        said += undecided(len(promised), float(right.mean()), low, high, limit=target)
+        outcome += f", {right.sum()} of {n} of them right: at least {low:.1%}, with 95 % confidence"
+        outcome += undecided(len(promised), float(right.mean()), low, high, limit=target)
     elif more := certificate.labels_missing:
-        said += f"; calibrated on about {more:,} more labelled queries, some would be"
+        outcome += f"; calibrated on about {more:,} more labelled queries, some would be"
     return Check(
         "certified",
         f"{gate.least_certified:.0%} of the queries or more are certified, and at least "
         f"{target:.0%} of these are right, confirmed on these labels by group",
-        said,
+        outcome,
         bool(share >= gate.least_certified and confirmed),
     )
 
@@ -235,10 +234,10 @@ def best_checks(
     nothing.
     """
     margins = {"right answers": gate.margin, "Brier score": gate.brier_margin}
-    made = []
+    checks = []
     for name, d in lost.items():
         outcome = f"gains {-d.mean:.3f} on" if d.mean < 0 else f"loses {d.mean:.3f} to"
-        made.append(
+        checks.append(
             Check(
                 f"no worse than the best champion so far: {name}",
                 f"the model loses less than {margins[name]:g} a query, with 95 % confidence",
@@ -247,7 +246,7 @@ def best_checks(
                 bool(d.high < margins[name]),
             )
         )
-    return made
+    return checks
 
 
 def undecided(n: int, value: float, low: float, high: float, *, limit: float) -> str:

@@ -134,12 +134,12 @@ def recalibrate(
         feedback, pipeline, corpus = _labels(model, feedback, split, workspace)
         feedback, notes = _usable(model, feedback, max_labels)
         recalibrated = _recalibrated_modes(model, feedback, pipeline, notes, at_random=at_random)
-        contents, found = _contents(model, feedback, pipeline, corpus, recalibrated, name)
+        contents, recalibration = _contents(model, feedback, pipeline, corpus, recalibrated, name)
         notes += [NO_LABELS_OF[mode] for mode in model.maps if mode not in recalibrated]
         write_exported = exported_writer(pipeline) if NETWORKS in model.manifest else None
         write_model(out, contents, overwrite=overwrite, write_exported=write_exported)
         run, untracked = track_if_installed(out, work=workspace)
-    return RecalibrationRun(out, found, run, (*notes, *untracked))
+    return RecalibrationRun(out, recalibration, run, (*notes, *untracked))
 
 
 def _contents(
@@ -161,14 +161,16 @@ def _contents(
         old = {mode: without_certificates(maps, OTHER_CORPUS) for mode, maps in old.items()}
     maps = {**old, **{mode: new.maps for mode, new in recalibrated.items()}}
     mode, new = next(iter(recalibrated.items()))
-    found = new.found
+    recalibration = new.recalibration
 
     # queries of another corpus have another distribution; a few more of the same corpus do not
-    features, known = new.predicted.features, same and model.maps[mode].calibrated
+    features, same_questions = new.predicted.features, same and model.maps[mode].calibrated
     seen = (
-        model.sketch if known else sketch(features, list(new.maps.features.ranking), found.groups)
+        model.sketch
+        if same_questions
+        else sketch(features, list(new.maps.features.ranking), recalibration.groups)
     )
-    pictures = recalibration_pictures(found)
+    pictures = recalibration_pictures(recalibration)
     contents = ModelContents(
         manifest={
             **manifest,
@@ -176,22 +178,22 @@ def _contents(
             "parent_version": model.version,
             "recalibrated": {
                 "mode": mode,
-                "labels": len(found.right),
-                "right": int(found.right.sum()),
-                "slope": found.update.coef[0],
-                "intercept": found.update.intercept,
+                "labels": len(recalibration.right),
+                "right": int(recalibration.right.sum()),
+                "slope": recalibration.update.coef[0],
+                "intercept": recalibration.update.intercept,
             },
         },
         maps=maps_to_dict(maps),
         sketch=seen.to_dict(),
-        measured={"report_split": "the labels given", "confidence": found.table.to_dict()},
-        report=recalibration_text(found),
-        page=recalibration_page(found, pictures),
-        pictures={name: picture.whole for name, picture in pictures.items()},
+        measured={"report_split": "the labels given", "confidence": recalibration.table.to_dict()},
+        report=recalibration_text(recalibration),
+        page=recalibration_page(recalibration, pictures),
+        pictures={name: picture.captioned for name, picture in pictures.items()},
         fitted_on={query_hash(f.query.text) for f in feedback} | model.fitted_on,
         index=pipeline.index.folder if model.index_folder else None,
     )
-    return contents, found
+    return contents, recalibration
 
 
 def _usable(
@@ -262,10 +264,10 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
     If one query of a group is known, the whole group is left out: the confidence looks too good
     there.
     """
-    known = model.fitted_on
+    seen = model.fitted_on
     if LISTS not in model.maps:
-        known |= trained_on(model.pipeline.reranker.files)
-    groups = {f.group for f in feedback if query_hash(f.query.text) in known}
+        seen |= trained_on(model.pipeline.reranker.files)
+    groups = {f.group for f in feedback if query_hash(f.query.text) in seen}
     return [f for f in feedback if f.group not in groups]
 
 
@@ -278,22 +280,26 @@ def subsample(
     """
     if most is None or most >= len(feedback):
         return feedback
-    kept = random.Random(seed).sample(range(len(feedback)), most)
-    return [feedback[i] for i in sorted(kept)]
+    rows = random.Random(seed).sample(range(len(feedback)), most)
+    return [feedback[i] for i in sorted(rows)]
 
 
 @dataclass(frozen=True, slots=True)
 class _RecalibratedMode:
     """The recalibration of one mode, and the new maps."""
 
-    found: Recalibration
+    recalibration: Recalibration
     maps: FittedMaps
     predicted: Predictions
 
     def without_certificates(self, reason: str) -> _RecalibratedMode:
         """The same, with all certificates refused for this reason."""
-        found = replace(self.found, certificate=refused(self.found.certificate, reason))
-        return replace(self, found=found, maps=without_certificates(self.maps, reason))
+        certificate = refused(self.recalibration.certificate, reason)
+        return replace(
+            self,
+            recalibration=replace(self.recalibration, certificate=certificate),
+            maps=without_certificates(self.maps, reason),
+        )
 
 
 def _recalibrated_mode(
@@ -306,9 +312,11 @@ def _recalibrated_mode(
     too few, it uses labels with ids of the right passages, on lists cut from our own search, which
     certify nothing.
     """
-    old, own = maps[mode], [f for f in feedback if maps.mode_of(f.query) == mode]
-    from_search = mode == "rerank" and not _has_least_labels(own)
-    labels = [f for f in labels_of(feedback, "search") if f.right is None] if from_search else own
+    old, of_mode = maps[mode], [f for f in feedback if maps.mode_of(f.query) == mode]
+    from_search = mode == "rerank" and not _has_least_labels(of_mode)
+    labels = (
+        [f for f in labels_of(feedback, "search") if f.right is None] if from_search else of_mode
+    )
     if not _has_least_labels(labels):
         return None
     queries = [f.query for f in labels]
@@ -320,19 +328,19 @@ def _recalibrated_mode(
     predicted = predict(scored, old, pipeline.config)
     index = pipeline.index
     groups, about = group_labels(labels, map(index.passage, range(len(index))))
-    found, new = _update(old, predicted, labels, groups, about, pipeline.config)
+    recalibration, new = _update(old, predicted, labels, groups, about, pipeline.config)
     if from_search:
         new = without_certificates(new, NO_LISTS)
-    return _RecalibratedMode(found, new, predicted)
+    return _RecalibratedMode(recalibration, new, predicted)
 
 
 def _search_as_from_callers(
     queries: Sequence[Query], maps: Mapping[Mode, FittedMaps], pipeline: IndexPipeline
 ) -> list[Scored]:
     """The queries as if their callers had provided the likeliest passages of a search."""
-    found = pipeline.retrieve(queries, label="finding candidates")
-    prior = [prior_score(c, maps["search"].policy.prior) for c in found]
-    provided = as_from_caller(pipeline, pipeline.score(found, prior, cutoff=1.0))
+    candidates = pipeline.retrieve(queries, label="finding candidates")
+    prior = [prior_score(c, maps["search"].policy.prior) for c in candidates]
+    provided = as_from_caller(pipeline, pipeline.score(candidates, prior, cutoff=1.0))
     policy = maps["rerank"].policy
     prior = [prior_score(c, policy.prior) for c in provided]
     return pipeline.score(provided, prior, cutoff=policy.cutoff, label="scoring provided passages")
@@ -351,7 +359,7 @@ def _update(
     config: Config,
 ) -> tuple[Recalibration, FittedMaps]:
     """The recalibration by labels of rankings with the probabilities of `old`, and the new maps."""
-    found = fit_recalibration(
+    recalibration = fit_recalibration(
         predicted.confidence,
         hit_labels(feedback, predicted.rankings),
         groups,
@@ -361,17 +369,19 @@ def _update(
     )
     if all(f.right is None for f in feedback):  # else a wrong answer may mean that there is none
         answered = [bool(f.relevant) for f in feedback]
-        found = replace(found, certificate=require_both_kinds(found.certificate, answered))
-    updates = {k: rebase_update(u, found.update) for k, u in old.segments.updates.items()}
+        recalibration = replace(
+            recalibration, certificate=require_both_kinds(recalibration.certificate, answered)
+        )
+    updates = {k: rebase_update(u, recalibration.update) for k, u in old.segments.updates.items()}
     new = replace(
         old,
         confidence=replace(
-            old.confidence, update=compose_updates(old.confidence.update, found.update)
+            old.confidence, update=compose_updates(old.confidence.update, recalibration.update)
         ),
         segments=Segments(updates),
-        certificate=found.certificate,
+        certificate=recalibration.certificate,
         context=None,  # the sufficiency has changed, and these labels are of the top passage
         stopping_threshold=None,
-        calibrated=old.calibrated or found.effective >= CALIBRATED_FROM,
+        calibrated=old.calibrated or recalibration.effective >= CALIBRATED_FROM,
     )
-    return found, new
+    return recalibration, new

@@ -65,14 +65,14 @@ def check_vectors(pipeline: RetrieverPipeline, labelled: LabelledSet) -> None:
     if "vector" not in system.settings.stages or not tried:
         return
     vectors = pipeline.encode([passage.full_text for passage in tried])
-    found = sum(
+    near_themselves = sum(
         any(hit.passage.doc_id == passage.doc_id for hit in system.vector(vector, NEAREST))
         for passage, vector in zip(tried, vectors, strict=True)
     )
-    if 2 * found < len(tried):
+    if 2 * near_themselves < len(tried):
         raise InputError(
             f"{system.settings}: of {len(tried)} passages, encoded by {pipeline.config.encoder}, "
-            f"{found} are among the {NEAREST} nearest to themselves; the vectors of "
+            f"{near_themselves} are among the {NEAREST} nearest to themselves; the vectors of "
             f"{system.settings.vector!r} were made by another encoder: name it (--encoder), or "
             "leave `vector` out"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,7 +60,7 @@ def claims_of(model: CalibratedReranker, labelled: LabelledSet, split: str) -> l
     does not.
     """
     ids = [i for i in labelled.split(split) if labelled.relevant(i)]
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for i, answer in zip(ids, model.assess([labelled.queries[i] for i in ids]), strict=True):
         right, text = labelled.relevant(i), labelled.queries[i].text
         passages = answer.passages
@@ -67,8 +68,8 @@ def claims_of(model: CalibratedReranker, labelled: LabelledSet, split: str) -> l
         other = next((p for p in passages if p.doc_id not in right), None)
         if first and other:
             pair = zip(sources_of([first, other]), (True, False), strict=True)
-            found += [Claim(text, source, supported) for source, supported in pair]
-    return found
+            claims += [Claim(text, source, supported) for source, supported in pair]
+    return claims
 
 
 def claim_of(row: Mapping[str, Any]) -> Claim:
@@ -86,8 +87,15 @@ def claim_of(row: Mapping[str, Any]) -> Claim:
 
 def _source(passage: Passage) -> Source:
     """The passage as a source, without a score of any stage."""
-    nan = float("nan")
     ranked = RankedPassage(
-        passage.doc_id, passage.title, passage.text, passage.metadata, nan, None, nan, nan, 0
+        doc_id=passage.doc_id,
+        title=passage.title,
+        text=passage.text,
+        metadata=passage.metadata,
+        relevance=math.nan,
+        logit=None,
+        bm25=math.nan,
+        dense=math.nan,
+        row=0,
     )
     return sources_of([ranked])[0]

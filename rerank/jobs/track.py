@@ -22,7 +22,7 @@ from rerank.assessment.model_folder import (
 from rerank.assessment.relevance import INPUTS
 from rerank.config import Config
 from rerank.errors import MissingExtraError
-from rerank.evaluation.evaluate import SUFFICIENCY
+from rerank.evaluation.measure import SUFFICIENCY
 from rerank.report.report import flat
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.tracking.registry import name_of
@@ -144,7 +144,7 @@ def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[st
     low, high = ours.get("smece_interval") or (None, None)
     sufficiency = measured.get("events", {}).get(SUFFICIENCY.format(SUFFICIENCY_AT), {})
     certified = certificate.accepted / certificate.queries if certificate.queries else 0.0
-    found = {
+    metrics = {
         "hit_at_1": ours.get("base_accuracy"),
         "auroc": ours.get("auroc"),
         "smece": ours.get("smece"),
@@ -164,7 +164,7 @@ def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[st
         },
         **{f"ndcg_at_10_{k}": v.get("ndcg10") for k, v in measured.get("orders", {}).items()},
     }
-    return {key: float(value) for key, value in found.items() if value is not None}
+    return {key: float(value) for key, value in metrics.items() if value is not None}
 
 
 def measurements(
@@ -215,10 +215,10 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
                 "mean": mean,
                 "scale": scale,
             }
-            for name, columns, one in parts
-            if one is not None
+            for name, columns, fitted_map in parts
+            if fitted_map is not None
             for column, weight, mean, scale in zip(
-                columns, one.coef, one.mean, one.scale, strict=True
+                columns, fitted_map.coef, fitted_map.mean, fitted_map.scale, strict=True
             )
         ]
     return pd.DataFrame(rows)
@@ -235,13 +235,13 @@ def flavour(segment_by: str) -> Flavour:
 
 
 def _requirements() -> list[str]:
-    found = []
+    requirements = []
     for name in NEEDED:
         try:
-            found.append(f"{name}=={version(name)}")
+            requirements.append(f"{name}=={version(name)}")
         except PackageNotFoundError:  # run from a tree that is not installed
             continue
-    return found
+    return requirements
 
 
 def _calibrator(folder: ModelFolder) -> str:

@@ -80,25 +80,25 @@ def update(target: str | Path, corpus: str | Path) -> Updated:
 
 
 def _update_index(folder: Path, passages: Mapping[str, Passage]) -> Updated:
-    kept = verify_folder(folder)
-    found = _difference(Corpus(folder), passages)
-    made_by = kept["encoder"]
+    manifest = verify_folder(folder)
+    updated = _difference(Corpus(folder), passages)
+    made_by = manifest["encoder"]
     encoder = Encoder(resolve(made_by["name"]), max_length=made_by["max_length"])
     if encoder.files.fingerprint != made_by["fingerprint"]:
         raise InputError(
             f"{folder}: its encoder {made_by['name']} is another one here; build the index anew"
         )
-    if found:
+    if updated:
         build_index(
             passages.values(),
             folder,
             encoder,
-            language=kept["language"],
-            approximate=kept["approximate"],
+            language=manifest["language"],
+            approximate=manifest["approximate"],
             overwrite=True,
             known=[folder],
         )
-    return found
+    return updated
 
 
 def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
@@ -107,10 +107,10 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
         raise InputError(f"{old.path} judges lists that others bring, and has no index to update")
     config = Config.from_dict(old.manifest["config"])
     maps = maps_from_dict(old.json(CALIBRATORS))
-    calibrated = any(one.calibrated for one in maps.values())
-    found = _difference(Corpus(index), passages, certificates_lost=calibrated)
-    if not found:
-        return found
+    calibrated = any(fitted.calibrated for fitted in maps.values())
+    updated = _difference(Corpus(index), passages, certificates_lost=calibrated)
+    if not updated:
+        return updated
     encoder = Encoder(
         models_of(old, config, download=False)[0], max_length=config.encoder_max_length
     )
@@ -129,7 +129,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
             name = str(old.manifest["dataset"].get("name"))
             described = LabelledSet(passages, {}, {}, {}, name).described()
             return {**old.manifest, "dataset": described, "corpus_digest": digest}
-        refused = {mode: without_certificates(one, CHANGED) for mode, one in maps.items()}
+        refused = {mode: without_certificates(fitted, CHANGED) for mode, fitted in maps.items()}
         bound = bound_to(old.manifest["config"], old.manifest["fingerprints"])
         write_json(folder / CALIBRATORS, {"bound_to": bound, **maps_to_dict(refused)})
         return {
@@ -143,27 +143,27 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
         }
 
     write_changed(old, old.path, change, without=INDEX, overwrite=True)
-    return found
+    return updated
 
 
 def _fitted_on(old: ModelFolder) -> str:
     """The digest of the corpus that the labels were about."""
-    before = old.manifest.get("updated", {}).get("fitted_on_corpus")
-    return str(before or old.manifest["corpus_digest"])
+    fitted_on = old.manifest.get("updated", {}).get("fitted_on_corpus")
+    return str(fitted_on or old.manifest["corpus_digest"])
 
 
 def _difference(
     old: Iterable[Passage], new: Mapping[str, Passage], *, certificates_lost: bool = False
 ) -> Updated:
     """Count new, removed and changed passages; if only the order changed, all count as changed."""
-    before = {passage.doc_id: passage for passage in old}
-    both = before.keys() & new.keys()
-    changed = sum(before[i] != new[i] for i in both)
-    moved = not changed and list(before) != list(new) and before.keys() == new.keys()
+    old_by_id = {passage.doc_id: passage for passage in old}
+    in_both = old_by_id.keys() & new.keys()
+    changed = sum(old_by_id[i] != new[i] for i in in_both)
+    moved = not changed and list(old_by_id) != list(new) and old_by_id.keys() == new.keys()
     return Updated(
         passages=len(new),
-        added=len(new) - len(both),
-        removed=len(before) - len(both),
+        added=len(new) - len(in_both),
+        removed=len(old_by_id) - len(in_both),
         changed=len(new) if moved else changed,
         certificates_lost=certificates_lost,
     )

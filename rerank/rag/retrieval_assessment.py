@@ -108,7 +108,7 @@ def assess_retrieval(
     if not len(ranking):
         nothing = "No passage was found: add documents, or ask in other words."
         return RetrievalAssessment(confidence, assessment.level, words, True, (), (nothing,))
-    table = signals_of_lists(maps.lists) if maps.lists else SIGNALS
+    table = signals_of_lists(maps.list_kind) if maps.list_kind else SIGNALS
     moves = _moves(maps.features, maps.confidence.contributions(assessment.features[None, :])[0])
     signals = tuple(
         Signal(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calibration.thresholds import Certificate
-from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.evaluation.measure import OURS, Evaluation
 from rerank.types import Mode
 
 NEXT: dict[Mode, str] = {  # how to try a model
@@ -36,10 +36,10 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
         return f"Certified: nothing. {certificate.refused}"
     if certificate.threshold is None:
         more = certificate.labels_missing
-        what = f"about {more:,} more labelled queries" if more else "better scores"
-        return f"Certified: nothing yet; it takes {what}."
-    kept = evaluation.right[evaluation.reaching(certificate)]
-    measured = f"{kept.sum()} of {len(kept)}" + (f", {kept.mean():.1%}" if len(kept) else "")
+        missing = f"about {more:,} more labelled queries" if more else "better scores"
+        return f"Certified: nothing yet; it takes {missing}."
+    right = evaluation.right[evaluation.certified]
+    measured = f"{right.sum()} of {len(right)}" + (f", {right.mean():.1%}" if len(right) else "")
     promise = (
         f"Certified: of the answers with a confidence of {certificate.threshold:.3f} or more at "
         f"least {certificate.target:.0%} are right, at {certificate.level:.0%} confidence "
@@ -59,8 +59,8 @@ def after_calibration(certificate: Certificate, *, promotable: bool, mode: Mode 
     if certificate.threshold is None:
         search, missing = NEXT[mode], certificate.labels_missing
         if certificate.refused or missing:
-            many = f"about {missing:,} " if missing else ""
-            return f"label {many}more queries and calibrate again; to try the model: {search}"
+            count = f"about {missing:,} " if missing else ""
+            return f"label {count}more queries and calibrate again; to try the model: {search}"
         return search
     if promotable:
         return "rerank promote {model} {dataset}"

@@ -29,7 +29,7 @@ def _environment() -> Environment:
     with optional():
         from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("rerank.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -37,5 +37,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters["base64"] = lambda data: b64encode(data).decode()
-    return made
+    environment.filters["base64"] = lambda data: b64encode(data).decode()
+    return environment

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import optional
-from rerank.evaluation.evaluate import OURS
+from rerank.evaluation.measure import OURS
 from rerank.report.glossary import GLOSSARY
 from rerank.report.headline import headline
 from rerank.report.html import html_page
@@ -39,13 +39,13 @@ def report_figures(report: Report) -> dict[str, Figure]:
     ours, threshold = evaluation.confidences[OURS], evaluation.table[OURS].threshold
     others = {way: p for way, p in evaluation.confidences.items() if way != OURS}
     certified = report.fitted.maps.certificate.threshold
-    found = {
+    figures = {
         "reliability": plots.reliability_diagram(
             evaluation.right,
             ours,
+            report.curves.bins,
             title=f"{name}, {report.planned.report_split}: {report.fitted.calibrator}",
             threshold=threshold,
-            bins=report.curves.bins,
         ),
         "risk_coverage": plots.risk_coverage_curve(
             evaluation.right,
@@ -55,16 +55,16 @@ def report_figures(report: Report) -> dict[str, Figure]:
         ),
         "histogram": plots.confidence_histogram(evaluation.right, ours, threshold=threshold),
     }
-    for each in report.explained:
-        found[each.file] = ablation.feature_effects(
-            each.names,
-            each.moves,
-            base=each.base,
-            confidence=each.confidence,
-            title=each.title,
-            below=f"confidence {each.confidence:.2f}",
+    for explained in report.explained:
+        figures[explained.file] = ablation.feature_effects(
+            explained.names,
+            explained.moves,
+            base=explained.base,
+            confidence=explained.confidence,
+            title=explained.title,
+            below=f"confidence {explained.confidence:.2f}",
         )
-    found["features"] = ablation.feature_groups(
+    figures["features"] = ablation.feature_groups(
         [step.name for step in report.steps],
         [step.saved for step in report.steps],
         [step.saved_interval for step in report.steps],
@@ -73,14 +73,14 @@ def report_figures(report: Report) -> dict[str, Figure]:
     )
     budgets = report.budgets
     if len(budgets.labels) > 1:
-        found["labels"] = ablation.label_budget(
+        figures["labels"] = ablation.label_budget(
             budgets.labels,
             {"log loss": budgets.log_loss, "smECE": budgets.smece},
             {"accepted": budgets.accepted, "right, of the accepted": budgets.accepted_right},
             threshold=budgets.threshold,
             below=f"{len(ours):,} queries measured, {len(budgets.smece[0])} subsets of each size",
         )
-    return found
+    return figures
 
 
 def report_pictures(figures: Mapping[str, Figure]) -> dict[str, Picture]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from calibration.curves import reliability_bins
 from calibration.monitoring.recalibration import Recalibration
 from rerank.errors import optional
 from rerank.report.html import html_page
@@ -18,42 +19,42 @@ NOTE = (
 )
 
 
-def recalibration_text(found: Recalibration) -> str:
+def recalibration_text(recalibration: Recalibration) -> str:
     """What a run prints."""
-    return "\n".join(found.sentences()) + f"\n\n{found.table.table()}\n"
+    return "\n".join(recalibration.sentences()) + f"\n\n{recalibration.table.table()}\n"
 
 
-def recalibration_pictures(found: Recalibration) -> dict[str, Picture]:
+def recalibration_pictures(recalibration: Recalibration) -> dict[str, Picture]:
     """Reliability diagrams before and after, by file name."""
     with optional():
         from calibration.plots.confidence import reliability_diagram
         from calibration.plots.style import draw
 
-    threshold = found.table["before"].threshold
-    shown = {"before": found.before, "after": found.after}
+    threshold = recalibration.table["before"].threshold
+    shown = {"before": recalibration.before, "after": recalibration.after}
     return {
         f"reliability_{name}": draw(
             reliability_diagram(
-                found.right,
+                recalibration.right,
                 p,
+                reliability_bins(recalibration.right, p, groups=recalibration.groups),
                 title=f"{name.capitalize()} the new labels",
                 threshold=threshold,
-                groups=found.groups,
             )
         )
         for name, p in shown.items()
     }
 
 
-def recalibration_page(found: Recalibration, pictures: dict[str, Picture]) -> str:
+def recalibration_page(recalibration: Recalibration, pictures: dict[str, Picture]) -> str:
     """The page, as self-contained HTML."""
-    first, *others = found.sentences()
+    first, *others = recalibration.sentences()
     return html_page(
         "recalibration",
         title="A model moved by new labels",
         below=first,
         sentences=others,
-        comparison=found.table.cells(),
+        comparison=recalibration.table.cells(),
         note=NOTE,
         pictures=pictures.values(),
     )

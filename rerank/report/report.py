@@ -29,7 +29,7 @@ from rerank.evaluation.ablation import (
     by_labels,
     steps,
 )
-from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.types import Floats, Passage, Ranking
@@ -100,7 +100,7 @@ def make_report(
     fitted on had their answers taken out.
     """
     trials = list(_trials(fits or [fitted], evaluation))
-    made = by_features(
+    ablation_steps = by_features(
         trials,
         columns=steps(fitted.maps.features),
         folds=config.folds,
@@ -110,7 +110,7 @@ def make_report(
         trials,
         whole=evaluation.confidences[OURS],
         threshold=config.thresholds.medium,
-        penalties=made[-1].penalties,
+        penalties=ablation_steps[-1].penalties,
         folds=config.folds,
         random_state=config.seed,
     )
@@ -119,29 +119,29 @@ def make_report(
         for file, title, row in _telling(evaluation)
     )
     return Report(
-        str(made_from["dataset"]["name"]),
-        made_from,
-        planned,
-        fitted,
-        evaluation,
-        evaluation.curves(),
-        rerank,
-        made,
-        budgets,
-        explained,
-        copies,
+        name=str(made_from["dataset"]["name"]),
+        made_from=made_from,
+        planned=planned,
+        fitted=fitted,
+        evaluation=evaluation,
+        curves=evaluation.curves(),
+        rerank=rerank,
+        steps=ablation_steps,
+        budgets=budgets,
+        explained=explained,
+        copies=copies,
     )
 
 
 def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
     """What each fit was fitted on, and what it measured."""
-    for k, one in enumerate(fits):
+    for k, fitted in enumerate(fits):
         rows = slice(None) if evaluation.fold is None else evaluation.fold == k
         measured_on = Examples(
             evaluation.features[rows], evaluation.right[rows], evaluation.labelled.groups[rows]
         )
-        fitted_on = Examples(one.features, one.right, one.groups)
-        yield Trial(fitted_on, measured_on, one.calibrator)
+        fitted_on = Examples(fitted.features, fitted.right, fitted.groups)
+        yield Trial(fitted_on, measured_on, fitted.calibrator)
 
 
 def _maps_of(row: int, fitted: Fitted, evaluation: Evaluation) -> FittedMaps:
@@ -179,19 +179,19 @@ def _explained(
     confidence = float(evaluation.confidences[OURS][row])
     if maps.segments.updates:
         (segment,) = segments_of([ranking], config.segment_by)
-        before = float(maps.confidence.predict(values[None, :])[0])
+        without_segment = float(maps.confidence.predict(values[None, :])[0])
         names.append(f"Segment ({config.segment_by})\n{textwrap.shorten(segment, 30)}")
-        moves = np.append(moves, log_odds(confidence) - log_odds(before))
+        moves = np.append(moves, log_odds(confidence) - log_odds(without_segment))
     return Explained(
-        file,
-        title,
-        ranking.query.text,
-        _beginning(ranking.passages[0]),
-        "" if evaluation.right[row] else _right_answer(ranking, grades),
-        usual_log_odds(maps.confidence),
-        moves,
-        tuple(names),
-        confidence,
+        file=file,
+        title=title,
+        query=ranking.query.text,
+        top=_beginning(ranking.passages[0]),
+        answer="" if evaluation.right[row] else _right_answer(ranking, grades),
+        base=usual_log_odds(maps.confidence),
+        moves=moves,
+        names=tuple(names),
+        confidence=confidence,
     )
 
 
@@ -199,20 +199,20 @@ def _right_answer(ranking: Ranking, grades: Grades) -> str:
     """The first passage that would be right, in words."""
     if not grades:
         return "no passage: nothing here answers it"
-    known = next((p for p in ranking.passages if p.doc_id in grades), None)
-    if known is not None:
-        return _beginning(known)
+    first = next((p for p in ranking.passages if p.doc_id in grades), None)
+    if first is not None:
+        return _beginning(first)
     return f"{min(grades)}, which is not among the {len(ranking)} candidates"
 
 
-def usual_log_odds(learned: TwoStageMap) -> float:
+def usual_log_odds(confidence: TwoStageMap) -> float:
     """The base of `TwoStageMap.contributions`: the log odds if all features are usual.
 
     If the second stage is not logistic, these are the log odds of the first stage's score.
     """
-    if not isinstance(learned.then, LogisticMap):
-        return learned.first.intercept
-    return float(logit(learned.predict([learned.first.mean]))[0])
+    if not isinstance(confidence.then, LogisticMap):
+        return confidence.first.intercept
+    return float(logit(confidence.predict([confidence.first.mean]))[0])
 
 
 def _beginning(passage: Passage) -> str:
@@ -221,10 +221,10 @@ def _beginning(passage: Passage) -> str:
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested names joined by dots."""
-    found: dict[str, Any] = {}
+    by_path: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
+            by_path |= flat(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = value
-    return found
+            by_path[f"{prefix}{key}"] = value
+    return by_path

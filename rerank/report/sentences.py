@@ -7,7 +7,7 @@ import textwrap
 
 from rerank.assessment.model_folder import RETRIEVER
 from rerank.evaluation.baselines import sources
-from rerank.evaluation.evaluate import OURS
+from rerank.evaluation.measure import OURS
 from rerank.fitting.context_certificates import LOST
 from rerank.fitting.label_checks import NO_LISTS
 from rerank.fitting.rankings import LENGTHS
@@ -20,18 +20,20 @@ WIDTH = 96  # characters of a line of the text
 def split_sentences(report: Report) -> list[str]:
     """Which queries were fitted on, which were measured on, and which were left out and why."""
     planned = report.planned
-    found = [f"{report.name}: fitted on {len(planned.fit)} queries. {planned.reported}"]
+    sentences = [f"{report.name}: fitted on {len(planned.fit)} queries. {planned.reported}"]
     if report.copies:
-        found.append(copies_sentence(report))
+        sentences.append(copies_sentence(report))
     if planned.seen_by_reranker:
-        found.append(
+        sentences.append(
             f"Left out: {planned.seen_by_reranker} queries, because the cross-encoder was trained "
             "on them or on their split."
         )
-    found += warnings(report)
+    sentences += warnings(report)
     if planned.asked_twice:
-        found.append(f"Left out: {planned.asked_twice} queries that the measured ones ask again.")
-    return found
+        sentences.append(
+            f"Left out: {planned.asked_twice} queries that the measured ones ask again."
+        )
+    return sentences
 
 
 def copies_sentence(report: Report) -> str:
@@ -60,28 +62,30 @@ def warnings(report: Report) -> list[str]:
 def groups_sentence(report: Report) -> str:
     """What keeps queries together, the number of groups, and the effective number of labels."""
     fitted, planned = report.fitted, report.planned
-    made = ", copies included," if report.copies else ""
-    said = (
+    with_copies = ", copies included," if report.copies else ""
+    sentence = (
         f"Groups: {planned.grouping.name}, {len(set(fitted.groups))} of them; the "
-        f"{len(fitted.right)} queries fitted on{made} are worth {fitted.effective:.0f} independent "
-        "ones."
+        f"{len(fitted.right)} queries fitted on{with_copies} are worth {fitted.effective:.0f} "
+        "independent ones."
     )
     if planned.same_group:
-        said += (
+        sentence += (
             f" {planned.same_group} of the measured queries are of groups that were fitted on: the "
             "figures are of new questions about the same, and flatter the model on others."
         )
-    return said
+    return sentence
 
 
 def scored_sentence(report: Report) -> str:
     """How many passages the cross-encoder scores; or which stages scored the lists."""
-    kind = report.fitted.maps.lists
+    kind = report.fitted.maps.list_kind
     if kind and RETRIEVER not in report.made_from:
         *first, last = kind.stages
         others = f" and fused the fused ranks of {', '.join(first)}" if first else ""
-        said = f"The lists came with their scores: below, logit is the score of {last}{others}."
-        return said if kind.texts else f"{said} Not all passages have a text: none was read."
+        sentence = f"The lists came with their scores: below, logit is the score of {last}{others}."
+        return (
+            sentence if kind.texts else f"{sentence} Not all passages have a text: none was read."
+        )
     cutoff = report.fitted.maps.policy.cutoff
     how = f", those at least {cutoff:g} times as likely as the likeliest" if cutoff else ""
     return f"Passages scored per query: {report.evaluation.passages_scored:.1f}{how}."
@@ -101,7 +105,7 @@ def band_sentence(report: Report) -> str:
 def certificate_sentences(report: Report) -> list[str]:
     """The certificate, and how it did on the measured queries."""
     maps = report.fitted.maps
-    found, of_context = maps.certificate, []
+    certificate, of_context = maps.certificate, []
     if maps.context:
         of_context.append(f"The context: {maps.context.sentence}")
     if maps.stopping_threshold is not None:
@@ -109,14 +113,14 @@ def certificate_sentences(report: Report) -> list[str]:
             f"Passages handed on until the sufficiency reaches {maps.stopping_threshold:g}, ten at "
             f"most, lose the answer of at most {LOST:.0%} of all questions, at 95% confidence."
         )
-    if found.threshold is None:
-        return [found.sentence, *of_context]
+    if certificate.threshold is None:
+        return [certificate.sentence, *of_context]
     evaluation = report.evaluation
-    kept = evaluation.right[evaluation.reaching(found)]
-    share = f", {kept.mean():.1%}" if len(kept) else ""
+    right = evaluation.right[evaluation.certified]
+    share = f", {right.mean():.1%}" if len(right) else ""
     which = "by the threshold of their own fold " if evaluation.folds else ""
-    fared = f"Of the measured queries {which}{kept.sum()} of {len(kept)} were{share}."
-    return [found.sentence, fared, *of_context]
+    measured = f"Of the measured queries {which}{right.sum()} of {len(right)} were{share}."
+    return [certificate.sentence, measured, *of_context]
 
 
 def rerank_sentence(report: Report) -> str:
@@ -153,8 +157,8 @@ def sources_of_ways(report: Report) -> dict[str, str]:
         "temperature": "The best logit divided by one number, which was fitted.",
         OURS: "This model.",
     }
-    every = {**sources(), **fitted}
-    return {way: text for way, text in every.items() if way in report.evaluation.confidences}
+    texts = {**sources(), **fitted}
+    return {way: text for way, text in texts.items() if way in report.evaluation.confidences}
 
 
 def report_text(report: Report) -> str:

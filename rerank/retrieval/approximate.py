@@ -44,9 +44,9 @@ def write_graph(vectors: Vectors, folder: Path) -> None:
     )
     with progress(len(vectors), "linking passages", unit="text") as bar:
         for start in range(0, len(vectors), CHUNK):
-            part = np.asarray(vectors[start : start + CHUNK])
-            graph.add(np.arange(start, start + len(part), dtype=np.uint64), part)
-            bar.update(len(part))
+            chunk = np.asarray(vectors[start : start + CHUNK])
+            graph.add(np.arange(start, start + len(chunk), dtype=np.uint64), chunk)
+            bar.update(len(chunk))
     graph.save(str(folder / FILE))
 
 
@@ -76,14 +76,18 @@ class Graph:
         Raises:
             InputError: saying what the graph holds.
         """
-        expected, got = self._vectors.shape, (len(self._graph), self._graph.ndim)
-        if got != expected or int(np.asarray(self._graph.keys).max(initial=0)) >= expected[0]:
-            raise InputError(f"its graph is of {got[0]} vectors of {got[1]}, not of {expected}")
+        expected, actual = self._vectors.shape, (len(self._graph), self._graph.ndim)
+        if actual != expected or int(np.asarray(self._graph.keys).max(initial=0)) >= expected[0]:
+            raise InputError(
+                f"its graph is of {actual[0]} vectors of {actual[1]}, not of {expected}"
+            )
 
     def nearest(self, query: Vectors, count: int) -> Ints:
         """About the `count` rows nearest to a unit query (d,), best first by exact cosine."""
-        found = self._graph.search(query, min(count * OVERSAMPLED, len(self._vectors)), threads=1)
-        rows = np.sort(found.keys.astype(np.int64))
+        neighbours = self._graph.search(
+            query, min(count * OVERSAMPLED, len(self._vectors)), threads=1
+        )
+        rows = np.sort(neighbours.keys.astype(np.int64))
         return rows[top(self._vectors[rows] @ query, count)]
 
 

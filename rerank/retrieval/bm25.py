@@ -60,8 +60,8 @@ class BM25:
         for word in query:
             term = self.terms.get(word)
             if term is not None:
-                part = slice(self.starts[term], self.starts[term + 1])
-                np.add.at(total, self.rows[part], self.weights[part])
+                postings = slice(self.starts[term], self.starts[term + 1])
+                np.add.at(total, self.rows[postings], self.weights[postings])
         return total
 
     def weight(self, word: str) -> float:
@@ -84,14 +84,14 @@ class BM25:
             name: np.load(folder / f"bm25_{name}.npy", mmap_mode="r", allow_pickle=False)
             for name in ("rows", "weights")
         }
-        with np.load(folder / "bm25.npz", allow_pickle=False) as kept:
-            if any(part.compress_type for part in kept.zip.infolist()):
+        with np.load(folder / "bm25.npz", allow_pickle=False) as arrays:
+            if any(member.compress_type for member in arrays.zip.infolist()):
                 raise InputError(f"{folder}: bm25.npz is compressed; expected plain arrays")
             return cls(
                 {w: i for i, w in enumerate(words)},
-                idf=kept["idf"],
-                starts=kept["starts"],
-                size=int(kept["size"]),
+                idf=arrays["idf"],
+                starts=arrays["starts"],
+                size=int(arrays["size"]),
                 **large,
             )
 
@@ -108,8 +108,8 @@ def score_texts(
     counts = [Counter(text) for text in texts]
     total = np.zeros(len(texts))
     for word in query:
-        found = np.array([count[word] for count in counts], dtype=np.float64)
-        total += weight(word) * found * (K1 + 1) / (found + norm)
+        frequency = np.array([count[word] for count in counts], dtype=np.float64)
+        total += weight(word) * frequency * (K1 + 1) / (frequency + norm)
     return total
 
 

@@ -36,12 +36,12 @@ def rank_passages(
     texts = [words(p.full_text, language=language) for p in passages]
     lexical = score_texts(words(query, language=language), texts, weight)
     matching = by_text[lexical[by_text] > 0]
-    found = [matching[top(lexical[matching], n)], by_text[top(cosines[by_text], n)]]
-    rows, scores = reciprocal_rank_fusion(found, k=rrf_k)
+    lists = [matching[top(lexical[matching], n)], by_text[top(cosines[by_text], n)]]
+    rows, scores = reciprocal_rank_fusion(lists, k=rrf_k)
     place = np.argsort(by_text)  # of each passage in the order of their texts
     best = np.lexsort((place[rows], -scores))
     rows = rows[best]
-    bm25_rank, dense_rank = (ranks(f, rows, missing=n + 1) for f in found)
+    bm25_rank, dense_rank = (ranks(f, rows, missing=n + 1) for f in lists)
     return FirstStage(
         rows=rows,
         bm25=lexical[rows],

@@ -43,9 +43,9 @@ def check_index(bm25: BM25, vectors: Vectors, offsets: Ints, *, text_bytes: int)
     _shaped("weights", bm25.weights, np.float64, (len(bm25.rows),))
     _rising("starts", bm25.starts, len(bm25.rows))
     for name, array in (("vectors", vectors), ("idf", bm25.idf), ("weights", bm25.weights)):
-        if not all((np.abs(part) <= LARGEST).all() for part in _parts(array)):
+        if not all((np.abs(block) <= LARGEST).all() for block in _parts(array)):
             raise InputError(f"its {name} hold a number that is not finite, or far too large")
-    if not all(part.min() >= 0 and part.max() < passages for part in _parts(bm25.rows)):
+    if not all(block.min() >= 0 and block.max() < passages for block in _parts(bm25.rows)):
         raise InputError("its rows name a passage that there is not")
 
 

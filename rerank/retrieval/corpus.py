@@ -50,13 +50,18 @@ class Corpus:
     def _read(self, row: int) -> Passage:
         """The passage at a row, read from disk; `passage` caches the latest ones."""
         try:
-            kept = json.loads(self._bytes[self._offsets[row] : self._offsets[row + 1]])
-            found = Passage(kept["_id"], kept["title"], kept["text"], kept["metadata"])
+            row_of_file = json.loads(self._bytes[self._offsets[row] : self._offsets[row + 1]])
+            passage = Passage(
+                row_of_file["_id"],
+                row_of_file["title"],
+                row_of_file["text"],
+                row_of_file["metadata"],
+            )
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"row {row} of the index is no passage: {error!r}") from None
-        if not all(isinstance(t, str) for t in (found.doc_id, found.title, found.text)):
+        if not all(isinstance(t, str) for t in (passage.doc_id, passage.title, passage.text)):
             raise InputError(f"row {row} of the index is no passage: its id and text are no text")
-        return found
+        return passage
 
 
 def write_corpus(passages: Iterable[Passage], folder: Path) -> int:

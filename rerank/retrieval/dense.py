@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rerank.inference.engine import Engine, open_bi_encoder
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.tokenizer import Tokenizer, open_tokenizer
-from rerank.progress import progress
+from rerank.progress import in_chunks
 from rerank.types import Floats
 
 Vectors = NDArray[np.float32]
@@ -40,13 +40,10 @@ class Encoder:
                 tokenizer = open_tokenizer(self.files, max_length=self.max_length)
                 self._loaded = tokenizer, open_bi_encoder(self.files)
             tokenizer, engine = self._loaded
-        rows: list[Vectors] = []
-        with progress(len(texts), label, unit="text") as bar:
-            for start in range(0, len(texts), CHUNK):
-                part = texts[start : start + CHUNK]
-                rows.append(engine(tokenizer(part)))
-                bar.update(len(part))
-        return np.concatenate(rows)
+        chunks = in_chunks(
+            texts, lambda chunk: [engine(tokenizer(chunk))], size=CHUNK, label=label, unit="text"
+        )
+        return np.concatenate(chunks)
 
 
 def cosines(vectors: Vectors, query: Vectors) -> Floats:

@@ -19,20 +19,20 @@ def existing_index(folder: Path, corpus: str, encoder: Encoder, config: Config) 
         InputError: it is not an index, is damaged, or was made of or by something else.
     """
     try:
-        kept = verify_folder(folder)
+        manifest = verify_folder(folder)
     except FolderError as error:
         raise InputError(f"--index: {error}") from None
-    if kept.get("kind") != INDEX_KIND:
+    if manifest.get("kind") != INDEX_KIND:
         raise InputError(f"--index: {folder} is not an index; expected what `rerank index` wrote")
     index = Index(folder)
     read = {
-        "its encoder": (kept["encoder"]["fingerprint"], encoder.files.fingerprint),
-        "--encoder-max-length": (kept["encoder"]["max_length"], encoder.max_length),
-        "--language": (kept["language"], config.language),
-        "--dense": (bool(kept["approximate"]), config.dense == "approximate"),
+        "its encoder": (manifest["encoder"]["fingerprint"], encoder.files.fingerprint),
+        "--encoder-max-length": (manifest["encoder"]["max_length"], encoder.max_length),
+        "--language": (manifest["language"], config.language),
+        "--dense": (bool(manifest["approximate"]), config.dense == "approximate"),
         "its corpus": (corpus_digest(index.corpus), corpus),
     }
-    differing = [name for name, (there, wanted) in read.items() if there != wanted]
+    differing = [name for name, (there, expected) in read.items() if there != expected]
     if differing:
         raise InputError(
             f"--index: {folder} differs in {', '.join(differing)}; make it of the same corpus with "

@@ -27,13 +27,13 @@ def top(scores: NDArray[np.floating], count: int) -> Ints:
     return rows[order].astype(np.int64)
 
 
-def ranks(found: Ints, rows: Ints, *, missing: int) -> Ints:
+def ranks(ranked: Ints, rows: Ints, *, missing: int) -> Ints:
     """The rank of each of `rows` in a stage's list: 1 for `found[0]`, `missing` if it is not in."""
-    place = {int(row): rank for rank, row in enumerate(found, 1)}
+    place = {int(row): rank for rank, row in enumerate(ranked, 1)}
     return np.array([place.get(int(row), missing) for row in rows], dtype=np.int64)
 
 
-def reciprocal_rank_fusion(found: Sequence[Ints], *, k: int = 60) -> tuple[Ints, Floats]:
+def reciprocal_rank_fusion(lists: Sequence[Ints], *, k: int = 60) -> tuple[Ints, Floats]:
     """(rows that a stage found, rising; the sum over stages of 1 / (k + rank) for each).
 
     A stage that missed a row adds nothing to it.
@@ -42,9 +42,9 @@ def reciprocal_rank_fusion(found: Sequence[Ints], *, k: int = 60) -> tuple[Ints,
     >>> rows.tolist(), fused.round(4).tolist()
     ([0, 2], [0.0161, 0.0328])
     """
-    rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
+    rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *lists]))
     fused = np.zeros(len(rows))
-    for stage in found:
+    for stage in lists:
         fused[np.searchsorted(rows, stage)] += 1.0 / (k + np.arange(1, len(stage) + 1))
     return rows, fused
 
@@ -58,15 +58,17 @@ def fused_without(
     """
     order = np.argsort(stage.rows, kind="stable")
     stage, gone = stage.take(order), gone[order]
-    kept = np.flatnonzero(~gone)
-    found = []
-    for rank in (stage.bm25_rank[kept], stage.dense_rank[kept]):
+    staying = np.flatnonzero(~gone)
+    lists = []
+    for rank in (stage.bm25_rank[staying], stage.dense_rank[staying]):
         by_rank = np.argsort(rank, kind="stable")
         listed = by_rank[rank[by_rank] <= pool + gone.sum()]
-        found.append(kept[listed][:pool])
-    every, scores = reciprocal_rank_fusion(found, k=rrf_k)
+        lists.append(staying[listed][:pool])
+    rows_found, scores = reciprocal_rank_fusion(lists, k=rrf_k)
     best = top(scores, count)
-    places = every[best]
-    left = stage.take(places)
-    bm25_rank, dense_rank = (ranks(f, places, missing=pool + 1) for f in found)
-    return FirstStage(left.rows, left.bm25, left.dense, bm25_rank, dense_rank, scores[best])
+    places = rows_found[best]
+    remaining = stage.take(places)
+    bm25_rank, dense_rank = (ranks(f, places, missing=pool + 1) for f in lists)
+    return FirstStage(
+        remaining.rows, remaining.bm25, remaining.dense, bm25_rank, dense_rank, scores[best]
+    )

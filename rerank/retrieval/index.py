@@ -105,11 +105,11 @@ class Index:
         """
         lexical = self.bm25.scores(words(query, language=self.language))
         by_bm25 = top(lexical, pool)
-        found = [by_bm25[lexical[by_bm25] > 0], self._nearest(vector, pool)]
-        every, scores = reciprocal_rank_fusion(found, k=rrf_k)
+        lists = [by_bm25[lexical[by_bm25] > 0], self._nearest(vector, pool)]
+        rows_found, scores = reciprocal_rank_fusion(lists, k=rrf_k)
         best = top(scores, count)
-        rows = every[best]
-        bm25_rank, dense_rank = (ranks(f, rows, missing=pool + 1) for f in found)
+        rows = rows_found[best]
+        bm25_rank, dense_rank = (ranks(f, rows, missing=pool + 1) for f in lists)
         return FirstStage(
             rows=rows,
             bm25=lexical[rows],
@@ -147,15 +147,15 @@ def build_index(
         FolderError: `folder` exists and `overwrite` is False.
     """
 
-    def fill(part: Path) -> Mapping[str, Any]:
-        if not write_corpus(corpus, part):
+    def fill(new: Path) -> Mapping[str, Any]:
+        if not write_corpus(corpus, new):
             raise InputError("the corpus holds no passage; an index needs at least one")
-        written = Corpus(part)
-        BM25.build(_words(written, language)).save(part)
+        written = Corpus(new)
+        BM25.build(_words(written, language)).save(new)
         known_vectors = KnownVectors(known, encoder, layout=LAYOUT)
-        vectors = _write_vectors(written, known_vectors, part / "vectors.npy")
+        vectors = _write_vectors(written, known_vectors, new / "vectors.npy")
         if approximate:
-            write_graph(vectors, part)
+            write_graph(vectors, new)
         return {
             "layout": LAYOUT,
             "language": language,
@@ -193,12 +193,12 @@ def _write_vectors(corpus: Corpus, encoder: KnownVectors, path: Path) -> Vectors
     texts = (p.full_text for p in corpus)
     with path.open("wb") as out, progress(len(corpus), "indexing passages", unit="text") as bar:
         for start in range(0, len(corpus), CHUNK):
-            made = encoder.encode(list(islice(texts, CHUNK)))
+            vectors = encoder.encode(list(islice(texts, CHUNK)))
             if not start:
-                header = np.lib.format.header_data_from_array_1_0(made)
-                header["shape"] = (len(corpus), made.shape[1])
+                header = np.lib.format.header_data_from_array_1_0(vectors)
+                header["shape"] = (len(corpus), vectors.shape[1])
                 np.lib.format.write_array_header_1_0(out, header)
-            out.write(np.ascontiguousarray(made).data)
-            bar.update(len(made))
+            out.write(np.ascontiguousarray(vectors).data)
+            bar.update(len(vectors))
     opened: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     return opened

@@ -33,14 +33,14 @@ class KnownVectors:
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors, shape (n, d), n >= 1, as `Encoder.encode` gives them."""
-        found: dict[int, Vectors] = {}
+        vectors: dict[int, Vectors] = {}
         for held in self._held:
-            left = [i for i in range(len(texts)) if i not in found]
-            found |= {left[i]: v for i, v in held.find([texts[i] for i in left]).items()}
-        left = [i for i in range(len(texts)) if i not in found]
-        if left:
-            found |= zip(left, self.encoder.encode([texts[i] for i in left]), strict=True)
-        return np.stack([found[i] for i in range(len(texts))])
+            missing = [i for i in range(len(texts)) if i not in vectors]
+            vectors |= {missing[i]: v for i, v in held.find([texts[i] for i in missing]).items()}
+        missing = [i for i in range(len(texts)) if i not in vectors]
+        if missing:
+            vectors |= zip(missing, self.encoder.encode([texts[i] for i in missing]), strict=True)
+        return np.stack([vectors[i] for i in range(len(texts))])
 
 
 class _Held:
@@ -57,12 +57,12 @@ class _Held:
         """The known vectors of these texts, by position."""
         keys = _keys(texts)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        found = {}
+        vectors = {}
         for i in np.flatnonzero(self._keys[places] == keys).tolist():
             row = int(self._rows[places[i]])
             if self._corpus.passage(row).full_text == texts[i]:
-                found[i] = self._vectors[row]
-        return found
+                vectors[i] = self._vectors[row]
+        return vectors
 
 
 def _keys(texts: Iterable[str]) -> Keys:
@@ -75,8 +75,8 @@ def _usable(folder: Path, encoder: Encoder, layout: int) -> bool:
     """Whether there is an intact index whose vectors this encoder made."""
     made_by = {"fingerprint": encoder.files.fingerprint, "max_length": encoder.max_length}
     try:
-        kept = read_manifest(folder)
-        if kept.get("layout") != layout or not made_by.items() <= kept["encoder"].items():
+        manifest = read_manifest(folder)
+        if manifest.get("layout") != layout or not made_by.items() <= manifest["encoder"].items():
             return False
         verify_folder(folder)
     except (FolderError, InputError, OSError, KeyError, AttributeError):

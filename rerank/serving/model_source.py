@@ -85,7 +85,7 @@ class ServedModel:
             "precision": config.precision,
             "segment_by": config.segment_by,
             "segments": sorted(main.segments.updates),
-            "stages": list(main.lists.stages) if main.lists else [],
+            "stages": list(main.list_kind.stages) if main.list_kind else [],
             "passages": len(self.model.pipeline.index),
             "queries": manifest["queries"],
             "reliability": {k: v for k, v in self.reliability.items() if k != "curves"},

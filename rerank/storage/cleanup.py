@@ -39,27 +39,32 @@ def remove_leftovers(path: Path) -> None:
         return
     ours = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.(new|old)")
     for name in os.listdir(path.parent):
-        left = path.parent / name
-        if not ours.fullmatch(name) or left.is_symlink() or not left.is_dir():
+        leftover = path.parent / name
+        if not ours.fullmatch(name) or leftover.is_symlink() or not leftover.is_dir():
             continue
         try:
-            handle = os.open(left, os.O_RDONLY)
+            handle = os.open(leftover, os.O_RDONLY)
         except OSError:
             continue
         try:
             if _lock(handle):
-                _clear(left, path)
+                _clear(leftover, path)
         finally:
             os.close(handle)
 
 
-def _clear(left: Path, path: Path) -> None:
-    before = left / path.name
-    nobodys = any(left.iterdir())  # a writer locks its folder before it writes there
-    if left.suffix == ".old" and before.is_dir() and not path.exists() and not path.is_symlink():
-        before.rename(path)
-    if nobodys or abs(time.time() - left.stat().st_mtime) >= LEAST_AGE:
-        shutil.rmtree(left, ignore_errors=True)
+def _clear(leftover: Path, path: Path) -> None:
+    old_folder = leftover / path.name
+    nobodys = any(leftover.iterdir())  # a writer locks its folder before it writes there
+    if (
+        leftover.suffix == ".old"
+        and old_folder.is_dir()
+        and not path.exists()
+        and not path.is_symlink()
+    ):
+        old_folder.rename(path)
+    if nobodys or abs(time.time() - leftover.stat().st_mtime) >= LEAST_AGE:
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _lock(handle: int) -> bool:

@@ -41,8 +41,8 @@ def write_file(path: str | Path, data: bytes | str | Iterable[str]) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            for part in [data] if isinstance(data, (bytes, str)) else data:
-                file.write(part.encode() if isinstance(part, str) else part)
+            for piece in [data] if isinstance(data, (bytes, str)) else data:
+                file.write(piece.encode() if isinstance(piece, str) else piece)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o666 & ~umask())
@@ -98,19 +98,19 @@ def regular(path: Path, *, follow: bool = True) -> Iterator[int]:
 def digest(handle: int, size: int) -> str:
     """The sha256 of the first `size` bytes and one more, so that a file that grew differs."""
     state = hashlib.sha256()
-    while size >= 0 and (part := os.read(handle, min(size + 1, 2**20))):
-        state.update(part)
-        size -= len(part)
+    while size >= 0 and (block := os.read(handle, min(size + 1, 2**20))):
+        state.update(block)
+        size -= len(block)
     return state.hexdigest()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in fields:
             raise ValueError(f"the key {key[:80]!r} stands twice")
-        found[key] = value
-    return found
+        fields[key] = value
+    return fields
 
 
 def _refuse_constant(name: str) -> Any:

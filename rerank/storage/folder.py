@@ -99,9 +99,9 @@ def _filled(
 ) -> dict[str, Any]:
     """Fill a folder, make it durable, write its manifest and return it."""
     extra = dict(fill(new))
-    taken = {"files", "format_version", DIGEST, *(["kind"] if kind else [])} & set(extra)
-    if taken:
-        raise FolderError(f"the manifest's own fields cannot be given: {sorted(taken)}")
+    reserved = {"files", "format_version", DIGEST, *(["kind"] if kind else [])} & set(extra)
+    if reserved:
+        raise FolderError(f"the manifest's own fields cannot be given: {sorted(reserved)}")
     files = {}
     for name, file in sorted(files_below(new).items()):
         if name == MANIFEST:
@@ -168,13 +168,13 @@ def verify_folder(path: str | Path) -> dict[str, Any]:
         FolderError: as `read_manifest`; a file that is missing, changed, a link, or not listed.
     """
     manifest = read_manifest(path)
-    found = files_below(Path(path))
-    found.pop(MANIFEST, None)
+    present = files_below(Path(path))
+    present.pop(MANIFEST, None)
     for name, entry in manifest["files"].items():
-        if name not in found:
+        if name not in present:
             raise FolderError(f"{path}: {name} is missing")
         try:
-            with regular(found[name], follow=False) as handle:
+            with regular(present[name], follow=False) as handle:
                 size = os.fstat(handle).st_size
                 same = size == entry["size"] and digest(handle, size) == entry["sha256"]
         except OSError as error:
@@ -183,7 +183,7 @@ def verify_folder(path: str | Path) -> dict[str, Any]:
             raise FolderError(f"{path}: {name} has {size} bytes, expected {entry['size']}")
         if not same:
             raise FolderError(f"{path}: {name} is changed, its sha256 is not the manifest's")
-    extra = sorted(set(found) - set(manifest["files"]))
+    extra = sorted(set(present) - set(manifest["files"]))
     if extra:
         raise FolderError(
             f"{path}: {extra[0]} is not in the manifest; take it away ({len(extra)} such)"
@@ -269,10 +269,10 @@ def check_can_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
     if path.is_symlink() or not path.is_dir():
         raise FolderError(f"{path} is not a folder, and is not replaced")
     try:
-        found = read_manifest(path)
+        manifest = read_manifest(path)
     except FolderError as error:
         raise FolderError(
             f"{path} is not a folder of ours, and is not replaced: {error}"
         ) from error
-    if kind is not None and found.get("kind") != kind:
-        raise FolderError(f"{path} is not {kind} but {found.get('kind')}, and is not replaced")
+    if kind is not None and manifest.get("kind") != kind:
+        raise FolderError(f"{path} is not {kind} but {manifest.get('kind')}, and is not replaced")

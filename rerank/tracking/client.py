@@ -76,10 +76,10 @@ def _make_database(tracking_uri: str) -> None:
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
     try:
         with locked(aside):
-            made = aside / path.name
-            MlflowClient(tracking_uri=f"{SQLITE}{made}").search_experiments(max_results=1)
+            new = aside / path.name
+            MlflowClient(tracking_uri=f"{SQLITE}{new}").search_experiments(max_results=1)
             with suppress(FileExistsError):  # another process was faster
-                os.link(made, path)
+                os.link(new, path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -87,12 +87,12 @@ def _make_database(tracking_uri: str) -> None:
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for the duration of the block."""
-    before = {key: os.environ.get(key) for key in values}
+    old_values = {key: os.environ.get(key) for key in values}
     os.environ.update(values)
     try:
         yield
     finally:
-        for key, value in before.items():
+        for key, value in old_values.items():
             if value is None:
                 os.environ.pop(key, None)
             else:
@@ -103,22 +103,22 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 def _tracking_uri(uri: str) -> Iterator[None]:
     """Point MLflow's global at uri; MLflow writes it to the environment as well."""
     with environment({VARIABLE: ""}):  # which MLflow would take for its global URI
-        before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+        old_uri = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
         mlflow.set_tracking_uri(uri)
         try:
             yield
         finally:
-            mlflow.set_tracking_uri(before)
+            mlflow.set_tracking_uri(old_uri)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the log messages of a new database's migrations out of the terminal."""
-    before = {name: logging.getLogger(name).level for name in _CHATTY}
+    old_levels = {name: logging.getLogger(name).level for name in _CHATTY}
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
         yield
     finally:
-        for name, level in before.items():
+        for name, level in old_levels.items():
             logging.getLogger(name).setLevel(level)

@@ -101,13 +101,13 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
     Raises:
         As `fetch`.
     """
-    asked = _URI.fullmatch(str(uri))
-    if asked is None:
+    parts = _URI.fullmatch(str(uri))
+    if parts is None:
         raise InputError(f"{uri}: expected models:/name@alias, models:/name/3 or runs:/id/path")
     with _asked(str(uri), tracking_uri) as client:
-        if asked["run"]:
-            return f"{client.get_run(asked['run']).info.artifact_uri}/{asked['path']}"
-        return _source(client, _version(client, asked))
+        if parts["run"]:
+            return f"{client.get_run(parts['run']).info.artifact_uri}/{parts['path']}"
+        return _source(client, _version(client, parts))
 
 
 def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None:
@@ -118,12 +118,12 @@ def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None
     Raises:
         As `fetch`.
     """
-    asked = _URI.fullmatch(str(uri))
-    if asked is None:
+    parts = _URI.fullmatch(str(uri))
+    if parts is None:
         return None
     with _asked(str(uri), tracking_uri) as client:
-        version = None if asked["run"] else _version(client, asked)
-        run_id = asked["run"] or (version and version.run_id)
+        version = None if parts["run"] else _version(client, parts)
+        run_id = parts["run"] or (version and version.run_id)
         if not run_id:
             return None
         run = client.get_run(run_id)
@@ -131,7 +131,7 @@ def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None
             return None
         store = client_module().named_store() or tracking_uri
         number = str(version.version) if version else None
-        return described(client, run, store, version=number, name=asked["name"], found=True)
+        return described(client, run, store, version=number, name=parts["name"], found=True)
 
 
 def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
@@ -172,17 +172,17 @@ def crown(name: str, run_id: str, *, best: str | None = None, tracking_uri: str)
         MissingExtraError, TrackingError: as `fetch`.
     """
     with _asked(f"run {run_id}", tracking_uri) as client:
-        found = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
-        if not found:
+        versions = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
+        if not versions:
             raise InputError(f"run {run_id} registered no version of {name!r}")
-        newest = max(found, key=lambda version: int(version.version))
+        newest = max(versions, key=lambda version: int(version.version))
         client.set_registered_model_alias(name, CHAMPION, newest.version)
         client.set_registered_model_alias(name, BEST, best or newest.version)
     return str(newest.version)
 
 
 @contextmanager
-def _asked(what: str, tracking_uri: str | None, *, make: bool = False) -> Iterator[MlflowClient]:
+def _asked(subject: str, tracking_uri: str | None, *, make: bool = False) -> Iterator[MlflowClient]:
     """A client of the store in use; its failures are raised with one sentence.
 
     `make`: a missing SQLite database is created; otherwise it is refused.
@@ -193,24 +193,24 @@ def _asked(what: str, tracking_uri: str | None, *, make: bool = False) -> Iterat
     place = client.named_store() or tracking_uri or Workspace(Path("work")).tracking_uri
     database = Path(place.removeprefix(client.SQLITE))
     if not make and place.startswith(client.SQLITE) and not database.is_file():
-        raise InputError(f"{what}: there is no {database}; set MLFLOW_TRACKING_URI")
+        raise InputError(f"{subject}: there is no {database}; set MLFLOW_TRACKING_URI")
     try:
         with client.store(place) as opened:
             yield opened
     except RerankError:
         raise
     except Exception as error:  # the store is the user's: any client error can come back
-        sentence = f"{without_secrets(place)} does not give {what}: {reason(error)}"
+        sentence = f"{without_secrets(place)} does not give {subject}: {reason(error)}"
         if isinstance(error, MlflowException) and error.error_code in UNKNOWN:
             raise InputError(sentence) from error
         raise TrackingError(f"{sentence}; check MLFLOW_TRACKING_URI") from error
 
 
-def _version(client: MlflowClient, asked: re.Match[str]) -> ModelVersion:
+def _version(client: MlflowClient, parts: re.Match[str]) -> ModelVersion:
     """The registered version that a URI of a model means now."""
-    if asked["alias"]:
-        return client.get_model_version_by_alias(asked["name"], asked["alias"])
-    return client.get_model_version(asked["name"], asked["version"])
+    if parts["alias"]:
+        return client.get_model_version_by_alias(parts["name"], parts["alias"])
+    return client.get_model_version(parts["name"], parts["version"])
 
 
 def _source(client: MlflowClient, version: ModelVersion) -> str:
@@ -227,8 +227,8 @@ def _folder(source: str) -> Fetched:
         return Fetched(_inner(Path(local)), None)
     temporary = Path(tempfile.mkdtemp(prefix="mlflow-"))
     try:
-        found = download_artifacts(artifact_uri=source, dst_path=str(temporary))
-        return Fetched(_inner(Path(found)), temporary)
+        downloaded = download_artifacts(artifact_uri=source, dst_path=str(temporary))
+        return Fetched(_inner(Path(downloaded)), temporary)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

@@ -163,14 +163,14 @@ def track(
         MissingExtraError: MLflow is not installed.
         TrackingError: MLflow did not accept it; what was `written` stays.
     """
-    known = noted_run(written, work)
-    if known is not None:
-        return known
-    made = record()
+    noted = noted_run(written, work)
+    if noted is not None:
+        return noted
+    run_record = record()
     try:
         work.path.mkdir(parents=True, exist_ok=True)
         run = log_run(
-            made,
+            run_record,
             experiment=experiment,
             run_name=run_name,
             tracking_uri=work.tracking_uri,
@@ -234,16 +234,16 @@ def log_run(
         raise ValueError(f"to register {record.registered_name!r} a folder is needed, got none")
     if record.folder is not None and not Path(record.folder).is_dir():
         raise ValueError(f"{record.folder} is not a folder")
-    speaking = client_module()
-    uri = speaking.named_store() or tracking_uri
-    with speaking.store(uri) as client:
+    mlflow_client = client_module()
+    uri = mlflow_client.named_store() or tracking_uri
+    with mlflow_client.store(uri) as client:
         local = uri == tracking_uri or uri.startswith(("sqlite:", "file:"))
         place = artifact_location if local else None
         experiment_id = _experiment(client, experiment, place)
         name = record.registered_name
-        known = _known(client, experiment_id, record)
-        if known is not None:
-            run, version = known
+        logged = _known(client, experiment_id, record)
+        if logged is not None:
+            run, version = logged
             return described(client, run, uri, version=version, name=name, found=True)
         tags = {KEY: record.key} if record.key else {}
         run = client.create_run(experiment_id, run_name=run_name, tags={**_source_tags(), **tags})
@@ -251,7 +251,7 @@ def log_run(
         try:
             version = _fill(client, run_id, record)
         except BaseException:
-            with suppress(Exception), speaking.environment(speaking.IMPATIENCE):
+            with suppress(Exception), mlflow_client.environment(mlflow_client.IMPATIENCE):
                 client.set_terminated(run_id, "FAILED")
             raise
         client.set_terminated(run_id, "FINISHED")
@@ -270,12 +270,12 @@ def described(
     """What is told of a run in the store at `uri`; its folder is this version of a model."""
     info, tags = run.info, run.data.tags
     return TrackedRun(
-        info.run_id,
-        info.experiment_id,
-        kept_store(uri),
-        version,
-        name,
-        found,
+        run_id=info.run_id,
+        experiment_id=info.experiment_id,
+        tracking_uri=kept_store(uri),
+        model_version=version,
+        model_name=name,
+        found=found,
         experiment=str(client.get_experiment(info.experiment_id).name),
         command=tags.get(COMMAND, ""),
         commit=tags.get(COMMIT, ""),
@@ -289,9 +289,9 @@ def _source_tags() -> dict[str, str]:
     command = shlex.join(map(without_secrets, words))[:LONGEST_TAG]
     tags = {COMMAND: command, "mlflow.source.type": "LOCAL"}
     with suppress(OSError, subprocess.SubprocessError):  # no git, or no repository
-        asked = ("git", "rev-parse", "--verify", "HEAD")
-        found = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True)
-        tags[COMMIT] = found.stdout.strip()
+        git = ("git", "rev-parse", "--verify", "HEAD")
+        answer = subprocess.run(git, capture_output=True, text=True, timeout=10, check=True)
+        tags[COMMIT] = answer.stdout.strip()
     return tags
 
 
@@ -301,8 +301,8 @@ def _known(
     """The finished run of the record's key, and the version it registered."""
     if record.key is None:
         return None
-    asked = f"tags.{KEY} = '{record.key}' and attributes.status = 'FINISHED'"
-    runs = client.search_runs([experiment_id], asked, max_results=1)
+    condition = f"tags.{KEY} = '{record.key}' and attributes.status = 'FINISHED'"
+    runs = client.search_runs([experiment_id], condition, max_results=1)
     if not runs:
         return None
     versions = client.search_model_versions(f"run_id = '{runs[0].info.run_id}'")
@@ -378,24 +378,24 @@ def _log_model(client: MlflowClient, run_id: str, folder: Path, flavour: Flavour
     from mlflow.pyfunc import save_model
 
     with tempfile.TemporaryDirectory() as place:
-        made, stand_in = Path(place) / "model", Path(place) / ARTIFACT
+        model_folder, stand_in = Path(place) / "model", Path(place) / ARTIFACT
         stand_in.mkdir()
         save_model(
-            str(made),
+            str(model_folder),
             python_model=str(flavour.code),
             artifacts={ARTIFACT: str(stand_in)},
             signature=infer_signature(flavour.inputs, flavour.outputs),
             input_example=flavour.inputs,
             pip_requirements=list(flavour.requirements),
         )
-        client.log_artifacts(run_id, str(made), FOLDER)
+        client.log_artifacts(run_id, str(model_folder), FOLDER)
     client.log_artifacts(run_id, str(folder), f"{FOLDER}/{INNER}")
 
 
 def _experiment(client: MlflowClient, name: str, place: str | None) -> str:
-    known = client.get_experiment_by_name(name)
-    if known is not None:
-        return str(known.experiment_id)
+    experiment = client.get_experiment_by_name(name)
+    if experiment is not None:
+        return str(experiment.experiment_id)
     return str(client.create_experiment(name, artifact_location=place))
 
 

@@ -22,10 +22,10 @@ def shown_store(uri: str) -> str:
     >>> shown_store("sqlite:////home/ann/work/mlflow.db")
     'sqlite: mlflow.db'
     """
-    scheme, found, rest = uri.partition(":")
-    if not found or scheme.lower() in LOCAL:
-        kind = scheme.lower() if found else "file"
-        path = re.split("[?#]", rest if found else uri)[0]
+    scheme, colon, rest = uri.partition(":")
+    if not colon or scheme.lower() in LOCAL:
+        kind = scheme.lower() if colon else "file"
+        path = re.split("[?#]", rest if colon else uri)[0]
         return f"{kind}: {unquote(PurePath(path).name)}"
     return without_secrets(uri)
 
@@ -55,8 +55,8 @@ def shown_command(command: str) -> str:
 
 def without_secrets(word: str) -> str:
     """A word; if it holds an address, without its user, password, query and fragment."""
-    found = _ADDRESS.fullmatch(word)
-    if found is None:
+    address = _ADDRESS.fullmatch(word)
+    if address is None:
         return word
-    before, scheme, rest = found.groups()
-    return f"{before}{scheme}{re.split('[?#]', rest.rpartition('@')[2])[0]}"
+    head, scheme, tail = address.groups()
+    return f"{head}{scheme}{re.split('[?#]', tail.rpartition('@')[2])[0]}"

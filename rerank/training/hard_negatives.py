@@ -25,11 +25,11 @@ def keep_hardest(example: Example, keep: int) -> Example:
         usable = wrong[[int(np.argmin(logits[wrong]))]] if len(wrong) else wrong
     best = usable[np.argsort(-logits[usable], kind="stable")][: keep + (not len(right))]
     first = [i for i in judged if i in best]
-    kept = [*right, *first, *(i for i in best if i not in first)]
+    chosen = [*right, *first, *(i for i in best if i not in first)]
     return replace(
         example,
-        passages=tuple(example.passages[i] for i in kept),
-        labels=tuple(int(labels[i]) for i in kept),
+        passages=tuple(example.passages[i] for i in chosen),
+        labels=tuple(int(labels[i]) for i in chosen),
         teacher=(),
         judged=len(first),
     )

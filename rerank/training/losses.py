@@ -27,9 +27,9 @@ def listwise_or_none(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     and a query without a right passage can be trained on too: the null is right. Several right
     passages share the probability.
     """
-    every = torch.cat([logits.new_zeros(1), logits])
-    wanted = logits[right > 0] if bool((right > 0).any()) else every[:1]
-    return torch.logsumexp(every, 0) - torch.logsumexp(wanted, 0)
+    with_none = torch.cat([logits.new_zeros(1), logits])
+    right_logits = logits[right > 0] if bool((right > 0).any()) else with_none[:1]
+    return torch.logsumexp(with_none, 0) - torch.logsumexp(right_logits, 0)
 
 
 def binary(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -70,9 +70,11 @@ class ListsLoss(nn.Module):
     ) -> torch.Tensor:
         """The batch's loss; `inputs` is (queries, passage lists), `labels` a target per query."""
         queries, passage_lists = inputs
-        pairs = [(q, p) for q, found in zip(queries, passage_lists, strict=True) for p in found]
-        parts = torch.split(self._logits(pairs), [len(found) for found in passage_lists])
-        each = [self._one(part, label) for part, label in zip(parts, labels, strict=True)]
+        pairs = [(q, p) for q, texts in zip(queries, passage_lists, strict=True) for p in texts]
+        parts = torch.split(self._logits(pairs), [len(texts) for texts in passage_lists])
+        each = [
+            self._one(list_logits, label) for list_logits, label in zip(parts, labels, strict=True)
+        ]
         return torch.stack(each).mean()
 
     def _logits(self, pairs: Sequence[tuple[str, str]]) -> torch.Tensor:
@@ -80,13 +82,13 @@ class ListsLoss(nn.Module):
         device = self.model.device
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
         size = CPU_PAIRS if device.type == "cpu" else len(pairs)
-        found = []
+        logits = []
         for start in range(0, len(order), size):
             features = self.model.preprocess([pairs[i] for i in order[start : start + size]])
             there = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
-            found.append(self.model(there)["scores"].view(-1).float())
+            logits.append(self.model(there)["scores"].view(-1).float())
         place = torch.tensor(order, device=device).argsort()
-        return torch.cat(found)[place]
+        return torch.cat(logits)[place]
 
     def _one(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         target = target.to(logits.device)

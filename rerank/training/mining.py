@@ -75,30 +75,30 @@ def split_validation(
     draw.shuffle(names)
     room = min(count, len(labelled.splits[split]) // 5)
     held: list[str] = []
-    kept: list[str] = []
+    to_train: list[str] = []
     for name in names:
         group = groups[name]
-        known = any(query_hash(labelled.queries[i].text) in seen for i in group)
-        if not known and len(held) + len(group) <= room:
+        is_seen = any(query_hash(labelled.queries[i].text) in seen for i in group)
+        if not is_seen and len(held) + len(group) <= room:
             held += group
-        elif limit is None or len(kept) + len(group) <= limit:
-            kept += group
-    return kept, held
+        elif limit is None or len(to_train) + len(group) <= limit:
+            to_train += group
+    return to_train, held
 
 
 def without_overlap(
-    labelled: LabelledSet, ids: Sequence[str], held: Sequence[str], asked: frozenset[str]
+    labelled: LabelledSet, ids: Sequence[str], held: Sequence[str], validated_on: frozenset[str]
 ) -> list[str]:
     """`ids` without those that overlap with the validation queries.
 
-    An id is dropped if its question is one of `asked` (`query_hash`), of whatever set, or if it
-    shares the group or a right passage with one of the `held` queries of this set.
+    An id is dropped if its question is one of `validated_on` (`query_hash`), of whatever set, or if
+    it shares the group or a right passage with one of the `held` queries of this set.
     """
     marks = {mark for i in held for mark in _overlap_keys(labelled, i)}
     return [
         i
         for i in ids
-        if query_hash(labelled.queries[i].text) not in asked
+        if query_hash(labelled.queries[i].text) not in validated_on
         and marks.isdisjoint(_overlap_keys(labelled, i))
     ]
 
@@ -141,52 +141,52 @@ def mine(
         ]
     rounds = itertools.cycle(zip(queries, lists, strict=True))
     anywhere = None if within else index
-    made = (
-        _example(labelled, query, found, anywhere, config, draw)
-        for query, found in itertools.islice(rounds, limit or len(queries))
+    examples = (
+        _example(labelled, query, candidates, anywhere, config, draw)
+        for query, candidates in itertools.islice(rounds, limit or len(queries))
     )
-    return [example for example in made if 0 in example.labels]
+    return [example for example in examples if 0 in example.labels]
 
 
 def _of_groups(labelled: LabelledSet) -> dict[str, list[Passage]]:
     """The passages that are right, wrong or asked about for the queries of a group, by group."""
-    found: dict[str, dict[str, Passage]] = {}
+    by_group: dict[str, dict[str, Passage]] = {}
     for query_id in labelled.queries:
-        known = (labelled.relevant(query_id), _judged(labelled, query_id))
-        group = found.setdefault(labelled.group(query_id), {})
-        group.update({i: labelled.corpus[i] for i in sorted({*known[0], *known[1]})})
-    return {name: list(group.values()) for name, group in found.items()}
+        judged_ids = (labelled.relevant(query_id), _judged(labelled, query_id))
+        group = by_group.setdefault(labelled.group(query_id), {})
+        group.update({i: labelled.corpus[i] for i in sorted({*judged_ids[0], *judged_ids[1]})})
+    return {name: list(group.values()) for name, group in by_group.items()}
 
 
 def _judged(labelled: LabelledSet, query_id: str) -> list[str]:
     """Ids of passages known to be wrong; an unanswerable query's passage asked about is first."""
     metadata, right = labelled.queries[query_id].metadata, labelled.relevant(query_id)
-    asked = () if right else (metadata.get(ASKED_ABOUT),)
-    known = dict.fromkeys(str(i) for i in (*asked, *metadata.get(JUDGED_WRONG, ())) if i)
-    return [i for i in known if i in labelled.corpus and i not in right]
+    asked_about = () if right else (metadata.get(ASKED_ABOUT),)
+    wrong = dict.fromkeys(str(i) for i in (*asked_about, *metadata.get(JUDGED_WRONG, ())) if i)
+    return [i for i in wrong if i in labelled.corpus and i not in right]
 
 
 def _example(
     labelled: LabelledSet,
     query: Query,
-    found: Sequence[Passage],
+    candidates: Sequence[Passage],
     anywhere: Index | None,
     config: FinetuneConfig,
     draw: random.Random,
 ) -> Example:
-    """One example; `found` is the first stage's list, best first; unordered without `anywhere`."""
+    """One example from the first stage's `candidates`, best first; unordered without `anywhere`."""
     right = sorted(labelled.relevant(query.query_id))
     shown = [labelled.corpus[draw.choice(right)]] if right else []
     answers = {doc_id: _words(labelled.corpus[doc_id]) for doc_id in right}
     judged = [labelled.corpus[i] for i in _judged(labelled, query.query_id)]
-    near = [p for p in found if _is_wrong(p, answers) and p not in judged]
+    near = [p for p in candidates if _is_wrong(p, answers) and p not in judged]
     if anywhere is not None:
         near = near[: config.depth]
     if shown and near and config.withheld and draw.random() < config.withheld:
         shown = []
     room = config.hard + (not shown)
-    asked, others = (judged[:0], judged) if right else (judged[:1], judged[1:])
-    sure = [*asked, *draw.sample(others, len(others))][:room]
+    first_wrong, others = (judged[:0], judged) if right else (judged[:1], judged[1:])
+    sure = [*first_wrong, *draw.sample(others, len(others))][:room]
     hard = [*sure, *draw.sample(near, min(room - len(sure), len(near)))]
     easy: list[Passage] = []
     if anywhere is not None:
@@ -218,12 +218,12 @@ def validation_queries(
     held = []
     for query, vector in zip(queries, vectors, strict=True):
         right = sorted(labelled.relevant(query.query_id))
-        found = _first_stage(query, vector, index, depth)
+        candidates = _first_stage(query, vector, index, depth)
         held.append(
             ValidationQuery(
                 query.text,
                 tuple(labelled.corpus[d].full_text for d in right),
-                tuple(p.full_text for p in found),
+                tuple(p.full_text for p in candidates),
             )
         )
     return held
@@ -232,8 +232,8 @@ def validation_queries(
 def _first_stage(
     query: Query, vector: NDArray[np.float32], index: Index, count: int
 ) -> list[Passage]:
-    found = index.search(query.text, vector, pool=max(POOL, count), count=count, rrf_k=60)
-    return [index.passage(row) for row in found.rows]
+    stage = index.search(query.text, vector, pool=max(POOL, count), count=count, rrf_k=60)
+    return [index.passage(row) for row in stage.rows]
 
 
 def _is_wrong(passage: Passage, answers: Mapping[str, set[str]]) -> bool:

@@ -261,8 +261,8 @@ class _Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no t
 
 def _dropout(folder: Path, rate: float) -> dict[str, float]:
     """Every dropout rate that the model's configuration names, set to `rate`."""
-    known = AutoConfig.from_pretrained(str(folder), local_files_only=True).to_dict()
-    return {k: rate for k, v in known.items() if "dropout" in k and isinstance(v, float)}
+    settings = AutoConfig.from_pretrained(str(folder), local_files_only=True).to_dict()
+    return {k: rate for k, v in settings.items() if "dropout" in k and isinstance(v, float)}
 
 
 def _freeze(model: Any, layers: int) -> None:
@@ -277,8 +277,8 @@ def _freeze(model: Any, layers: int) -> None:
     stack = _stack(model)
     if layers > len(stack):
         raise InputError(f"the model has {len(stack)} layers, cannot freeze {layers}")
-    for part in (model.base_model.embeddings, *stack[:layers]):
-        part.requires_grad_(False)
+    for module in (model.base_model.embeddings, *stack[:layers]):
+        module.requires_grad_(False)
 
 
 def _low_rank(model: Any, rank: int) -> LoraModel:

@@ -16,8 +16,8 @@ import numpy as np
 from planned import Planned, measure_sets
 
 from rerank.assessment.ranking import limit_scored, rank
-from rerank.evaluation.evaluate import OURS, Part
-from rerank.evaluation.evaluate import measure as measure_all
+from rerank.evaluation.measure import OURS, Part
+from rerank.evaluation.measure import measure as measure_all
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
 from rerank.fitting.fit import fit
 from rerank.types import Floats

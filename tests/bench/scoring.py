@@ -33,8 +33,8 @@ from transformers import AutoConfig
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.engine import Engine, Graphs, _torch_runner, cores, open_cross_encoder
-from rerank.inference.export import cross_encoder
 from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.onnx_export import cross_encoder
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.inference.varlen import UnpaddedEngine, open_unpadded
 

@@ -34,7 +34,7 @@ LIBRARIES = [
 ]
 
 EXPORT = """
-from rerank.inference.export import bi_encoder, load
+from rerank.inference.onnx_export import bi_encoder, load
 from rerank.inference.model_files import resolve
 load(resolve("minilm"), "bi_encoder")
 """

@@ -56,8 +56,8 @@ def documented_objects(libraries: Collection[str]) -> dict[str, DocumentedObject
         for name, docstring, inherited in _documented(libraries):
             key = (inherited, name.count("."), name)
             names[docstring] = min(key, names.get(docstring, key))
-    found = {name: _parse(name, docstring) for docstring, (_, _, name) in names.items()}
-    return {name: found[name] for name in sorted(found) if found[name].body}
+    objects = {name: _parse(name, docstring) for docstring, (_, _, name) in names.items()}
+    return {name: objects[name] for name in sorted(objects) if objects[name].body}
 
 
 def _documented(libraries: Collection[str]) -> Iterator[tuple[str, str, bool]]:
@@ -102,21 +102,21 @@ def _docstring(value: Any) -> Iterator[str]:
 
 def _modules(libraries: Collection[str]) -> list[tuple[str, types.ModuleType]]:
     """Public modules of the libraries, importable on this machine, in name order."""
-    found = []
+    modules = []
     with progress(len(libraries), "reading documentation") as bar:
         for library in libraries:
             package = _imported(library)
-            found.append((library, package))
+            modules.append((library, package))
             walk = pkgutil.walk_packages(
                 getattr(package, "__path__", []), f"{library}.", onerror=lambda _: None
             )
             for name in sorted(i.name for i in walk if not SKIPPED.search(i.name)):
                 try:
-                    found.append((name, importlib.import_module(name)))
+                    modules.append((name, importlib.import_module(name)))
                 except Exception:  # an optional dependency that is not installed
                     continue
             bar.update()
-    return found
+    return modules
 
 
 def _imported(library: str) -> types.ModuleType:

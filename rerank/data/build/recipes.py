@@ -56,9 +56,9 @@ def build_documentation(libraries: Collection[str]) -> LabelledSet:
         )
     objects = {}
     for name, item in documented_objects(libraries).items():
-        rest = item.body.partition("\n\n")[2].strip()
-        if len(rest.split()) >= LEAST_DOCSTRING:
-            objects[name] = replace(item, body=rest)
+        body = item.body.partition("\n\n")[2].strip()
+        if len(body.split()) >= LEAST_DOCSTRING:
+            objects[name] = replace(item, body=body)
     described = _described(_see_also(objects), _summaries(objects))
     if not described:
         raise InputError(f"{', '.join(libraries)}: no docstring there describes another")
@@ -106,23 +106,25 @@ def build_pydata_questions(folder: Path) -> LabelledSet:
     write_corpus(map(_passage, objects.values()), folder)
     for path in (folder / "qrels").glob("*.tsv"):
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        known = (line for line in lines[1:] if _names_one_of(objects, line))
-        path.write_text("".join([*lines[:1], *known]), encoding="utf-8")
-    found = LabelledSet.read(folder)
+        answerable = (line for line in lines[1:] if _names_one_of(objects, line))
+        path.write_text("".join([*lines[:1], *answerable]), encoding="utf-8")
+    labelled = LabelledSet.read(folder)
     lost = {
-        i for i, q in found.queries.items() if q.metadata.get("answerable") and i not in found.qrels
+        i
+        for i, q in labelled.queries.items()
+        if q.metadata.get("answerable") and i not in labelled.qrels
     }
     return replace(
-        found,
-        queries={i: q for i, q in found.queries.items() if i not in lost},
-        splits={s: tuple(i for i in ids if i not in lost) for s, ids in found.splits.items()},
+        labelled,
+        queries={i: q for i, q in labelled.queries.items() if i not in lost},
+        splits={s: tuple(i for i in ids if i not in lost) for s, ids in labelled.splits.items()},
     )
 
 
 def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict[str, Any]:
     """The manifest of a set built from `libraries`: package versions, counts, digest."""
-    known = packages_distributions()
-    packages = {package for library in libraries for package in known.get(library, ())}
+    distributions = packages_distributions()
+    packages = {package for library in libraries for package in distributions.get(library, ())}
     return {
         "name": labelled.name,
         "packages": {package: version(package) for package in sorted(packages)},
@@ -166,21 +168,21 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
             f"no recipe for a set {name!r}; expected {', '.join(known[:-1])} or {known[-1]}"
             f"{nearest(name, known)}"
         )
-    made = manifest(labelled, libraries or PYDATA)
-    if known and set(known["packages"]) != set(made["packages"]):
+    described = manifest(labelled, libraries or PYDATA)
+    if known and set(known["packages"]) != set(described["packages"]):
         raise InputError(f"{out}: was built from {sorted(known['packages'])}; give another folder")
     labelled.write(out)
     if not known:
-        path.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
-    return made | {"matches": _match(known, made)}
+        path.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+    return described | {"matches": _match(known, described)}
 
 
-def _match(known: Mapping[str, Any], made: Mapping[str, Any]) -> str:
-    if not known:
+def _match(expected: Mapping[str, Any], described: Mapping[str, Any]) -> str:
+    if not expected:
         return "new"
-    if known["packages"] != made["packages"]:
+    if expected["packages"] != described["packages"]:
         return "other versions"
-    return "same" if known["digest"] == made["digest"] else "differs"
+    return "same" if expected["digest"] == described["digest"] else "differs"
 
 
 def _names_one_of(objects: Collection[str], line: str) -> bool:
@@ -203,22 +205,22 @@ Found = dict[str, set[str]]  # query text -> names of the objects it describes
 
 def _described(*ways: Found) -> dict[str, frozenset[str]]:
     """The descriptions of all sources together, without texts that mean several things."""
-    every: dict[str, frozenset[str]] = {}
-    for found in ways:
-        for text, names in found.items():
-            every[text] = every.get(text, frozenset()) | names
-    return {text: right for text, right in every.items() if _one_thing(right)}
+    right_names: dict[str, frozenset[str]] = {}
+    for names_of in ways:
+        for text, names in names_of.items():
+            right_names[text] = right_names.get(text, frozenset()) | names
+    return {text: right for text, right in right_names.items() if _one_thing(right)}
 
 
 def _summaries(objects: Mapping[str, DocumentedObject]) -> Found:
     """First sentences of summaries: each describes the objects whose docstrings begin with it."""
-    found: Found = {}
+    names_of: Found = {}
     for item in objects.values():
         text = re.split(r"(?<=\w)\.(?:\s|$)", item.summary)[0].strip()
         wordy = PLAIN.match(text) and len(re.findall(r"\w+", text)) >= LEAST_WORDS
         if wordy and _squash(text) not in _squash(item.body):
-            found.setdefault(text, set()).add(item.name)
-    return found
+            names_of.setdefault(text, set()).add(item.name)
+    return names_of
 
 
 def _see_also(objects: Mapping[str, DocumentedObject]) -> Found:
@@ -226,7 +228,7 @@ def _see_also(objects: Mapping[str, DocumentedObject]) -> Found:
     namesakes: dict[tuple[str, str], set[str]] = {}
     for item in objects.values():
         namesakes.setdefault((item.name.rsplit(".", 1)[-1], item.summary), set()).add(item.name)
-    found: Found = {}
+    names_of: Found = {}
     for source in objects.values():
         for written, description in source.see_also:
             target = _resolve(written, source.name, objects)
@@ -239,8 +241,8 @@ def _see_also(objects: Mapping[str, DocumentedObject]) -> Found:
             if _squash(text) in _squash(item.body):
                 continue
             same = namesakes[(item.name.rsplit(".", 1)[-1], item.summary)]
-            found.setdefault(text, set()).update(same)
-    return found
+            names_of.setdefault(text, set()).update(same)
+    return names_of
 
 
 def _one_thing(names: Collection[str]) -> bool:

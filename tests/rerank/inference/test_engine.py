@@ -20,7 +20,7 @@ from processes import run_python
 from rerank.assessment.pipeline import Pipeline
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.inference import engine, export
+from rerank.inference import engine, onnx_export
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.engine import Engine, open_bi_encoder, open_cross_encoder
 from rerank.inference.model_files import cache_folder, resolve
@@ -216,7 +216,7 @@ def test_an_export_that_differs_from_torch_is_not_used(
 ) -> None:
     """A graph that shows other numbers than torch is thrown away."""
     path = cache_folder() / "differs.onnx"
-    module = export.cross_encoder(tiny)
+    module = onnx_export.cross_encoder(tiny)
     with monkeypatch.context() as patch:
         patch.setattr(engine, "TOLERANCE", -1.0)
         with pytest.raises(ValueError, match="differs from torch"):
@@ -234,8 +234,8 @@ def test_the_last_layer_is_computed_for_the_first_token_only(
     from transformers import AutoModelForSequenceClassification
 
     folder = other_reranker(family=family)
-    module = export.cross_encoder(folder)
-    cheap, whole = export.forms(module)
+    module = onnx_export.cross_encoder(folder)
+    cheap, whole = onnx_export.forms(module)
     oracle = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     ids = torch.randint(5, 1000, (1, 37), generator=torch.Generator().manual_seed(0))
     types = torch.zeros_like(ids)
@@ -243,19 +243,19 @@ def test_the_last_layer_is_computed_for_the_first_token_only(
         expected = oracle(ids, token_type_ids=types).logits
         for form in (cheap, whole):
             torch.testing.assert_close(form(ids, types), expected, rtol=0, atol=1e-5)
-    assert isinstance(cheap, export.FirstToken)
+    assert isinstance(cheap, onnx_export.FirstToken)
     written: list[object] = []
-    original = export.to_onnx
+    original = onnx_export.to_onnx
 
     def recording(form: Any, *rest: Any) -> None:
         written.append(form)
         original(form, *rest)
 
-    monkeypatch.setattr(export, "to_onnx", recording)
+    monkeypatch.setattr(onnx_export, "to_onnx", recording)
     path = cache_folder() / f"{family}.onnx"
     samples = [Tokens(tuple(row), (0,) * len(row), cut=False) for row in (ids[0].tolist(), [5, 9])]
     engine._export(module, samples, path)
-    assert [type(form) for form in written] == [export.FirstToken]
+    assert [type(form) for form in written] == [onnx_export.FirstToken]
     assert engine._onnx_runner(path)(samples[0]) == pytest.approx(expected[0].numpy(), abs=1e-5)
 
 
@@ -263,11 +263,11 @@ def test_where_the_cheaper_form_fails_the_whole_model_is_exported(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cheaper form that gives other numbers is left aside, and the right ones are exported."""
-    module = export.cross_encoder(tiny)
-    wrong, whole = export.forms(module)
+    module = onnx_export.cross_encoder(tiny)
+    wrong, whole = onnx_export.forms(module)
     right = engine._torch_runner(module)
     monkeypatch.setattr(wrong, "forward", lambda ids, _types: ids[:, :1].float())
-    monkeypatch.setattr(export, "forms", lambda _: [wrong, whole])
+    monkeypatch.setattr(onnx_export, "forms", lambda _: [wrong, whole])
     path = cache_folder() / "whole.onnx"
     engine._export(module, [SHORT], path)
     tokens = Tokens(tuple(range(1000, 1030)), (0,) * 30, cut=False)

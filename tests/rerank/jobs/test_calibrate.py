@@ -31,7 +31,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import FolderError
 from rerank.evaluation.baselines import HEURISTICS
-from rerank.evaluation.evaluate import OURS, Part, measure
+from rerank.evaluation.measure import OURS, Part, measure
 from rerank.fitting.fit import Fitted, fit
 from rerank.jobs.calibrate import calibrate
 from rerank.storage.folder import verify_folder

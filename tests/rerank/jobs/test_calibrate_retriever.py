@@ -89,7 +89,7 @@ def test_a_model_of_another_system(outcome: CalibrationRun, model: CalibratedRer
     """It names the system, holds no index, and its stages are the system's and our reranker."""
     assert not (outcome.folder / "index").exists()
     assert model.index_folder is None
-    kind = model.maps["search"].lists
+    kind = model.maps["search"].list_kind
     assert kind is not None
     assert kind.stages == ("keyword", "vector", "reranker")
     assert "Passages scored per query: 3.0" in outcome.report

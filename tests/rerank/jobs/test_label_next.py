@@ -15,7 +15,7 @@ from rerank.data.feedback import read_feedback
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import weights_of
 from rerank.errors import InputError
-from rerank.evaluation.evaluate import OURS
+from rerank.evaluation.measure import OURS
 from rerank.jobs.evaluate import evaluate, weighted_note
 from rerank.jobs.label_next import label_next
 from rerank.types import Query

@@ -18,7 +18,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.evaluation.evaluate import OURS, Evaluation
+from rerank.evaluation.measure import OURS, Evaluation
 from rerank.jobs.drift import detect_drift
 from rerank.jobs.evaluate import evaluate
 from rerank.jobs.promote import (

@@ -16,11 +16,12 @@ from calibration.arrays import sigmoid
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.plots.picture import Picture
 from calibration.score_maps import IsotonicMap
+from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
-from rerank.evaluation.evaluate import OURS, Evaluation, Part, measure
+from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.report.glossary import GLOSSARY
@@ -77,10 +78,20 @@ def page(report: Report, pictures: dict[str, Picture]) -> str:
 
 
 def certified(report: Report, **changes: Any) -> Report:
-    """The report with another certificate."""
-    maps = report.fitted.maps
-    changed = replace(maps, certificate=replace(maps.certificate, **changes))
-    return replace(report, fitted=replace(report.fitted, maps=changed))
+    """The report with another certificate, by which the queries are measured too."""
+    maps = with_certificate(report.fitted.maps, **changes)
+    threshold = maps.certificate.threshold
+    reached = report.evaluation.confidences[OURS] >= (np.inf if threshold is None else threshold)
+    return replace(
+        report,
+        fitted=replace(report.fitted, maps=maps),
+        evaluation=replace(report.evaluation, certified=reached),
+    )
+
+
+def with_certificate(maps: FittedMaps, **changes: Any) -> FittedMaps:
+    """The maps with another certificate."""
+    return replace(maps, certificate=replace(maps.certificate, **changes))
 
 
 # --- the result -------------------------------------------------------------------------------
@@ -187,7 +198,7 @@ def test_what_is_certified(report: Report) -> None:
 
     def said(**changes: Any) -> str:
         changed = certified(report, **{"threshold": None, "refused": "", **changes})
-        return certified_sentence(report.evaluation, changed.fitted.maps.certificate)
+        return certified_sentence(changed.evaluation, changed.fitted.maps.certificate)
 
     right = report.evaluation.right
     assert said(threshold=0.0, labels_needed=None) == (
@@ -239,21 +250,22 @@ def test_who_was_left_out(report: Report) -> None:
     assert "Left out: 3 queries that the measured ones ask again." in text
 
 
-def test_a_report_in_folds_says_so(report: Report, fitted: Fitted) -> None:
+def test_a_report_in_folds_says_so(
+    report: Report, fitted: Fitted, to_report: Labelled[Scored], config: Config
+) -> None:
     """Nested cross-fitting in a plain sentence, and thresholds that are the folds' own."""
     folds = replace(report.planned, report_split="cross-fitted", report=report.planned.fit)
     said = " ".join(split_sentences(replace(report, planned=folds)))
     assert f"Measured on the same {len(folds.fit)} queries by nested cross-fitting" in said
     assert "queries by nested cross-fitting" not in " ".join(split_sentences(report))
-    n = len(report.evaluation.right)
-    maps = certified(report, threshold=0.0, refused="", labels_needed=None).fitted.maps
-    none = certified(report, threshold=None, refused="").fitted.maps
-    halves = np.arange(n) % 2
-    evaluation = replace(report.evaluation, folds=(maps, none), fold=halves)
-    assert evaluation.reaching(none.certificate).tolist() == (halves == 0).tolist()
-    _, second, *_ = certificate_sentences(
-        certified(replace(report, evaluation=evaluation), threshold=0.5, refused="")
-    )
+    promising = with_certificate(fitted.maps, threshold=0.0, refused="", labels_needed=None)
+    none = with_certificate(fitted.maps, threshold=None, refused="")
+    first = np.arange(len(to_report)) < len(to_report) // 2
+    parts = [Part(to_report.where(first), promising), Part(to_report.where(~first), none)]
+    evaluation = measure(parts, config)
+    assert evaluation.certified.tolist() == first.tolist()
+    changed = certified(report, threshold=0.5, refused="")
+    _, second, *_ = certificate_sentences(replace(changed, evaluation=evaluation))
     assert second.startswith("Of the measured queries by the threshold of their own fold ")
 
 

@@ -14,7 +14,6 @@ from calibration.arrays import plain
 from calibration.curves import Curves, at_thresholds, reliability_bins
 from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
-from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions, predict
 from rerank.assessment.ranking import limit_scored, rank
@@ -55,6 +54,7 @@ class Evaluation:
     table: Comparison
     confidences: dict[str, Floats]  # name -> (n,)
     right: Labels  # (n,) 1 where the top passage is right
+    certified: Bools  # (n,) whether our confidence is at the certified threshold, if there is one
     events: dict[str, dict[str, float]]  # sufficiency at each k, relevance at each rank -> `SHARES`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, mean per query
@@ -66,17 +66,6 @@ class Evaluation:
     def query_ids(self) -> tuple[str, ...]:
         """Ids of the queries, (n,)."""
         return tuple(r.query.query_id for r in self.labelled.items)
-
-    def reaching(self, certificate: Certificate) -> Bools:
-        """Which queries (n,) reach the certified threshold of their fold, if there are folds.
-
-        Without folds it is the threshold of `certificate`.
-        """
-        ours, many = self.confidences[OURS], len(self.right)
-        own = [maps.certificate for maps in self.folds] or [certificate]
-        fold = np.zeros(many, dtype=np.int64) if self.fold is None else self.fold
-        least = np.array([np.inf if c.threshold is None else c.threshold for c in own])
-        return np.asarray(ours >= least[fold], dtype=np.bool_)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; undefined values are None."""
@@ -146,9 +135,10 @@ def _shown(value: float, sign: str = "") -> str:
 class _PredictedPart:
     """The predictions for one part, before it is measured together with the others."""
 
-    predicted: Predictions
+    predictions: Predictions
     orders: Mapping[str, Sequence[Sequence[str]]]  # passage ids, best first
     confidences: dict[str, Floats]
+    certified: Bools
     passages_scored: list[int]
 
 
@@ -159,82 +149,96 @@ def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ())
     and the order by logit get everything. Each part is measured by its own maps; the rows of the
     result are in the order of the parts.
     """
-    every = [_predict_part(part, config) for part in parts]
+    predicted = [_predict_part(part, config) for part in parts]
     labelled = Labelled(
-        [ranking for one in every for ranking in one.predicted.rankings],
+        [ranking for part in predicted for ranking in part.predictions.rankings],
         np.concatenate([part.scored.groups for part in parts]),
         [grades for part in parts for grades in part.scored.grades],
     )
-    orders = {name: [ids for one in every for ids in one.orders[name]] for name in ORDERS}
+    orders = {name: [ids for part in predicted for ids in part.orders[name]] for name in ORDERS}
     confidences = {
-        name: np.concatenate([one.confidences[name] for one in every])
-        for name in every[0].confidences
+        name: np.concatenate([part.confidences[name] for part in predicted])
+        for name in predicted[0].confidences
     }
-    sufficiency = np.concatenate([one.predicted.sufficiency for one in every])
-    counts = [count for one in every for count in one.passages_scored]
-    relevance = [row for one in every for row in one.predicted.relevance]
+    sufficiency = np.concatenate([part.predictions.sufficiency for part in predicted])
+    relevance = [row for part in predicted for row in part.predictions.relevance]
+    counts = [count for part in predicted for count in part.passages_scored]
     hit = hits(labelled, depth=DEPTH)
-    events = {
-        SUFFICIENCY.format(k): _event(hit[:, k - 1], sufficiency[:, k - 1])
-        for k in range(2, DEPTH + 1)
-    }
-    events |= {
-        RELEVANCE.format(name): _event(
-            *(
-                np.concatenate([row[first - 1 : last] for row in rows])
-                for rows in (passage_labels(labelled), relevance)
-            )
-        )
-        for name, (first, last) in RANKS.items()
-    }
+    fold_sizes = [len(part.scored) for part in parts]
     several = len(parts) > 1
     return Evaluation(
-        labelled,
-        np.concatenate([one.predicted.features for one in every]),
-        comparison(
+        labelled=labelled,
+        features=np.concatenate([part.predictions.features for part in predicted]),
+        table=comparison(
             confidences,
             hit[:, 0],
             groups=labelled.groups.tolist(),
             threshold=config.thresholds.medium,
             random_state=config.seed,
         ),
-        confidences,
-        hit[:, 0],
-        events,
-        _orders(orders, labelled),
-        float(np.mean(counts)) if counts else 0.0,
-        tuple(notes),
-        tuple(part.maps for part in parts) if several else (),
-        np.repeat(np.arange(len(parts)), [len(part.scored) for part in parts]) if several else None,
+        confidences=confidences,
+        right=hit[:, 0],
+        certified=np.concatenate([part.certified for part in predicted]),
+        events=_events(hit, sufficiency, passage_labels(labelled), relevance),
+        orders=_orders(orders, labelled),
+        passages_scored=float(np.mean(counts)) if counts else 0.0,
+        notes=tuple(notes),
+        folds=tuple(part.maps for part in parts) if several else (),
+        fold=np.repeat(np.arange(len(parts)), fold_sizes) if several else None,
     )
 
 
 def _predict_part(part: Part, config: Config) -> _PredictedPart:
     scored, maps = part.scored, part.maps
-    seen = [limit_scored(s, maps.policy.cutoff) for s in scored.items]
+    limited = [limit_scored(s, maps.policy.cutoff) for s in scored.items]
     orders = {
         name: [
             rank(s, maps.score, rank_by=name).doc_ids
-            for s in (seen if name == "relevance" else scored.items)
+            for s in (limited if name == "relevance" else scored.items)
         ]
         for name in ORDERS
     }
-    predicted = predict(seen, maps, config)
-    alike = [
-        _in_order_of(r, s, maps) for r, s in zip(predicted.rankings, scored.items, strict=True)
+    predictions = predict(limited, maps, config)
+    all_scored = [
+        _in_order_of(r, s, maps) for r, s in zip(predictions.rankings, scored.items, strict=True)
     ]
     confidences = {
-        name: heuristic_confidences(rule, alike) for name, rule in part.baselines.items()
+        name: heuristic_confidences(rule, all_scored) for name, rule in part.baselines.items()
     }
-    confidences[OURS] = predicted.confidence
-    return _PredictedPart(predicted, orders, confidences, [len(s.logits) for s in seen])
+    confidences[OURS] = predictions.confidence
+    threshold = maps.certificate.threshold
+    return _PredictedPart(
+        predictions=predictions,
+        orders=orders,
+        confidences=confidences,
+        certified=predictions.confidence >= (np.inf if threshold is None else threshold),
+        passages_scored=[len(s.logits) for s in limited],
+    )
 
 
 def _in_order_of(ranking: Ranking, scored: Scored, maps: FittedMaps) -> Ranking:
     """`scored`, which holds the same passages, in the order of `ranking`."""
-    whole = rank(scored, maps.score)
-    place = {row: i for i, row in enumerate(whole.first_stage.rows.tolist())}
-    return whole.take(np.array([place[row] for row in ranking.first_stage.rows], dtype=np.int64))
+    by_score = rank(scored, maps.score)
+    place = {row: i for i, row in enumerate(by_score.first_stage.rows.tolist())}
+    return by_score.take(np.array([place[row] for row in ranking.first_stage.rows], dtype=np.int64))
+
+
+def _events(
+    hit: Labels, sufficiency: Floats, labels: Sequence[Labels], relevance: Sequence[Floats]
+) -> dict[str, dict[str, float]]:
+    """The measurements of sufficiency at each k, and of relevance at each range of ranks.
+
+    `hit` and `sufficiency` are (n, DEPTH); `labels` and `relevance` have an array per query.
+    """
+    events = {
+        SUFFICIENCY.format(k): _event(hit[:, k - 1], sufficiency[:, k - 1])
+        for k in range(2, DEPTH + 1)
+    }
+    for name, (first, last) in RANKS.items():
+        y = np.concatenate([row[first - 1 : last] for row in labels])
+        p = np.concatenate([row[first - 1 : last] for row in relevance])
+        events[RELEVANCE.format(name)] = _event(y, p)
+    return events
 
 
 def _event(y: Labels, p: Floats) -> dict[str, float]:
@@ -258,11 +262,11 @@ def _orders(
     """The quality of each order of the same queries, and its gain over the one called `fused`."""
     answerable = np.array([bool(grades) for grades in labelled.grades], dtype=np.bool_)
     groups = labelled.groups[answerable].tolist()
-    measured = {name: order_quality(runs, labelled.grades) for name, runs in orders.items()}
-    found = {}
-    for name, quality in measured.items():
-        gain, low, high = paired_bootstrap(quality.ndcg10, measured["fused"].ndcg10, groups)
-        found[name] = {
+    qualities = {name: order_quality(runs, labelled.grades) for name, runs in orders.items()}
+    figures = {}
+    for name, quality in qualities.items():
+        gain, low, high = paired_bootstrap(quality.ndcg10, qualities["fused"].ndcg10, groups)
+        figures[name] = {
             "hit1": float(quality.hit1.mean()),
             "mrr10": float(quality.mrr10.mean()) if len(quality.mrr10) else math.nan,
             "ndcg10": float(quality.ndcg10.mean()) if len(quality.ndcg10) else math.nan,
@@ -270,4 +274,4 @@ def _orders(
             "gain_low": low,
             "gain_high": high,
         }
-    return found
+    return figures

@@ -15,7 +15,7 @@ from rerank.config import Config
 from rerank.errors import InputError
 from rerank.fitting.fit import FitContext, fit
 from rerank.fitting.leave_one_set_out import leave_one_set_out, markdown_table, summary
-from rerank.fitting.pool import balance_sets, pool
+from rerank.fitting.pooled_fit import balance_sets, fit_pooled_maps
 from rerank.fitting.rankings import PlannedRankings
 
 
@@ -29,7 +29,7 @@ def sets(searched: PlannedRankings) -> dict[str, PlannedRankings]:
 @pytest.fixture(scope="module")
 def pooled(sets: dict[str, PlannedRankings], config: Config) -> FittedMaps:
     """The maps of four of them."""
-    return pool({name: sets[name] for name in list(sets)[:4]}, config)
+    return fit_pooled_maps({name: sets[name] for name in list(sets)[:4]}, config)
 
 
 def test_every_set_gives_as_many_queries(sets: dict[str, PlannedRankings]) -> None:
@@ -81,7 +81,7 @@ def test_pooled_maps_survive_the_file_and_name_what_differs(pooled: FittedMaps) 
 
 def test_too_few_sets_are_refused(sets: dict[str, PlannedRankings], config: Config) -> None:
     with pytest.raises(InputError, match="at least 4 labelled sets"):
-        pool({"set 0": sets["set 0"]}, config)
+        fit_pooled_maps({"set 0": sets["set 0"]}, config)
 
 
 def test_leaving_one_set_out_measures_on_labels_that_no_map_saw(
@@ -92,10 +92,10 @@ def test_leaving_one_set_out_measures_on_labels_that_no_map_saw(
 
     def noting(others: dict[str, PlannedRankings], asked: Config) -> FittedMaps:
         seen.append(sorted(others))
-        return pool(others, asked)
+        return fit_pooled_maps(others, asked)
 
     one = {"whole": searched, **{name: sets[name] for name in list(sets)[:4]}}
-    found = leave_one_set_out(one, config, pool=noting, labels=(0,))
+    found = leave_one_set_out(one, config, fit_pooled=noting, labels=(0,))
     assert all(name not in others for name, others in zip(found, seen, strict=True))
     assert set(found["whole"]) == {"0"}
     assert not found["set 0"]

@@ -37,9 +37,9 @@ class Rows(torch.nn.Module):
             "attention_mask": torch.ones_like(ids),
             "token_type_ids": types,
         }
-        found: torch.Tensor = self.model(features)[self.output]
-        found = found if found.ndim == 2 else found.unsqueeze(-1)
-        return torch.nn.functional.normalize(found) if self.unit else found
+        output: torch.Tensor = self.model(features)[self.output]
+        output = output if output.ndim == 2 else output.unsqueeze(-1)
+        return torch.nn.functional.normalize(output) if self.unit else output
 
 
 class FirstToken(torch.nn.Module):
@@ -66,13 +66,17 @@ class FirstToken(torch.nn.Module):
 
 def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
     """The attention block's output at the first token, (1, 1, width), from all tokens' `hidden`."""
-    part, first = attention.self, hidden[:, :1]
+    layer, first = attention.self, hidden[:, :1]
 
     def heads(x: torch.Tensor) -> torch.Tensor:
-        return x.view(1, -1, part.num_attention_heads, part.attention_head_size).transpose(1, 2)
+        return x.view(1, -1, layer.num_attention_heads, layer.attention_head_size).transpose(1, 2)
 
-    query, key, value = heads(part.query(first)), heads(part.key(hidden)), heads(part.value(hidden))
-    weights = torch.softmax(query @ key.transpose(2, 3) * part.attention_head_size**-0.5, dim=-1)
+    query, key, value = (
+        heads(layer.query(first)),
+        heads(layer.key(hidden)),
+        heads(layer.value(hidden)),
+    )
+    weights = torch.softmax(query @ key.transpose(2, 3) * layer.attention_head_size**-0.5, dim=-1)
     mixed = (weights @ value).transpose(1, 2).reshape(1, 1, -1)
     out: torch.Tensor = attention.output(mixed, first)
     return out

@@ -13,7 +13,7 @@ from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.evaluation.baselines import HEURISTICS
-from rerank.evaluation.evaluate import OURS, Evaluation, Part, measure
+from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.fit import Fitted
 from rerank.jobs.track import metrics_of
 from rerank.types import Scored

@@ -32,7 +32,7 @@ NO_LABELS = (
 )
 
 
-def pool(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
+def fit_pooled_maps(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
     """Maps of one mode, fitted on the fit rankings of many sets, which have equal weight.
 
     Each set's candidates are scored down to its own cutoff; the pooled policy takes the lower
@@ -46,12 +46,12 @@ def pool(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
         raise InputError(f"expected at least {LEAST_SETS} labelled sets to pool, got {len(sets)}")
     cutoffs = {name: planned.policy.cutoff for name, planned in sets.items()}
     scored = balance_sets(
-        {name: limit_labelled(one.fit, cutoffs[name]) for name, one in sets.items()}
+        {name: limit_labelled(planned.fit, cutoffs[name]) for name, planned in sets.items()}
     )
     prior = fit_prior_map(scored.with_items([s.candidates for s in scored.items]))
     folds = min(config.folds, len(sets))
-    asked = replace(config, calibrator="logistic", segment_by="", folds=folds)
-    maps = fit(scored, ReadPolicy(prior), asked).maps
+    pooled_config = replace(config, calibrator="logistic", segment_by="", folds=folds)
+    maps = fit(scored, ReadPolicy(prior), pooled_config).maps
     policy = ReadPolicy(prior, float(np.quantile(list(cutoffs.values()), LOW)))
     nothing = refused(maps.certificate, NO_LABELS)
     return replace(
@@ -71,10 +71,10 @@ def balance_sets(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:
     most = max(map(len, sets.values()))
 
     def repeated(parts: Sequence[Sequence[Any]]) -> list[Any]:
-        return list(chain.from_iterable(islice(cycle(part), most) for part in parts))
+        return list(chain.from_iterable(islice(cycle(values), most) for values in parts))
 
     return Labelled(
-        repeated([one.items for one in sets.values()]),
+        repeated([scored.items for scored in sets.values()]),
         np.repeat(np.array(list(sets)), most),
-        repeated([one.grades for one in sets.values()]),
+        repeated([scored.grades for scored in sets.values()]),
     )
