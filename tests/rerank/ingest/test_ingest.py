@@ -96,6 +96,7 @@ def test_what_cannot_be_read_is_skipped_with_its_reason(docs: Path, tmp_path: Pa
     (docs / "large.txt").write_bytes(b"word " * 300_000)
     (docs / "binary.txt").write_bytes(b"\0\1\2")
     (docs / "empty.md").write_text(" \n")
+    (docs / os.fsdecode(b"odd\xff.md")).write_text("A name in no encoding.")
     os.mkfifo(docs / "pipe.md")
     found = ingest(docs, tmp_path / "out", IngestConfig(largest=1))
     assert found.skipped == {
@@ -104,6 +105,7 @@ def test_what_cannot_be_read_is_skipped_with_its_reason(docs: Path, tmp_path: Pa
         "empty.md": "there is no text in it",
         "large.txt": "it has more than 1 MiB (--largest)",
         "link.md": "a link, which is not followed",
+        "odd\\udcff.md": "its name is no UTF-8",
         "pipe.md": "neither a file nor a folder",
     }
     table = (tmp_path / "out" / SKIPPED).read_text()
