@@ -10,7 +10,12 @@ from importlib.resources import files
 
 from fastapi import APIRouter, Response
 
-KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+KINDS = {
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
 PAGES = {
     "/": "ask.html",
     "/reliability": "reliability.html",
@@ -19,7 +24,7 @@ PAGES = {
     **{
         f"/static/{name}": name
         for name in (
-            *("page.css", "page.js", "document.js"),
+            *("icon.svg", "page.css", "page.js", "document.js"),
             *("ask.js", "reliability.js", "watch.js", "label.js"),
         )
     },
