@@ -67,7 +67,7 @@ def _certificate(y: np.ndarray, p: np.ndarray, target: float) -> str:
     found = certify(y, p, target=target)
     promise = f"a threshold with at least {target:.0%} right"
     if found.threshold is not None:
-        return f"These are enough to certify {promise}, were they drawn evenly."
+        return f"These are enough to certify {promise}, if they are a uniform sample."
     if found.labels_missing is None:
         return f"More labels like these would not certify {promise}: better scores are needed."
     return f"About {found.labels_missing:,} more labels would certify {promise}."

@@ -118,7 +118,9 @@ def new_page(browser: Browser, width: int = 1200, scheme: Any = "light") -> Page
 
 
 def try_pages(page: Page, url: str, question: str) -> None:
-    """Do what people do, and check what they would see."""
+    """Do what people do, and check what they would see, and that the console has no error."""
+    errors: list[str] = []
+    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
     ask(page, url, FAR)
     print(f"without an answer: {page.inner_text('#badge')}; {page.inner_text('#answer')[:80]}")
     assert page.locator("#banner").count() == 1, "no banner over an answer nobody should trust"
@@ -134,10 +136,11 @@ def try_pages(page: Page, url: str, question: str) -> None:
     assert "MLflow run" in page.inner_text("[aria-label='What the model was made from']")
     page.goto(f"{url}/watch")
     page.wait_for_selector("h2")
-    assert "No alarm after 1 labels" in page.inner_text("#found"), "the judgement is not tested"
+    assert "No alarm after 1 label:" in page.inner_text("#found"), "the judgement is not tested"
     page.click("text=The features that moved most")
     assert page.locator("[aria-label='Features'] tbody tr").count() == MOVES, "no drift alarm"
     label(page, url)
+    assert not errors, errors
 
 
 def ask(page: Page, url: str, question: str) -> None:
@@ -160,6 +163,8 @@ def open_document(page: Page, url: str) -> None:
     page.focus(".source summary")
     page.keyboard.press("Enter")
     page.wait_for_selector(".document .here")
+    assert page.inner_text("#badge") == "NOT CALIBRATED"
+    assert page.inner_text("#banner").startswith("Advisory only - "), "no banner without labels"
 
 
 def try_document(page: Page, url: str) -> None:

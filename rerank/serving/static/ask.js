@@ -5,8 +5,8 @@ const found = document.getElementById("found");
 const question = document.getElementById("question");
 const LEVELS = { HIGH: "high", MEDIUM: "high", LOW: "medium", VERY_LOW: "low" };
 const STOPPED = {
-  threshold: "enough was found",
-  max_k: "more are not handed on",
+  threshold: "they are enough",
+  max_k: "the most that are allowed",
   no_results: "nothing was found",
 };
 
@@ -57,10 +57,10 @@ function show(told) {
     banner(assessment),
     make("div", { class: "answer", id: "answer" }, answer.answer),
     make("p", { class: "quiet" },
-      `${told.k} of ${told.passages.length} passages were taken: ${STOPPED[told.stop_reason]}.` +
+      `Passages taken: ${told.k} of ${told.passages.length}; ${STOPPED[told.stop_reason]}.` +
       (assessment.calibrated
         ? ` The probability that one of the first five is right is ${percent(assessment.sufficiency)}.`
-        : " Without labels the bars order the passages, and mean nothing more.")),
+        : " Without labels the bars show the order of the passages only.")),
     told.feedback ? feedback(told.id) : null,
     make("h2", {}, "Sources"),
     ...sources.slice(0, first),
@@ -75,7 +75,7 @@ function show(told) {
 function badge(assessment) {
   const p = assessment.confidence;
   if (!assessment.calibrated) {
-    return make("span", { class: "badge", id: "badge" }, "NOT CALIBRATED: no label of these documents is known");
+    return make("span", { class: "badge", id: "badge" }, "NOT CALIBRATED");
   }
   const kind = LEVELS[assessment.level] || "";
   const words = assessment.level.replace("_", " ");
@@ -83,9 +83,12 @@ function badge(assessment) {
 }
 
 function banner(assessment) {
-  if (!assessment.calibrated || assessment.accepted) return null;
+  if (assessment.accepted) return null;
+  const why = assessment.calibrated
+    ? `confidence ${percent(assessment.confidence)}`
+    : "how sure this is is not known: these documents have no labels yet";
   return make("p", { class: "banner", id: "banner", role: "note" },
-    `Advisory only - confidence ${percent(assessment.confidence)}. Verify with primary sources.`);
+    `Advisory only - ${why}. Verify with primary sources.`);
 }
 
 function source(passage, i, cited, calibrated) {

@@ -17,7 +17,7 @@ function show(told) {
   if (!rows.length) {
     found.replaceChildren(...told.headline.map((line) => make("p", {}, line)),
       make("p", { class: "banner" },
-        "There are no curves to draw: only rerank calibrate measures them, on labelled queries."),
+        "There are no curves to draw: rerank calibrate measures them, on labelled queries."),
       ...origin(told));
     return;
   }
@@ -50,10 +50,14 @@ function show(told) {
       make("figure", {}, coverage(rows, here),
         make("figcaption", { class: "quiet" },
           "Risk against coverage: the share of wrong answers among those accepted."))),
-    make("label", { for: "threshold" }, "Accept answers from this confidence on"),
+    make("label", { for: "threshold" }, "Accept answers with at least this confidence"),
     slider,
     sentence,
-    make("h2", {}, "Beside other ways to get a confidence"),
+    make("h2", {}, "Compared with other ways to get a confidence"),
+    make("p", { class: "quiet" },
+      "AUROC: how well right answers are told from wrong ones (1 is best, 0.5 is chance). Brier and smECE: the " +
+      "error of the confidence (0 is best). Then how many answers a threshold of 0.7 accepts, how many of " +
+      "these are right, and the least share that is right with 95 % confidence."),
     scrolled("Comparison", comparison(told.comparison)),
     ...origin(told),
   );

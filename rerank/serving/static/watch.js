@@ -20,7 +20,7 @@ async function load() {
 function show(told) {
   const asked = told.by_day.reduce((sum, day) => sum + day.questions, 0);
   found.replaceChildren(
-    make("p", {}, `${asked} questions in the last ${told.days} days.`),
+    make("p", {}, `Questions in the last ${told.days} days: ${asked}.`),
     make("h2", {}, "Are the answers still right?"),
     ...labels(told.monitors),
     make("h2", {}, "Have the questions changed?"),
@@ -33,18 +33,18 @@ function show(told) {
       told.by_day.map((day) => [day.day, day.questions, day.accepted, day.confidence.toFixed(2)])),
     make("h2", {}, "Answers to review"),
     make("p", { class: "quiet" },
-      "Searches below the advisory threshold that nobody has judged. Is the first passage right?"),
-    make("label", { for: "filter" }, "Show only what holds"),
+      "Answers below the advisory threshold that nobody has judged yet. Is the first passage right?"),
+    make("label", { for: "filter" }, "Show only those that contain"),
     make("input", { type: "text", id: "filter", oninput: (event) => filter(event.target.value) }),
     make("ul", { class: "queue", id: "queue" }, ...told.waiting.map(row)),
     make("p", {}, make("button", { type: "button", onclick: save, id: "export" },
       "Save all judgements as labels"), " ",
       make("span", { class: "quiet" }, "for rerank recalibrate --labels")),
-    make("h2", {}, "Documents that are never sure enough"),
+    make("h2", {}, "Documents that came first but were never accepted"),
     told.documents.length
       ? table("Documents", ["document", "questions", "mean confidence"],
         told.documents.map((one) => [one.document, one.questions, one.confidence.toFixed(2)]))
-      : make("p", { class: "quiet" }, "None came first for several questions and was never accepted."),
+      : make("p", { class: "quiet" }, "There is none that came first for several questions."),
   );
 }
 
@@ -79,7 +79,7 @@ function drift(found) {
       "questions that it was fitted on, feature by feature; no label is needed. If nothing has " +
       `changed, one look gives a false alarm with a chance of ${percent(found.level, 1)}.`),
     make("details", {}, make("summary", {}, "The features that moved most"),
-      table("Features", ["feature", "moved", "fitted median", "median now", "outside", "p"], rows)),
+      table("Features", ["feature", "moved", "median of the fit", "median now", "outside the fit", "p"], rows)),
   ];
 }
 
@@ -153,6 +153,7 @@ function days(rows) {
     draw("text", { x: 26, y: up(0) + 4, "text-anchor": "end" }, "0"),
     ...bars,
     draw("polyline", { class: "curve", points: line }),
+    ...rows.map((day, i) => draw("circle", { class: "dot", cx: 32 + (i + 0.4) * step, cy: up(day.confidence), r: 4 })),
     ...(rows.length ? [draw("text", { x: 32, y: TALL - 4 }, rows[0].day)] : []),
     ...(rows.length > 3
       ? [draw("text", { x: 32 + (rows.length - 0.2) * step, y: TALL - 4, "text-anchor": "end" }, rows.at(-1).day)]

@@ -220,7 +220,7 @@ def test_the_journal_is_watched_judged_and_exported(asking: httpx.Client, tmp_pa
     assert asking.post("/v1/feedback", json={"id": unsure["id"], "right": False}).status_code == 200
     _, calibrated = asking.get("/v1/journal").json()["monitors"]
     assert (calibrated["n"], calibrated["alarm"]) == (1, False)
-    assert calibrated["sentence"].startswith("No alarm after 1 labels")
+    assert calibrated["sentence"].startswith("No alarm after 1 label:")
     labels = asking.get("/v1/journal/labels")
     assert labels.headers["content-type"].startswith("application/x-ndjson")
     (tmp_path / "labels.jsonl").write_bytes(labels.content)
