@@ -212,7 +212,7 @@ class Keys:
         handle = sys.stdin.fileno()
         before = termios.tcgetattr(handle)
         try:
-            tty.setcbreak(handle)
+            tty.setcbreak(handle, termios.TCSADRAIN)  # keys typed before the prompt are kept
             return sys.stdin.read(1)
         finally:
             termios.tcsetattr(handle, termios.TCSADRAIN, before)
