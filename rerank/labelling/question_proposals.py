@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from itertools import chain
 
@@ -14,6 +15,10 @@ PREFIX = "proposed-"  # of its id, before the hash of its original text
 ABOUT = "What does the documentation say about {}?"
 MARKS = ("?", "？", "؟")
 LONGEST = 300  # characters of a question
+NUMBER = re.compile(
+    r"^(?:(?:chapter|part|section)\s+\d+|\d+(?:\.\d+)+|\d+(?=[.:)]))[.:)]*\s+", re.I
+)
+WORDS = re.compile(r"[¿\"'“‘«(`]*[^\W_]")  # how a text begins, unless it is links or signs
 
 
 def propose(passages: Iterable[Passage], count: int) -> list[Query]:
@@ -35,10 +40,11 @@ def propose(passages: Iterable[Passage], count: int) -> list[Query]:
 def question_of(passage: Passage) -> tuple[str, bool]:
     """The question of a passage, or "", and whether the corpus itself asks it."""
     heading = str(passage.metadata.get("heading") or passage.title).split(" > ")[-1].strip()
+    heading = NUMBER.sub("", heading)
     for text in (heading, _first_sentence(passage.text)):
-        if text.endswith(MARKS) and len(text) <= LONGEST:
+        if text.endswith(MARKS) and len(text) <= LONGEST and WORDS.match(text):
             return text, True
-    return (ABOUT.format(heading), False) if heading else ("", False)
+    return (ABOUT.format(heading), False) if WORDS.match(heading) else ("", False)
 
 
 def _first_sentence(text: str) -> str:
