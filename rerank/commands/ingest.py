@@ -35,8 +35,8 @@ def _run(o: argparse.Namespace) -> None:
         return
     print_ingested(found, o.out)
     corpus = shlex.quote(str(o.out))
-    print(f"Next: rerank init {corpus} --out work/model; where there is a model of this corpus:")
-    print(f"  rerank update work/model {corpus}")
+    print(f"Next: rerank init {corpus} --out work/model")
+    print(f"or, if there is a model of this corpus: rerank update work/model {corpus}")
 
 
 def add_folder(p: argparse.ArgumentParser) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from itertools import chain
 
 from rerank.data.canonical import query_hash
 from rerank.types import Passage, Query
@@ -14,6 +13,7 @@ PROPOSED = "proposed"  # metadata key of a query made from the corpus and accept
 PREFIX = "proposed-"  # of its id, before the hash of its original text
 ABOUT = "What does the documentation say about {}?"
 MARKS = ("?", "？", "؟")
+END = re.compile(r"[?.!](?=\s|$)|[？؟]")  # of a sentence; a sign such as `?` ends none
 LONGEST = 300  # characters of a question
 NUMBER = re.compile(
     r"^(?:(?:chapter|part|section)\s+\d+|\d+(?:\.\d+)+|\d+(?=[.:)]))[.:)]*\s+", re.I
@@ -50,5 +50,5 @@ def question_of(passage: Passage) -> tuple[str, bool]:
 def _first_sentence(text: str) -> str:
     """The text up to the first end of a sentence or line."""
     line = next(iter(text.strip().splitlines()), "")
-    ends = (line.find(mark) + 1 for mark in chain(MARKS, (". ", "! ")) if mark in line)
-    return line[: min(ends, default=len(line))].strip()
+    end = END.search(line)
+    return line[: end.end() if end else len(line)].strip()

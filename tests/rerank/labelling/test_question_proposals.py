@@ -25,6 +25,7 @@ from rerank.types import Passage
             False,
         ),
         (Passage("7", "3.15: Why does it leak?", "It is worn."), "Why does it leak?", True),
+        (Passage("9", "", "Set the style to ‘?’ or to ‘*’."), "", False),
         (Passage("8", "2.1 ***", "A rule."), "", False),
         (Passage("5", "Menu", "起動方法は？\n押す"), "起動方法は？", True),
     ],
