@@ -7,7 +7,7 @@ const LEVELS = { HIGH: "high", MEDIUM: "high", LOW: "medium", VERY_LOW: "low" };
 const STOPPED = {
   threshold: "they are enough",
   max_k: "the most that are allowed",
-  no_results: "nothing was found",
+  no_results: "none is likely enough",
 };
 
 document.getElementById("ask").addEventListener("submit", (event) => {
@@ -126,7 +126,9 @@ function why(signals, recommendations) {
       "What speaks for the first passage and what against it, beside a usual question; the longer " +
       "the bar, the more it moved the confidence."),
     make("ul", { class: "bars" }, ...rows),
-    ...recommendations.map((sentence) => make("p", {}, sentence)),
+    ...(recommendations.length
+      ? [make("h2", {}, "What may help"), make("ul", {}, ...recommendations.map((sentence) => make("li", {}, sentence)))]
+      : []),
   ];
 }
 
