@@ -34,9 +34,7 @@ function show(told) {
     make("h2", {}, "Answers to review"),
     make("p", { class: "quiet" },
       "Answers below the advisory threshold that nobody has judged yet. Is the first passage right?"),
-    make("label", { for: "filter" }, "Show only those that contain"),
-    make("input", { type: "text", id: "filter", oninput: (event) => filter(event.target.value) }),
-    make("ul", { class: "queue", id: "queue" }, ...told.waiting.map(row)),
+    ...queue(told.waiting),
     make("p", {}, make("button", { type: "button", onclick: save, id: "export" },
       "Save all judgements as labels"), " ",
       make("span", { class: "quiet" }, "for rerank recalibrate --labels")),
@@ -80,6 +78,15 @@ function drift(found) {
       `changed, one look gives a false alarm with a chance of ${percent(found.level, 1)}.`),
     make("details", {}, make("summary", {}, "The features that moved most"),
       table("Features", ["feature", "moved", "median of the fit", "median now", "outside the fit", "p"], rows)),
+  ];
+}
+
+function queue(waiting) {
+  if (!waiting.length) return [make("p", { id: "queue" }, "None is waiting.")];
+  return [
+    make("label", { for: "filter" }, "Show only those that contain"),
+    make("input", { type: "text", id: "filter", oninput: (event) => filter(event.target.value) }),
+    make("ul", { class: "queue", id: "queue" }, ...waiting.map(row)),
   ];
 }
 
