@@ -3,7 +3,6 @@
 
 const found = document.getElementById("found");
 const question = document.getElementById("question");
-const LEVELS = { HIGH: "high", MEDIUM: "high", LOW: "medium", VERY_LOW: "low" };
 const STOPPED = {
   threshold: "they are enough",
   max_k: "the most that are allowed",
@@ -47,39 +46,35 @@ function showHistory() {
     make("li", {}, make("button", { type: "button", onclick: () => ask(text), title: text }, text))));
 }
 
-function show(told) {
-  const { answer, assessment, signals } = told;
-  const sources = told.passages.map((passage, i) => source(passage, i, answer.sources, assessment.calibrated));
-  const first = Math.max(told.k, 3);
+function show(data) {
+  const { answer, assessment, signals } = data;
+  const sources = data.passages.map((passage, i) => source(passage, i, answer.sources, assessment.calibrated));
+  const first = Math.max(data.k, 3);
   found.replaceChildren(...[
     make("h2", {}, "Answer"),
     badge(assessment),
     banner(assessment),
     make("div", { class: "answer", id: "answer" }, answer.answer),
     make("p", { class: "quiet" },
-      `Passages taken: ${told.k} of ${told.passages.length}; ${STOPPED[told.stop_reason]}.` +
+      `Passages taken: ${data.k} of ${data.passages.length}; ${STOPPED[data.stop_reason]}.` +
       (assessment.calibrated
         ? ` The probability that one of the first five is right is ${percent(assessment.sufficiency)}.`
         : " Without labels the bars show the order of the passages only.")),
-    told.feedback ? feedback(told.id) : null,
+    data.feedback ? feedback(data.id) : null,
     make("h2", {}, "Sources"),
     ...sources.slice(0, first),
     sources.length > first
       ? make("details", {}, make("summary", {}, "Less likely passages"), ...sources.slice(first))
       : null,
     make("h2", {}, "Why this confidence?"),
-    ...why(signals, told.recommendations),
+    ...why(signals, data.recommendations),
   ].filter(Boolean));
 }
 
 function badge(assessment) {
-  const p = assessment.confidence;
-  if (!assessment.calibrated) {
-    return make("span", { class: "badge", id: "badge" }, "NOT CALIBRATED");
-  }
-  const kind = LEVELS[assessment.level] || "";
-  const words = assessment.level.replace("_", " ");
-  return make("span", { class: `badge ${kind}`, id: "badge" }, `${words}, ${percent(p)}`);
+  return assessment.calibrated
+    ? levelBadge(assessment, { id: "badge" })
+    : make("span", { class: "badge", id: "badge" }, "NOT CALIBRATED");
 }
 
 function banner(assessment) {
@@ -141,7 +136,7 @@ function bar(share, way) {
 }
 
 function feedback(id) {
-  const said = make("span", { class: "quiet", role: "status" });
+  const status = make("span", { class: "quiet", role: "status" });
   const button = (right, text) => make("button", {
     type: "button", "aria-pressed": "false",
     onclick: async (event) => {
@@ -150,12 +145,12 @@ function feedback(id) {
         for (const other of event.target.parentNode.querySelectorAll("button")) {
           other.setAttribute("aria-pressed", String(other === event.target));
         }
-        said.textContent = "Thank you, it is recorded.";
+        status.textContent = "Thank you, it is recorded.";
       } catch (error) {
-        said.textContent = `Not recorded: ${error.message}`;
+        status.textContent = `Not recorded: ${error.message}`;
       }
     },
   }, text);
   return make("div", { class: "feedback" }, make("span", {}, "Is the first passage right?"),
-    button(true, "Right"), button(false, "Wrong"), said);
+    button(true, "Right"), button(false, "Wrong"), status);
 }
