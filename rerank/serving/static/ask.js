@@ -66,7 +66,7 @@ function show(data) {
     sources.length > first
       ? make("details", {}, make("summary", {}, "Less likely passages"), ...sources.slice(first))
       : null,
-    make("h2", {}, "Why this confidence?"),
+    make("h2", {}, assessment.calibrated ? "Why this confidence?" : "Why this passage first?"),
     ...why(signals, data.recommendations),
   ].filter(Boolean));
 }
@@ -81,7 +81,7 @@ function banner(assessment) {
   if (assessment.accepted) return null;
   const why = assessment.calibrated
     ? `confidence ${percent(assessment.confidence)}`
-    : "how sure this is is not known: these documents have no labels yet";
+    : "not calibrated: these documents have no labels yet";
   return make("p", { class: "banner", id: "banner", role: "note" },
     `Advisory only - ${why}. Verify with primary sources.`);
 }
@@ -118,8 +118,8 @@ function why(signals, recommendations) {
   });
   return [
     make("p", { class: "quiet" },
-      "What speaks for the first passage and what against it, beside a usual question; the longer " +
-      "the bar, the more it moved the confidence."),
+      "What speaks for the first passage and what against it, compared with a usual question; " +
+      "the longer the bar, the more it counts."),
     make("ul", { class: "bars" }, ...rows),
     ...(recommendations.length
       ? [make("h2", {}, "What may help"), make("ul", {}, ...recommendations.map((sentence) => make("li", {}, sentence)))]
