@@ -72,7 +72,13 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
                 f"{folder}: none of its {len(found.files)} files is of a kind that is read: {KNOWN}"
             )
         before = read_state(out / STATE, asdict(config))
-        entries = _read(files, before, config)
+        entries: dict[str, Entry] = {}
+        try:
+            _read(files, before, config, entries)
+        except KeyboardInterrupt:  # keep what is read, for the next run to resume
+            out.mkdir(exist_ok=True)
+            write_state(out / STATE, State(asdict(config), entries={**before.entries, **entries}))
+            raise
         links = {name: why for name, why in found.skipped.items() if _may_be_read(name)}
         skipped = links | {name: e.skipped for name, e in entries.items() if e.skipped}
         kept, copies = _without_copies(entries.values())
@@ -104,12 +110,13 @@ def _may_be_read(name: str) -> bool:
     return format_of(name) is not None or not PurePosixPath(name).suffix
 
 
-def _read(files: Mapping[str, Path], before: State, config: IngestConfig) -> dict[str, Entry]:
-    """The entry of each file; that of the last run if the file is unchanged."""
+def _read(
+    files: Mapping[str, Path], before: State, config: IngestConfig, entries: dict[str, Entry]
+) -> None:
+    """Add the entry of each file to `entries`; that of the last run if the file is unchanged."""
     with optional():
         for kind in sorted({format_of(name) or "" for name in files}):
             reader(kind)  # report a missing library now, not once per file
-    entries: dict[str, Entry] = {}
     with (
         IsolatedReader(seconds=config.seconds) as isolated,
         progress(len(files), "reading documents", unit="file") as bar,
@@ -117,7 +124,6 @@ def _read(files: Mapping[str, Path], before: State, config: IngestConfig) -> dic
         for name, path in files.items():
             entries[name] = _entry(name, path, before.entries.get(name), isolated, config)
             bar.update()
-    return entries
 
 
 def _entry(

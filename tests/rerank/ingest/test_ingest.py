@@ -10,7 +10,9 @@ import pytest
 from rerank.config import IngestConfig
 from rerank.data.beir import read_corpus
 from rerank.errors import FolderError, InputError
+from rerank.ingest.document import Document
 from rerank.ingest.ingest import CORPUS, DUPLICATES, SKIPPED, ingest
+from rerank.ingest.isolated import IsolatedReader
 from rerank.ingest.state import STATE
 from rerank.storage.locks import reserved
 
@@ -70,6 +72,26 @@ def test_a_second_run_reads_only_what_changed(docs: Path, tmp_path: Path) -> Non
     documents = {p.metadata["document"] for p in read_corpus(out / CORPUS).values()}
     assert "more/copy.md" in documents
     assert "a.md" not in documents
+
+
+def test_what_was_read_before_ctrl_c_is_not_read_again(
+    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run reads the rest, and writes what one run alone would have written."""
+    read, seen = IsolatedReader.read, list[bytes]()
+
+    def interrupted(reader: IsolatedReader, kind: str, data: bytes) -> Document:
+        seen.append(data)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return read(reader, kind, data)
+
+    monkeypatch.setattr(IsolatedReader, "read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(docs, tmp_path / "out")
+    assert ingest(docs, tmp_path / "out").read == 2
+    ingest(docs, tmp_path / "at-once")
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "at-once")
 
 
 def test_other_options_and_a_broken_state_read_all_anew(docs: Path, tmp_path: Path) -> None:
