@@ -104,7 +104,7 @@ def hostile(work: Path) -> Iterator[str]:
             row = {"_id": str(i), "title": "", "text": text, "metadata": place}
             lines.write(json.dumps(row) + "\n")
     init(corpus, work / "hostile-model", work=work)
-    with serving(work / "hostile-model") as started:
+    with serving(work / "hostile-model", journal=f"sqlite:///{work}/hostile.db") as started:
         yield started.url
 
 
@@ -181,6 +181,10 @@ def try_document(page: Page, url: str) -> None:
     inside += "here.parentNode.scrollTop + here.parentNode.clientHeight"
     assert page.locator(".here").evaluate(inside), "the passage is out of view"
     assert page.title() == "Ask - calibrated-rerank", "a script of a passage has run"
+    page.goto(f"{url}/watch")
+    page.wait_for_selector("#queue li")
+    assert "The model is not calibrated" in page.inner_text(".banner")
+    assert page.title() == "Watch - calibrated-rerank", "a script of a passage has run"
 
 
 def label(page: Page, url: str) -> None:

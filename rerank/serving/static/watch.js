@@ -20,6 +20,8 @@ function show(data) {
   const asked = data.by_day.reduce((sum, day) => sum + day.questions, 0);
   found.replaceChildren(
     make("p", {}, `Questions in the last ${data.days} days: ${asked}.`),
+    data.calibrated ? "" : make("p", { class: "banner" },
+      "The model is not calibrated: confidences and levels on this page order the questions, and say no more."),
     make("h2", {}, "Are the answers still right?"),
     ...labels(data.monitors),
     make("h2", {}, "Have the questions changed?"),
