@@ -72,13 +72,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
                 f"{folder}: none of its {len(found.files)} files is of a kind that is read: {KNOWN}"
             )
         before = read_state(out / STATE, asdict(config))
-        entries: dict[str, Entry] = {}
-        try:
-            _read(files, before, config, entries)
-        except KeyboardInterrupt:  # keep what is read, for the next run to resume
-            out.mkdir(exist_ok=True)
-            write_state(out / STATE, State(asdict(config), entries={**before.entries, **entries}))
-            raise
+        entries = _read(files, before, config, out)
         links = {name: why for name, why in found.skipped.items() if _may_be_read(name)}
         skipped = links | {name: e.skipped for name, e in entries.items() if e.skipped}
         kept, copies = _without_copies(entries.values())
@@ -111,19 +105,29 @@ def _may_be_read(name: str) -> bool:
 
 
 def _read(
-    files: Mapping[str, Path], before: State, config: IngestConfig, entries: dict[str, Entry]
-) -> None:
-    """Add the entry of each file to `entries`; that of the last run if the file is unchanged."""
+    files: Mapping[str, Path], before: State, config: IngestConfig, out: Path
+) -> dict[str, Entry]:
+    """The entry of each file; that of the last run if the file is unchanged.
+
+    After Ctrl-C what is read is kept in `out`, so that the next run resumes.
+    """
     with optional():
         for kind in sorted({format_of(name) or "" for name in files}):
             reader(kind)  # report a missing library now, not once per file
+    entries: dict[str, Entry] = {}
     with (
         IsolatedReader(seconds=config.seconds) as isolated,
         progress(len(files), "reading documents", unit="file") as bar,
     ):
-        for name, path in files.items():
-            entries[name] = _entry(name, path, before.entries.get(name), isolated, config)
-            bar.update()
+        try:
+            for name, path in files.items():
+                entries[name] = _entry(name, path, before.entries.get(name), isolated, config)
+                bar.update()
+        except KeyboardInterrupt:
+            out.mkdir(exist_ok=True)
+            write_state(out / STATE, State(before.options, entries={**before.entries, **entries}))
+            raise
+    return entries
 
 
 def _entry(
