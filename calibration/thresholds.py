@@ -144,7 +144,7 @@ class Certificate:
         others = "" if self.groups is None else ", of other groups,"
         return (
             f"No threshold is certified ({promise}) from {self._rests_on}; about "
-            f"{self.labels_missing:,} more{others} would do, were accuracy as it is on these."
+            f"{self.labels_missing:,} more{others} would suffice at the same accuracy."
         )
 
     @property

@@ -12,6 +12,7 @@ from functools import cache
 from threading import RLock
 from typing import Any, Protocol, TypeVar
 
+UP = "\x1b[A"  # what tqdm writes to leave the line of a bar within another one
 DELAY = 2.0  # seconds after which a bar appears
 PLAIN = "{desc}: {n_fmt} of {total_fmt} ({percentage:.0f} %), {rate_fmt}, {remaining} left"
 
@@ -44,7 +45,7 @@ class _Lines:
         self._last = ""
 
     def write(self, text: str) -> None:
-        line = text.strip()
+        line = text.replace(UP, "").strip()
         if line and line != self._last:
             sys.stderr.write(f"{line}\n")
             self._last = line

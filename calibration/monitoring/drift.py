@@ -209,7 +209,7 @@ class Drift:
         rows = f"{new[0]} new rows{new[1]} against {fitted[0]} fitted rows{fitted[1]}"
         tail = f"(p {_p(self.p_value, '= ')}, level {self.level:g}; {rows})."
         if not self.fired:
-            return f"No drift is seen: no feature moved more than chance explains {tail}"
+            return f"No feature has moved by more than chance {tail}"
         moved = [move.name for move in self.moves if move.p_value <= self.level]
         return f"{len(moved)} of {len(self.moves)} features have moved, first {moved[0]} {tail}"
 

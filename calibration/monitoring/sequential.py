@@ -136,12 +136,12 @@ class CalibrationMonitor(_Bets):
     def sentence(self) -> str:
         """What is known by now, in words."""
         shares = ((self.promised, "promised"), (self.hits, "were right"))
+        labels = "1 label" if self.n == 1 else f"{self.n} labels"
         means = " and ".join(f"{100 * s / max(1, self.n):.1f} % {word}" for s, word in shares)
         if not self.alarmed:
-            labels = "label" if self.n == 1 else "labels"
-            return f"No alarm after {self.n} {labels}: {means} ({_evidence(self.wealth)})."
+            return f"No alarm after {labels}: {means} ({_evidence(self.wealth)})."
         return (
-            f"Alarm within {self.n} labels: the confidences {self.direction}; {means} "
+            f"Alarm within {labels}: the confidences {self.direction}; {means} "
             f"({_evidence(self.wealth)}, level {self.level:g}, tolerance {self.tolerance:g})."
         )
 
@@ -218,7 +218,7 @@ class AccuracyMonitor(_Bets):
     def sentence(self) -> str:
         """What is known by now, in words."""
         seen = f"{self.hits} of {self.n} accepted answers were right"
-        bounds = f"so {100 * self.lower:.1f} to {100 * self.upper:.1f} % of such answers are"
+        bounds = f"between {100 * self.lower:.1f} % and {100 * self.upper:.1f} % on average"
         if not self.alarmed:
             return f"No alarm: {seen}, {bounds} ({_evidence(self.wealth)})."
         return (

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from rerank.commands.command import REJECTED, Command
-from rerank.commands.inputs import load_model, note
+from rerank.commands.inputs import load_model, note, printable
 from rerank.commands.journaling import add_kept_journal, journal_kept
 from rerank.commands.options import add_json, add_model, from_options
 from rerank.errors import EndpointError, InputError
@@ -40,7 +40,7 @@ def _run(o: argparse.Namespace) -> int:
         (found,) = answer(load_model(o), [Query(o.query, "1")], config, record=record)
         if found.error:
             raise EndpointError(found.error)
-        print(json.dumps(found.to_dict()) if o.json else found.text())
+        print(json.dumps(found.to_dict()) if o.json else printable(found.text()))
     return 0
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from rerank.commands.command import Command
-from rerank.commands.finetune import add_pack, pack
-from rerank.commands.options import add_out
+from rerank.commands.finetune import add_pack, pack, print_packed
+from rerank.commands.options import add_json, add_out
+from rerank.commands.printing import print_json
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -18,6 +19,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     )
     add_out(p, "model")
     add_pack(p)
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
@@ -26,9 +28,14 @@ def _run(o: argparse.Namespace) -> None:
 
     if o.pack:
         check_can_pack(o.pack)
-    print(f"{average(o.models, o.out, overwrite=o.overwrite)}: the mean of {len(o.models)} models")
+    made = average(o.models, o.out, overwrite=o.overwrite)
     if o.pack:
-        pack(o.out, o.pack)
+        pack(made, o.pack)
+    if o.json:
+        print_json(reranker=made, models=len(o.models), packed=o.pack)
+        return
+    print(f"{made}: the mean of {len(o.models)} models")
+    print_packed(o.pack)
 
 
 COMMAND = Command(

@@ -31,6 +31,7 @@ def _build_arguments(p: argparse.ArgumentParser) -> None:
         default=(),
         help="installed libraries with numpydoc docstrings, which documentation is built from",
     )
+    add_json(p)
 
 
 def _build(o: argparse.Namespace) -> None:
@@ -39,6 +40,9 @@ def _build(o: argparse.Namespace) -> None:
 
     with reserved(o.out):
         made = build(o.name, o.out, o.libraries)
+    if o.json:
+        print_json(out=o.out, matches=made["matches"], **made["counts"])
+        return
     print(f"{o.out}: {made['counts']['passages']} passages, {made['counts']['queries']} queries")
     print(MATCHES[made["matches"]])
 
@@ -79,6 +83,7 @@ def _import_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--out", type=Path, required=True, help="JSONL file to write")
     p.add_argument("--overwrite", action="store_true", help="replace the file in --out")
     add_unjudged(p)
+    add_json(p)
 
 
 def _import(o: argparse.Namespace) -> None:
@@ -117,6 +122,15 @@ def _import(o: argparse.Namespace) -> None:
             yield json.dumps(row, ensure_ascii=False) + "\n"
 
     write_file(o.out, written())
+    if o.json:
+        print_json(
+            out=o.out,
+            queries=len(answered),
+            answerable=sum(answered),
+            empty=len(empty),
+            stages=list(runs),
+        )
+        return
     print(f"{o.out}: lists of {len(answered)} queries, {sum(answered)} of them answerable")
     if empty:
         print(f"{len(empty)} of the lists are empty: no run has the query, as {empty[0]}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from rerank.commands.command import Command
-from rerank.commands.options import add_journal
+from rerank.commands.options import add_journal, add_json
+from rerank.commands.printing import print_json
 from rerank.errors import InputError
 
 
@@ -14,6 +15,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("answer", metavar="ANSWER_ID", help="`id` of the answer")
     p.add_argument("word", choices=("right", "wrong"), help="what it was; the newest word counts")
     p.add_argument("--comment", default="", help="why, in words")
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
@@ -25,7 +27,10 @@ def _run(o: argparse.Namespace) -> None:
                 f"the journal {store.name} has no answer {o.answer!r:.100}; expected the `id` that "
                 "came with an answer"
             )
-    print(f"recorded: {o.answer} was {o.word}")
+    if o.json:
+        print_json(id=o.answer, right=o.word == "right")
+    else:
+        print(f"recorded: {o.answer} was {o.word}")
 
 
 COMMAND = Command(

@@ -7,8 +7,15 @@ from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import read_sets
-from rerank.commands.options import add_group_by, add_out, add_split, add_work, from_options
-from rerank.commands.printing import print_run
+from rerank.commands.options import (
+    add_group_by,
+    add_json,
+    add_out,
+    add_split,
+    add_work,
+    from_options,
+)
+from rerank.commands.printing import print_json, print_run, run_fields
 from rerank.config import FinetuneConfig
 from rerank.errors import InputError
 
@@ -33,6 +40,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     )
     add_group_by(p)
     add_work(p)
+    add_json(p)
 
 
 def _set(given: str) -> tuple[Path, int | None]:
@@ -68,13 +76,25 @@ def _run(o: argparse.Namespace) -> None:
         for s, limit in zip(labelled, limits, strict=True)
     ]
     made = finetune(sets, o.out, config, work=o.work, overwrite=o.overwrite)
+    if o.pack:
+        pack(o.out, o.pack)
     examples, step = made.report["examples"], made.report["best_step"]
+    if o.json:
+        print_json(
+            reranker=o.out,
+            made=made.made,
+            examples=examples,
+            best_step=step,
+            packed=o.pack,
+            notes=made.notes,
+            **run_fields(made.run),
+        )
+        return
     print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")
     if not made.made:
         print("it was there already, made from the same sets, settings and weights")
     print_run(made.run, made.notes)
-    if o.pack:
-        pack(o.out, o.pack)
+    print_packed(o.pack)
 
 
 def add_pack(p: argparse.ArgumentParser) -> None:
@@ -83,12 +103,17 @@ def add_pack(p: argparse.ArgumentParser) -> None:
 
 
 def pack(folder: Path, packed: Path) -> None:
-    """Pack the cross-encoder in `folder`, and say so."""
+    """Pack the cross-encoder in `folder`."""
     from rerank.inference.int8_weights import pack_finetuned
     from rerank.inference.model_files import resolve
 
     pack_finetuned(folder, packed, base=resolve("minilm").folder)
-    print(f"{packed}: packed weights and manifest")
+
+
+def print_packed(packed: Path | None) -> None:
+    """Print where the packed weights are, if there are any."""
+    if packed:
+        print(f"{packed}: packed weights and manifest")
 
 
 COMMAND = Command(

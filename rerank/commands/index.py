@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from rerank.commands.command import Command
-from rerank.commands.options import add_options, add_out, from_options
+from rerank.commands.options import add_json, add_options, add_out, from_options
+from rerank.commands.printing import print_json
 from rerank.config import Config
 
 
@@ -14,6 +15,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("dataset", type=Path, help="folder with corpus.jsonl")
     add_out(p, "index")
     add_options(p, Config, "encoder", "encoder_max_length", "dense", "language")
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
@@ -36,7 +38,10 @@ def _run(o: argparse.Namespace) -> None:
             overwrite=o.overwrite,
             known=[o.out],  # if it replaces an index, unchanged passages are not encoded again
         )
-    print(f"{o.out}: {len(index)} passages indexed")
+    if o.json:
+        print_json(index=o.out, passages=len(index))
+    else:
+        print(f"{o.out}: {len(index)} passages indexed")
 
 
 COMMAND = Command(

@@ -35,8 +35,8 @@ def _run(o: argparse.Namespace) -> None:
         return
     print_ingested(found, o.out)
     corpus = shlex.quote(str(o.out))
-    print(f"Next: rerank init {corpus} --out work/model; where there is a model of this corpus:")
-    print(f"  rerank update work/model {corpus}")
+    print(f"Next: rerank init {corpus} --out work/model")
+    print(f"or, if there is a model of this corpus: rerank update work/model {corpus}")
 
 
 def add_folder(p: argparse.ArgumentParser) -> None:
@@ -53,19 +53,19 @@ def print_ingested(found: Ingested, out: Path) -> None:
     from rerank.ingest.ingest import DUPLICATES, SKIPPED
 
     print(
-        f"{out}: {found.passages} passages of {found.files} files; {found.read} files read, the "
-        f"others as before, {found.gone} gone"
+        f"{out}: {found.passages} passages of {found.files} files; {found.read} files read, "
+        f"{found.gone} gone, the others unchanged"
     )
     if found.exact or found.near:
         print(
-            f"{found.exact} passages left out as copies, {found.near} pairs nearly the same: "
+            f"copies of passages left out: {found.exact}; nearly the same: {found.near} pairs; see "
             f"{out / DUPLICATES}"
         )
     if found.other:
         kinds = ", ".join(f"{n} {kind or 'no ending'}" for kind, n in found.other.items())
-        note(f"{sum(found.other.values())} files of other kinds: {kinds}")
+        note(f"files of other kinds, not read: {kinds}")
     if found.skipped:
-        note(f"{len(found.skipped)} files skipped, all in {out / SKIPPED}:")
+        note(f"skipped: {len(found.skipped)}, all in {out / SKIPPED}:")
         for name, why in list(found.skipped.items())[:SHOWN]:
             note(f"  {name}: {why}")
 

@@ -7,7 +7,8 @@ import shlex
 from pathlib import Path
 
 from rerank.commands.command import Command
-from rerank.commands.options import add_options, add_out, add_work, from_options
+from rerank.commands.options import add_json, add_options, add_out, add_work, from_options
+from rerank.commands.printing import print_json
 from rerank.config import Config
 
 
@@ -16,12 +17,16 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     add_out(p, "model")
     add_options(p, Config, "encoder_max_length", "dense", "language", "max_length")
     add_work(p)
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
     from rerank.jobs.init import SAID, init
 
     init(o.corpus, o.out, from_options(Config, o), work=o.work, overwrite=o.overwrite)
+    if o.json:
+        print_json(model=o.out, calibrated=False)
+        return
     print(f"{o.out}: a model to search with. {SAID}")
     print(f'Next: rerank search {shlex.quote(str(o.out))} "a query of yours"')
 

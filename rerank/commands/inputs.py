@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 def note(message: object) -> None:
     """Print a line that is not an error to stderr."""
-    print(f"rerank: {message}", file=sys.stderr)
+    print(f"rerank: {printable(str(message))}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """The text with a space for each character that could command a terminal, such as ESC."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
 def read_set(folder: Path, unjudged: str, *, corpus_elsewhere: bool = False) -> LabelledSet:

@@ -6,6 +6,7 @@ import argparse
 import json
 
 from rerank.commands.command import Command
+from rerank.commands.inputs import printable
 from rerank.commands.options import add_journal, add_json, positive
 from rerank.errors import InputError
 
@@ -31,7 +32,7 @@ def _run(o: argparse.Namespace) -> bool:
         raise InputError(f"--target should be a number above 0 and below 1, got {o.target:g}")
     with JournalStore(o.journal) as store:
         found = report(store, days=o.days, documents=o.documents, target=o.target)
-    print(json.dumps(found.to_dict()) if o.json else found.text())
+    print(json.dumps(found.to_dict()) if o.json else printable(found.text()))
     return not found.alarmed
 
 

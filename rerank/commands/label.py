@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
-from rerank.commands.inputs import load_model, note
+from rerank.commands.inputs import load_model, note, printable
 from rerank.commands.options import add_model, add_options, add_work, from_options
 from rerank.config import LabelConfig
 from rerank.errors import InputError
@@ -136,7 +136,7 @@ def _propose(session: Session, task: Task, keys: Keys) -> bool:
 def _judge(session: Session, task: Task, keys: Keys) -> bool:
     """Ask for a judgement of one passage; False if the person quits."""
     passage = task.left[0].passage
-    print(f"\n[{task.place} of {len(task.pool.shown)}] {_plain(passage.title)}".rstrip())
+    print(f"\n[{task.place} of {len(task.pool.shown)}] {printable(passage.title)}".rstrip())
     print(_wrapped(passage.text))
     key = keys.one(JUDGE, "rpwnsuq")
     if key in GRADE:
@@ -212,20 +212,15 @@ class Keys:
         handle = sys.stdin.fileno()
         before = termios.tcgetattr(handle)
         try:
-            tty.setcbreak(handle)
+            tty.setcbreak(handle, termios.TCSADRAIN)  # keys typed before the prompt are kept
             return sys.stdin.read(1)
         finally:
             termios.tcsetattr(handle, termios.TCSADRAIN, before)
 
 
-def _plain(text: str) -> str:
-    """Text without terminal control characters."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
-
-
 def _wrapped(text: str) -> str:
     width = min(shutil.get_terminal_size().columns, WIDEST)
-    return "\n".join(textwrap.fill(line, width) for line in _plain(text).split("\n"))
+    return "\n".join(textwrap.fill(line, width) for line in printable(text).split("\n"))
 
 
 COMMAND = Command(

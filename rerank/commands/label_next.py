@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
-from rerank.commands.options import add_model, add_work, positive
+from rerank.commands.options import add_json, add_model, add_work, positive
+from rerank.commands.printing import print_json
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -24,6 +25,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     )
     p.add_argument("--seed", type=int, default=0, help="seed of the draw (default: 0)")
     add_work(p)
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
@@ -33,6 +35,9 @@ def _run(o: argparse.Namespace) -> None:
     many = label_next(
         load_model(o), read_queries(o.queries), o.count, o.out, quantity=o.quantity, seed=o.seed
     )
+    if o.json:
+        print_json(out=o.out, queries=many)
+        return
     print(f"{o.out}: {many} queries to label, with their top passages")
     print('Add "right": true or false to each line; then: rerank recalibrate, or rerank evaluate')
 

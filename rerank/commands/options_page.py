@@ -13,7 +13,8 @@ def options_page() -> str:
         "# Options",
         "Made from the code (`rerank.commands.options_page`), which a test compares with this "
         "page. In Python an option is the field of the same name, with underscores. Every command "
-        "also takes `--quiet`: it shows no progress.",
+        "also takes `--quiet`: it shows no progress. Those that print results take `--json`: they "
+        "print one JSON object.",
     ]
     for command in COMMANDS:
         kind = command.config

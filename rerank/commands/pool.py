@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from rerank.commands.command import Command
-from rerank.commands.options import add_options, add_work, from_options, positive
+from rerank.commands.options import add_json, add_options, add_work, from_options, positive
+from rerank.commands.printing import print_json
 from rerank.config import Config
 
 
@@ -24,6 +25,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     )
     add_options(p, Config, "encoder", "reranker", "max_length", "precision")
     add_work(p)
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
@@ -33,6 +35,9 @@ def _run(o: argparse.Namespace) -> None:
     made = pool_sets(
         o.datasets, o.out, from_options(Config, o), work=o.work, max_queries=o.max_queries
     )
+    if o.json:
+        print_json(maps=o.out, sets=len(made.sets), measured=made.measured["mean"])
+        return
     print(f"{o.out}: maps pooled over {len(made.sets)} sets")
     print(markdown_table(made.measured["mean"]))
 

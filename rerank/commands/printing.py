@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calibration.arrays import plain
-from rerank.commands.inputs import note
+from rerank.commands.inputs import note, printable
 
 if TYPE_CHECKING:
     from rerank.tracking.runs import TrackedRun
+    from rerank.types import RankedPassage
 
 
 def print_headline(sentences: Sequence[str], command: str) -> None:
@@ -21,6 +22,14 @@ def print_headline(sentences: Sequence[str], command: str) -> None:
 def print_json(**fields: Any) -> None:
     """Print one JSON object; paths become text, and numbers that are undefined null."""
     print(json.dumps(plain(fields), default=str))
+
+
+def print_passages(passages: Iterable[RankedPassage], characters: int) -> None:
+    """Print a line per passage: relevance, id, and the first `characters` of its text."""
+    for rank, passage in enumerate(passages, start=1):
+        text = " ".join(passage.text.split())
+        shown = text if len(text) <= characters else f"{text[: characters - 1]}…"
+        print(printable(f"  {rank}. {passage.relevance:.2f}  {passage.doc_id}  {shown}"))
 
 
 def run_fields(run: TrackedRun | None) -> dict[str, Any]:

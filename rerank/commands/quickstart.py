@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.ingest import add_folder, print_ingested
-from rerank.commands.options import add_options, add_work, from_options
+from rerank.commands.options import add_json, add_options, add_work, from_options
+from rerank.commands.printing import print_json
 from rerank.commands.update import print_updated
 from rerank.config import IngestConfig
 from rerank.serving.settings import Settings
@@ -25,8 +27,9 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     )
     p.add_argument("--no-serve", action="store_true", help="stop when the model is made")
     add_options(p, IngestConfig)
-    add_options(p, Settings, "port")
+    add_options(p, Settings, "port", "journal")
     add_work(p)
+    add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
@@ -37,13 +40,21 @@ def _run(o: argparse.Namespace) -> None:
     out = o.out or o.work / (o.folder.resolve().name or "documents")
     corpus, model = out / "corpus", out / "model"
     settings = from_options(Settings, o)
-    print_ingested(ingest(o.folder, corpus, from_options(IngestConfig, o)), corpus)
-    if (model / "manifest.json").exists():
-        print_updated(update(model, corpus), model)
-    else:
+    read = ingest(o.folder, corpus, from_options(IngestConfig, o))
+    if not o.json:
+        print_ingested(read, corpus)
+    changed = update(model, corpus) if (model / "manifest.json").exists() else None
+    if changed is None:
         init(corpus, model, work=o.work)
-        print(f"{model}: a model to search with. {SAID}")
-    _print_next(model, corpus, settings.port)
+    if o.json:
+        updated = None if changed is None else asdict(changed)
+        print_json(corpus=corpus, ingested=asdict(read), model=model, updated=updated)
+    else:
+        if changed is None:
+            print(f"{model}: a model to search with. {SAID}")
+        else:
+            print_updated(changed, model)
+        _print_next(model, corpus, settings)
     if not o.no_serve:
         from rerank.serving.model_place import place_of_model
         from rerank.serving.server import serve
@@ -51,14 +62,18 @@ def _run(o: argparse.Namespace) -> None:
         serve(place_of_model(str(model), o.work), settings)
 
 
-def _print_next(model: Path, corpus: Path, port: int) -> None:
+def _print_next(model: Path, corpus: Path, settings: Settings) -> None:
     """Print what to do with the model."""
+    port = settings.port
     named, labels = shlex.quote(str(model)), shlex.quote(str(corpus))
     calibrated = shlex.quote(str(model.parent / "calibrated"))
     print("Next:")
     print(f"  ask:        open http://127.0.0.1:{port}/ in a browser while it is served")
     print(f'  or:         rerank search {named} "a question of yours"')
     print(f"  over HTTP:  curl http://127.0.0.1:{port}/v1/search -d '{BODY}' {JSON}")
+    if not settings.journal:
+        kept = shlex.quote(f"sqlite:///{model.parent}/journal.db")
+        print(f"  watch:      --journal {kept} keeps questions and judgements for the Watch page")
     print(f"  label:      rerank label {named} --out {labels}")
     print(f"  calibrate:  rerank calibrate {labels} --out {calibrated}")
     print("When documents change, run this command again: it reads only what changed.")

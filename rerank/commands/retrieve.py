@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
 from rerank.commands.options import add_json, add_model, from_options
+from rerank.commands.printing import print_passages
 from rerank.errors import InputError
 from rerank.rag.settings import Strategy
 
@@ -86,10 +87,7 @@ def _run(o: argparse.Namespace) -> None:
 def _print(result: AdaptiveResult) -> None:
     passages = "1 passage" if result.k == 1 else f"{result.k} passages"
     print(f"{passages}, confidence {result.confidence:.2f}, stopped by {result.stop_reason}")
-    for rank, passage in enumerate(result.passages, start=1):
-        text = " ".join(passage.text.split())
-        shown = text if len(text) <= CUT else f"{text[: CUT - 1]}…"
-        print(f"  {rank}. {passage.relevance:.2f}  {passage.doc_id}  {shown}")
+    print_passages(result.passages, CUT)
 
 
 COMMAND = Command(

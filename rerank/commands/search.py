@@ -11,6 +11,7 @@ from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
 from rerank.commands.journaling import Record, add_kept_journal, journal_kept
 from rerank.commands.options import add_json, add_model
+from rerank.commands.printing import print_passages
 from rerank.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rerank.types import Assessment
 
 SHOWN = 3  # passages that are printed
+CUT = 60  # characters of each
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -76,10 +78,7 @@ def _print_assessment(query: str, found: Assessment) -> None:
         advice += ", certified"
     print(f"  confidence {found.confidence:.2f}  {found.level}, {advice}; ", end="")
     print(f"sufficiency {found.sufficiency:.2f}  {found.verdict}")
-    for rank, passage in enumerate(found.first(SHOWN)):
-        text = " ".join(passage.text.split())
-        shown = text if len(text) <= 60 else text[:59] + "…"
-        print(f"  {rank + 1}. {passage.relevance:.2f}  {passage.doc_id}  {shown}")
+    print_passages(found.first(SHOWN), CUT)
     for reason in found.reasons:
         print(f"     {reason}")
 

@@ -15,8 +15,8 @@ NO_TEXT = (
     "nav, footer, aside:not(.admonition, .footnote), [role=navigation], [role=search], "
     "[role=banner], [role=contentinfo], [role=complementary], [hidden], [aria-hidden=true], "
     "a.headerlink, a.anchor, .toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, "
-    ".related, .docnav, .navheader, .navfooter, .breadcrumb, .breadcrumbs, .linenos, .backrefs, "
-    ".footnote-backref, .system-message"
+    ".related, .docnav, table.header, .nav-panel, .navheader, .navfooter, .breadcrumb, "
+    ".breadcrumbs, .linenos, .backrefs, .footnote-backref, .system-message"
 )
 MAIN = "main, [role=main]"
 HEADING = re.compile(r"h([1-6])")

@@ -72,7 +72,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
                 f"{folder}: none of its {len(found.files)} files is of a kind that is read: {KNOWN}"
             )
         before = read_state(out / STATE, asdict(config))
-        entries = _read(files, before, config)
+        entries = _read(files, before, config, out)
         links = {name: why for name, why in found.skipped.items() if _may_be_read(name)}
         skipped = links | {name: e.skipped for name, e in entries.items() if e.skipped}
         kept, copies = _without_copies(entries.values())
@@ -104,8 +104,13 @@ def _may_be_read(name: str) -> bool:
     return format_of(name) is not None or not PurePosixPath(name).suffix
 
 
-def _read(files: Mapping[str, Path], before: State, config: IngestConfig) -> dict[str, Entry]:
-    """The entry of each file; that of the last run if the file is unchanged."""
+def _read(
+    files: Mapping[str, Path], before: State, config: IngestConfig, out: Path
+) -> dict[str, Entry]:
+    """The entry of each file; that of the last run if the file is unchanged.
+
+    After Ctrl-C what is read is kept in `out`, so that the next run resumes.
+    """
     with optional():
         for kind in sorted({format_of(name) or "" for name in files}):
             reader(kind)  # report a missing library now, not once per file
@@ -114,9 +119,14 @@ def _read(files: Mapping[str, Path], before: State, config: IngestConfig) -> dic
         IsolatedReader(seconds=config.seconds) as isolated,
         progress(len(files), "reading documents", unit="file") as bar,
     ):
-        for name, path in files.items():
-            entries[name] = _entry(name, path, before.entries.get(name), isolated, config)
-            bar.update()
+        try:
+            for name, path in files.items():
+                entries[name] = _entry(name, path, before.entries.get(name), isolated, config)
+                bar.update()
+        except KeyboardInterrupt:
+            out.mkdir(exist_ok=True)
+            write_state(out / STATE, State(before.options, entries={**before.entries, **entries}))
+            raise
     return entries
 
 

@@ -90,6 +90,7 @@ class IsolatedReader:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C ends us, and no file is blamed for it
         )
 
     def _end(self) -> int:

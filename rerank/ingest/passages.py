@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from math import ceil
 from pathlib import PurePosixPath
 
@@ -69,10 +69,8 @@ def _title(titled: str, heading: Sequence[str]) -> str:
     """Title of the document and last heading, each once, cut to `TITLE` pieces."""
     parts = dict.fromkeys(filter(None, (titled, heading[-1] if heading else "")))
     found = ": ".join(part.rstrip(":.") for part in parts)
-    if pieces(found) <= TITLE:
-        return found
-    ends = [match.end() for match in PIECE.finditer(found)]
-    return found[: ends[TITLE - 1]].rstrip(" :,;-([")
+    end = _too_long(found, 0, TITLE)
+    return found if end is None else found[:end].rstrip(" :,;-([")
 
 
 def _id(name: str, text: str, again: int) -> str:
@@ -148,12 +146,20 @@ def _is_label(block: Block) -> bool:
 
 
 def _bounded(text: str, most: int) -> Iterator[str]:
-    """The text, cut into parts of at most `most` pieces: between words, or else within one."""
-    while pieces(text) > most:
-        end = [match.end() for match in PIECE.finditer(text)][most - 1]
-        space = text.rfind(" ", 0, end + 1)
+    """The text, cut into parts of at most `most` pieces: between words, or else within one.
+
+    Its time is linear in the length of the text, which may be one line of many megabytes.
+    """
+    start = 0
+    while (end := _too_long(text, start, most)) is not None:
+        space = text.rfind(" ", next(PIECE.finditer(text, start)).start(), end + 1)
         end = space if space > 0 else end
-        yield text[:end].rstrip()
-        text = text[end:].lstrip()
-    if text:
-        yield text
+        yield text[start:end].rstrip()
+        start = next(PIECE.finditer(text, end)).start()
+    yield text[start:]
+
+
+def _too_long(text: str, start: int, most: int) -> int | None:
+    """Where the first `most` pieces from `start` on end; None if there are no more than these."""
+    ends = [match.end() for match in islice(PIECE.finditer(text, start), most + 1)]
+    return ends[most - 1] if len(ends) > most else None

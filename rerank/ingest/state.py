@@ -1,7 +1,7 @@
 """The result of the last run for each file, so that the next one reads only what changed.
 
 A file of JSON lines in the corpus folder. It is written last: a run that is killed before leaves
-the old one, and the next run does the rest.
+the old one. After Ctrl-C it holds what was read until then, and names no corpus.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rerank.storage.files import write_file
 from rerank.types import Passage
 
 STATE = "ingested.jsonl"
-VERSION = 1  # of the readers' output: if it changes, all files are read again
+VERSION = 2  # of the readers' output: if it changes, all files are read again
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from rerank.tracking.registry import name_of
 from rerank.workspace import Workspace
 
 SAID = (
-    "This model has seen no label of its corpus: it orders, and nothing of it is calibrated. No "
-    f"answer is accepted. Label at least {LEAST_LABELS} queries, some of them unanswerable, and "
-    "run `rerank calibrate`."
+    "This model has seen no labels of its corpus: it ranks passages, but its confidence is not "
+    f"calibrated, and no answer is accepted. Label at least {LEAST_LABELS} queries, some of them "
+    "unanswerable, and run `rerank calibrate`."
 )
 
 

@@ -36,9 +36,7 @@ def progress_sentences(
     y = np.array([q.top in found for q, found in zip(done, right, strict=True)], dtype=np.int64)
     p, w = np.array([q.confidence for q in done]), np.array([weight for _, weight in pairs])
     found = weighted_mean(y, w)
-    interval = (
-        "" if np.isnan(found.low) else f" (95 % interval {found.low:.0%} to {found.high:.0%})"
-    )
+    interval = "" if np.isnan(found.low) else f" (95% interval {found.low:.0%} to {found.high:.0%})"
     said = f"{len(done)} labelled: the top passage is right for {found.mean:.0%}{interval}"
     if calibrated:
         mean = float((w * p).sum() / w.sum())
@@ -67,7 +65,7 @@ def _certificate(y: np.ndarray, p: np.ndarray, target: float) -> str:
     found = certify(y, p, target=target)
     promise = f"a threshold with at least {target:.0%} right"
     if found.threshold is not None:
-        return f"These are enough to certify {promise}, were they drawn evenly."
+        return f"These are enough to certify {promise}, if they are a uniform sample."
     if found.labels_missing is None:
         return f"More labels like these would not certify {promise}: better scores are needed."
     return f"About {found.labels_missing:,} more labels would certify {promise}."
@@ -104,4 +102,4 @@ def agreement_sentence(names: tuple[str, str], found: Agreement) -> str:
         return f"{said}is not defined: every passage has the same label."
     if np.isnan(found.low):
         return f"{said}{found.kappa:.2f}, its interval is not known."
-    return f"{said}{found.kappa:.2f} (95 % interval {found.low:.2f} to {found.high:.2f})."
+    return f"{said}{found.kappa:.2f} (95% interval {found.low:.2f} to {found.high:.2f})."

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
-from itertools import chain
 
 from rerank.data.canonical import query_hash
 from rerank.types import Passage, Query
@@ -13,7 +13,12 @@ PROPOSED = "proposed"  # metadata key of a query made from the corpus and accept
 PREFIX = "proposed-"  # of its id, before the hash of its original text
 ABOUT = "What does the documentation say about {}?"
 MARKS = ("?", "？", "؟")
+END = re.compile(r"[?.!](?=\s|$)|[？؟]")  # of a sentence; a sign such as `?` ends none
 LONGEST = 300  # characters of a question
+NUMBER = re.compile(
+    r"^(?:(?:chapter|part|section)\s+\d+|\d+(?:\.\d+)+|\d+(?=[.:)]))[.:)]*\s+", re.I
+)
+WORDS = re.compile(r"[¿\"'“‘«(`]*[^\W_]")  # how a text begins, unless it is links or signs
 
 
 def propose(passages: Iterable[Passage], count: int) -> list[Query]:
@@ -35,14 +40,15 @@ def propose(passages: Iterable[Passage], count: int) -> list[Query]:
 def question_of(passage: Passage) -> tuple[str, bool]:
     """The question of a passage, or "", and whether the corpus itself asks it."""
     heading = str(passage.metadata.get("heading") or passage.title).split(" > ")[-1].strip()
+    heading = NUMBER.sub("", heading)
     for text in (heading, _first_sentence(passage.text)):
-        if text.endswith(MARKS) and len(text) <= LONGEST:
+        if text.endswith(MARKS) and len(text) <= LONGEST and WORDS.match(text):
             return text, True
-    return (ABOUT.format(heading), False) if heading else ("", False)
+    return (ABOUT.format(heading), False) if WORDS.match(heading) else ("", False)
 
 
 def _first_sentence(text: str) -> str:
     """The text up to the first end of a sentence or line."""
     line = next(iter(text.strip().splitlines()), "")
-    ends = (line.find(mark) + 1 for mark in chain(MARKS, (". ", "! ")) if mark in line)
-    return line[: min(ends, default=len(line))].strip()
+    end = END.search(line)
+    return line[: end.end() if end else len(line)].strip()

@@ -89,6 +89,7 @@ class ServerJournal:
         del page["journal"]  # do not reveal the database's address
         return {
             **page,
+            "calibrated": served.model.calibrated,
             "by_day": [asdict(day) for day in by_day(store, days=days)],
             "drift": self._drift(days, served),
             "waiting": waiting(store),

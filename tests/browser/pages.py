@@ -104,7 +104,7 @@ def hostile(work: Path) -> Iterator[str]:
             row = {"_id": str(i), "title": "", "text": text, "metadata": place}
             lines.write(json.dumps(row) + "\n")
     init(corpus, work / "hostile-model", work=work)
-    with serving(work / "hostile-model") as started:
+    with serving(work / "hostile-model", journal=f"sqlite:///{work}/hostile.db") as started:
         yield started.url
 
 
@@ -118,7 +118,9 @@ def new_page(browser: Browser, width: int = 1200, scheme: Any = "light") -> Page
 
 
 def try_pages(page: Page, url: str, question: str) -> None:
-    """Do what people do, and check what they would see."""
+    """Do what people do, and check what they would see, and that the console has no error."""
+    errors: list[str] = []
+    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
     ask(page, url, FAR)
     print(f"without an answer: {page.inner_text('#badge')}; {page.inner_text('#answer')[:80]}")
     assert page.locator("#banner").count() == 1, "no banner over an answer nobody should trust"
@@ -138,6 +140,7 @@ def try_pages(page: Page, url: str, question: str) -> None:
     page.click("text=The features that moved most")
     assert page.locator("[aria-label='Features'] tbody tr").count() == MOVES, "no drift alarm"
     label(page, url)
+    assert not errors, errors
 
 
 def ask(page: Page, url: str, question: str) -> None:
@@ -160,6 +163,8 @@ def open_document(page: Page, url: str) -> None:
     page.focus(".source summary")
     page.keyboard.press("Enter")
     page.wait_for_selector(".document .here")
+    assert page.inner_text("#badge") == "NOT CALIBRATED"
+    assert page.inner_text("#banner").startswith("Advisory only - "), "no banner without labels"
 
 
 def try_document(page: Page, url: str) -> None:
@@ -176,6 +181,10 @@ def try_document(page: Page, url: str) -> None:
     inside += "here.parentNode.scrollTop + here.parentNode.clientHeight"
     assert page.locator(".here").evaluate(inside), "the passage is out of view"
     assert page.title() == "Ask - calibrated-rerank", "a script of a passage has run"
+    page.goto(f"{url}/watch")
+    page.wait_for_selector("#queue li")
+    assert "The model is not calibrated" in page.inner_text(".banner")
+    assert page.title() == "Watch - calibrated-rerank", "a script of a passage has run"
 
 
 def label(page: Page, url: str) -> None:

@@ -93,7 +93,7 @@ def test_groups_are_named_in_the_sentence() -> None:
     assert found.groups == 100
     refused = certify(y[:60], p[:60], groups=np.repeat(np.arange(10), 6))
     assert "from 60 labelled queries in 10 groups" in refused.sentence
-    assert "more, of other groups, would do" in refused.sentence
+    assert "more, of other groups, would suffice" in refused.sentence
     assert certify(y, p).groups is None
 
 

@@ -39,7 +39,12 @@ def test_without_a_terminal_there_are_plain_lines(
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1].startswith("reading: 3 of 3 (100 %), ")
     assert lines[-1].endswith(" left")
-    assert not any(sign in line for line in lines for sign in "\r|=")
+    with progress(1, "indexing") as outer, progress(2, "exporting") as inner:
+        inner.update(2)
+        outer.update(1)
+    lines += capsys.readouterr().err.splitlines()
+    assert {line.partition(":")[0] for line in lines} == {"reading", "indexing", "exporting"}
+    assert not any(sign in line for line in lines for sign in "\r|=\x1b")
     with progress_shown(on=False), progress(3, "reading") as bar:
         bar.update(3)
     assert capsys.readouterr().err == ""

@@ -3,11 +3,10 @@
 
 const found = document.getElementById("found");
 const question = document.getElementById("question");
-const LEVELS = { HIGH: "high", MEDIUM: "high", LOW: "medium", VERY_LOW: "low" };
 const STOPPED = {
-  threshold: "enough was found",
-  max_k: "more are not handed on",
-  no_results: "nothing was found",
+  threshold: "they are enough",
+  max_k: "the most that are allowed",
+  no_results: "none is likely enough",
 };
 
 document.getElementById("ask").addEventListener("submit", (event) => {
@@ -47,45 +46,44 @@ function showHistory() {
     make("li", {}, make("button", { type: "button", onclick: () => ask(text), title: text }, text))));
 }
 
-function show(told) {
-  const { answer, assessment, signals } = told;
-  const sources = told.passages.map((passage, i) => source(passage, i, answer.sources, assessment.calibrated));
-  const first = Math.max(told.k, 3);
+function show(data) {
+  const { answer, assessment, signals } = data;
+  const sources = data.passages.map((passage, i) => source(passage, i, answer.sources, assessment.calibrated));
+  const first = Math.max(data.k, 3);
   found.replaceChildren(...[
     make("h2", {}, "Answer"),
     badge(assessment),
     banner(assessment),
     make("div", { class: "answer", id: "answer" }, answer.answer),
     make("p", { class: "quiet" },
-      `${told.k} of ${told.passages.length} passages were taken: ${STOPPED[told.stop_reason]}.` +
+      `Passages taken: ${data.k} of ${data.passages.length}; ${STOPPED[data.stop_reason]}.` +
       (assessment.calibrated
         ? ` The probability that one of the first five is right is ${percent(assessment.sufficiency)}.`
-        : " Without labels the bars order the passages, and mean nothing more.")),
-    told.feedback ? feedback(told.id) : null,
+        : " Without labels the bars show the order of the passages only.")),
+    data.feedback ? feedback(data.id) : null,
     make("h2", {}, "Sources"),
     ...sources.slice(0, first),
     sources.length > first
       ? make("details", {}, make("summary", {}, "Less likely passages"), ...sources.slice(first))
       : null,
-    make("h2", {}, "Why this confidence?"),
-    ...why(signals, told.recommendations),
+    make("h2", {}, assessment.calibrated ? "Why this confidence?" : "Why this passage first?"),
+    ...why(signals, data.recommendations),
   ].filter(Boolean));
 }
 
 function badge(assessment) {
-  const p = assessment.confidence;
-  if (!assessment.calibrated) {
-    return make("span", { class: "badge", id: "badge" }, "NOT CALIBRATED: no label of these documents is known");
-  }
-  const kind = LEVELS[assessment.level] || "";
-  const words = assessment.level.replace("_", " ");
-  return make("span", { class: `badge ${kind}`, id: "badge" }, `${words}, ${percent(p)}`);
+  return assessment.calibrated
+    ? levelBadge(assessment, { id: "badge" })
+    : make("span", { class: "badge", id: "badge" }, "NOT CALIBRATED");
 }
 
 function banner(assessment) {
-  if (!assessment.calibrated || assessment.accepted) return null;
+  if (assessment.accepted) return null;
+  const why = assessment.calibrated
+    ? `confidence ${percent(assessment.confidence)}`
+    : "not calibrated: these documents have no labels yet";
   return make("p", { class: "banner", id: "banner", role: "note" },
-    `Advisory only - confidence ${percent(assessment.confidence)}. Verify with primary sources.`);
+    `Advisory only - ${why}. Verify with primary sources.`);
 }
 
 function source(passage, i, cited, calibrated) {
@@ -120,10 +118,12 @@ function why(signals, recommendations) {
   });
   return [
     make("p", { class: "quiet" },
-      "What speaks for the first passage and what against it, beside a usual question; the longer " +
-      "the bar, the more it moved the confidence."),
+      "What speaks for the first passage and what against it, compared with a usual question; " +
+      "the longer the bar, the more it counts."),
     make("ul", { class: "bars" }, ...rows),
-    ...recommendations.map((sentence) => make("p", {}, sentence)),
+    ...(recommendations.length
+      ? [make("h2", {}, "What may help"), make("ul", {}, ...recommendations.map((sentence) => make("li", {}, sentence)))]
+      : []),
   ];
 }
 
@@ -136,7 +136,7 @@ function bar(share, way) {
 }
 
 function feedback(id) {
-  const said = make("span", { class: "quiet", role: "status" });
+  const status = make("span", { class: "quiet", role: "status" });
   const button = (right, text) => make("button", {
     type: "button", "aria-pressed": "false",
     onclick: async (event) => {
@@ -145,12 +145,12 @@ function feedback(id) {
         for (const other of event.target.parentNode.querySelectorAll("button")) {
           other.setAttribute("aria-pressed", String(other === event.target));
         }
-        said.textContent = "Thank you, it is recorded.";
+        status.textContent = "Thank you, it is recorded.";
       } catch (error) {
-        said.textContent = `Not recorded: ${error.message}`;
+        status.textContent = `Not recorded: ${error.message}`;
       }
     },
   }, text);
   return make("div", { class: "feedback" }, make("span", {}, "Is the first passage right?"),
-    button(true, "Right"), button(false, "Wrong"), said);
+    button(true, "Right"), button(false, "Wrong"), status);
 }

@@ -22,22 +22,22 @@ function openDocument(passage, cited, text) {
   };
 }
 
-function showDocument(told, cited, text) {
-  if (told.passages.length === 1 && !told.more_before && !told.more_after) {
+function showDocument(data, cited, text) {
+  if (data.passages.length === 1 && !data.more_before && !data.more_after) {
     text.after(make("p", { class: "quiet" }, "This passage is the whole document."));
     return;
   }
-  const size = `at most ${told.most_bytes / 1024} KiB around the passage are shown`;
+  const size = `at most ${data.most_bytes / 1024} KiB around the passage are shown`;
   const goesOn = (more, where) => (more ? make("p", { class: "quiet" }, `The document goes on ${where}; ${size}.`) : null);
-  const parts = told.passages.flatMap((passage, i) => [
-    heading(passage, told.passages[i - 1]),
-    i === told.found
+  const parts = data.passages.flatMap((passage, i) => [
+    heading(passage, data.passages[i - 1]),
+    i === data.found
       ? make("div", { class: "here", role: "group", "aria-label": "The passage found" },
         make("strong", {}, "The passage found"), words(passage, cited))
       : words(passage, cited),
   ]);
-  const place = make("section", { class: "document", tabindex: "0", "aria-live": "off", "aria-label": `Document ${told.document}` },
-    goesOn(told.more_before, "before"), ...parts, goesOn(told.more_after, "after"));
+  const place = make("section", { class: "document", tabindex: "0", "aria-live": "off", "aria-label": `Document ${data.document}` },
+    goesOn(data.more_before, "before"), ...parts, goesOn(data.more_after, "after"));
   text.replaceWith(place);
   const here = place.querySelector(".here");
   place.scrollTop = here.offsetTop - (place.clientHeight - here.clientHeight) / 4;

@@ -61,14 +61,14 @@ async function tell(route) {
   busy = false;
 }
 
-function show(told) {
-  task = told.task;
+function show(data) {
+  task = data.task;
   found.replaceChildren(
-    make("p", { class: "quiet", id: "count" }, `${told.labelled} of ${told.questions} questions labelled by you`),
+    make("p", { class: "quiet", id: "count" }, `${data.labelled} of ${data.questions} questions labelled by you`),
     ...(task ? (task.proposed ? proposal() : passage()) : [
       make("p", {}, "No question is left for you. More are drawn with --count."), keys([JUDGE.at(-1)])]),
-    ...(told.so_far.length ? [make("h2", {}, "So far")] : []),
-    ...told.so_far.map((sentence) => make("p", {}, sentence)));
+    ...(data.so_far.length ? [make("h2", {}, "So far")] : []),
+    ...data.so_far.map((sentence) => make("p", {}, sentence)));
 }
 
 function proposal() {

@@ -22,6 +22,27 @@ function draw(tag, attributes = {}, ...children) {
 
 const percent = (p, digits = 0) => `${(100 * p).toFixed(digits)} %`;
 
+const LEVELS = { HIGH: "high", MEDIUM: "high", LOW: "medium", VERY_LOW: "low" };
+
+/** The level and the confidence of an answer, in the level's colour. */
+function levelBadge({ level, confidence }, attributes = {}) {
+  return make("span", { class: `badge ${LEVELS[level] || ""}`, ...attributes },
+    `${level.replace("_", " ")}, ${percent(confidence)}`);
+}
+
+/** Something wide that can be scrolled, with the keyboard too. */
+function scrolled(name, child) {
+  return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": name }, child);
+}
+
+/** A table with a name; the rows whose first cell is `ours` stand out. */
+function table(name, head, rows, ours) {
+  return scrolled(name, make("table", {},
+    make("thead", {}, make("tr", {}, ...head.map((cell) => make("th", { scope: "col" }, cell)))),
+    make("tbody", {}, ...rows.map((cells) => make("tr", { class: ours && cells[0] === ours ? "ours" : "" },
+      ...cells.map((cell) => make("td", {}, String(cell))))))));
+}
+
 /** The JSON of a route. */
 async function call(path, body) {
   return (await send(path, body)).json();

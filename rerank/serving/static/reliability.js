@@ -12,71 +12,75 @@ call("/v1/reliability").then(show, (error) => {
   found.replaceChildren(make("p", { class: "banner", role: "alert" }, error.message));
 });
 
-function show(told) {
-  const rows = told.curves.thresholds;
+function show(data) {
+  const rows = data.curves.thresholds;
   if (!rows.length) {
-    found.replaceChildren(...told.headline.map((line) => make("p", {}, line)),
+    found.replaceChildren(...data.headline.map((line) => make("p", {}, line)),
       make("p", { class: "banner" },
-        "There are no curves to draw: only rerank calibrate measures them, on labelled queries."),
-      ...origin(told));
+        "There are no curves to draw: rerank calibrate measures them, on labelled queries."),
+      ...origin(data));
     return;
   }
-  const all = rows[0].rows;
-  const slider = make("input", {
-    type: "range", id: "threshold", min: 0, max: rows.length - 1, step: 1,
-    value: Math.round(told.threshold * (rows.length - 1)),
-  });
-  const sentence = make("p", { id: "accepts", role: "status" });
   const here = draw("line", { class: "here", y1: y(0), y2: y(1) });
-  const update = () => {
-    const row = rows[Number(slider.value)];
-    sentence.textContent = row.rows
-      ? `From ${row.threshold.toFixed(2)} up, ${row.rows} of ${all} answers are accepted ` +
-        `(${percent(row.rows / all)}); ${row.right} of these were right ` +
-        `(${percent(row.right / row.rows, 1)}, at least ${percent(row.lower95, 1)} with 95 % confidence, for a threshold chosen beforehand).`
-      : `From ${row.threshold.toFixed(2)} up, no answer is accepted.`;
-    slider.setAttribute("aria-valuetext", row.threshold.toFixed(2));
-    here.setAttribute("x1", x(row.rows / all));
-    here.setAttribute("x2", x(row.rows / all));
-  };
-  slider.addEventListener("input", update);
+  const [head, ...body] = data.comparison;
   found.replaceChildren(
-    ...told.headline.map((line) => make("p", {}, line)),
+    ...data.headline.map((line) => make("p", {}, line)),
     make("div", { class: "two" },
-      make("figure", {}, diagram(told.curves.bins),
+      make("figure", {}, diagram(data.curves.bins),
         make("figcaption", { class: "quiet" },
           "Reliability: how often answers of about one confidence were right. On the dashed line " +
           "the confidence is true; the grey bars show where 95 % of dots fall by chance if it is.")),
       make("figure", {}, coverage(rows, here),
         make("figcaption", { class: "quiet" },
           "Risk against coverage: the share of wrong answers among those accepted."))),
-    make("label", { for: "threshold" }, "Accept answers from this confidence on"),
-    slider,
-    sentence,
-    make("h2", {}, "Beside other ways to get a confidence"),
-    scrolled("Comparison", comparison(told.comparison)),
-    ...origin(told),
+    make("label", { for: "threshold" }, "Accept answers with at least this confidence"),
+    ...slider(rows, data.threshold, here),
+    make("h2", {}, "Compared with other ways to get a confidence"),
+    make("p", { class: "quiet" },
+      "AUROC: how well right answers are told from wrong ones (1 is best, 0.5 is chance). Brier and smECE: the " +
+      "error of the confidence (0 is best). Then how many answers a threshold of 0.7 accepts, how many of " +
+      "these are right, and the least share that is right with 95 % confidence."),
+    table("Comparison", head.map((cell) => cell || "confidence by"), body, "calibrated"),
+    ...origin(data),
   );
+}
+
+/** A slider over the thresholds, which moves the line `here`, and what each would accept. */
+function slider(rows, threshold, here) {
+  const all = rows[0].rows;
+  const sentence = make("p", { id: "accepts", role: "status" });
+  const input = make("input", {
+    type: "range", id: "threshold", min: 0, max: rows.length - 1, step: 1,
+    value: Math.round(threshold * (rows.length - 1)),
+  });
+  const update = () => {
+    const row = rows[Number(input.value)];
+    sentence.textContent = row.rows
+      ? `From ${row.threshold.toFixed(2)} up, ${row.rows} of ${all} answers are accepted ` +
+        `(${percent(row.rows / all)}); ${row.right} of these were right ` +
+        `(${percent(row.right / row.rows, 1)}, at least ${percent(row.lower95, 1)} with 95 % confidence, for a threshold chosen beforehand).`
+      : `From ${row.threshold.toFixed(2)} up, no answer is accepted.`;
+    input.setAttribute("aria-valuetext", row.threshold.toFixed(2));
+    here.setAttribute("x1", x(row.rows / all));
+    here.setAttribute("x2", x(row.rows / all));
+  };
+  input.addEventListener("input", update);
   update();
+  return [input, sentence];
 }
 
 /** What is promised, and what the model was made from. */
-function origin(told) {
+function origin(data) {
   return [
     make("h2", {}, "The certificate"),
-    make("p", {}, told.certificate),
+    make("p", {}, data.certificate),
     make("h2", {}, "What the model was made from"),
     scrolled("What the model was made from", make("table", {},
-      ...Object.entries(told.made_from).map(([part, rows]) => make("tbody", {},
+      ...Object.entries(data.made_from).map(([part, rows]) => make("tbody", {},
         make("tr", {}, make("th", { scope: "rowgroup", colspan: 2, class: "part" }, part)),
         ...Object.entries(rows).map(([name, value]) => make("tr", {},
           make("th", { scope: "row" }, name), make("td", { class: "words" }, String(value)))))))),
   ];
-}
-
-/** Something wide that can be scrolled, with the keyboard too. */
-function scrolled(name, child) {
-  return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": name }, child);
 }
 
 function frame(across, up) {
@@ -111,12 +115,4 @@ function coverage(rows, here) {
   return draw("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img", "aria-label": "Risk against coverage" },
     ...frame("share accepted", "share wrong of these"),
     draw("polyline", { class: "curve", points: points.join(" ") }), here);
-}
-
-function comparison(rows) {
-  const [head, ...body] = rows;
-  return make("table", {},
-    make("thead", {}, make("tr", {}, ...head.map((cell) => make("th", { scope: "col" }, cell || "confidence by")))),
-    make("tbody", {}, ...body.map((row) => make("tr", { class: row[0] === "calibrated" ? "ours" : "" },
-      ...row.map((cell) => make("td", {}, cell))))));
 }

@@ -3,7 +3,6 @@
 "use strict";
 
 const found = document.getElementById("found");
-const LEVELS = { HIGH: "high", MEDIUM: "high", LOW: "medium", VERY_LOW: "low" };
 const WIDE = 640;
 const TALL = 160;
 
@@ -17,39 +16,39 @@ async function load() {
   }
 }
 
-function show(told) {
-  const asked = told.by_day.reduce((sum, day) => sum + day.questions, 0);
+function show(data) {
+  const asked = data.by_day.reduce((sum, day) => sum + day.questions, 0);
   found.replaceChildren(
-    make("p", {}, `${asked} questions in the last ${told.days} days.`),
+    make("p", {}, `Questions in the last ${data.days} days: ${asked}.`),
+    data.calibrated ? "" : make("p", { class: "banner" },
+      "The model is not calibrated: confidences and levels on this page order the questions, and say no more."),
     make("h2", {}, "Are the answers still right?"),
-    ...labels(told.monitors),
+    ...labels(data.monitors),
     make("h2", {}, "Have the questions changed?"),
-    ...drift(told.drift),
+    ...drift(data.drift),
     make("h2", {}, "Day by day"),
-    make("figure", {}, days(told.by_day),
+    make("figure", {}, days(data.by_day),
       make("figcaption", { class: "quiet" },
         "Questions a day by level: accepted, low, very low; the line is the mean confidence, from 0 to 1.")),
     table("The same in numbers", ["day", "questions", "accepted", "mean confidence"],
-      told.by_day.map((day) => [day.day, day.questions, day.accepted, day.confidence.toFixed(2)])),
+      data.by_day.map((day) => [day.day, day.questions, day.accepted, day.confidence.toFixed(2)])),
     make("h2", {}, "Answers to review"),
     make("p", { class: "quiet" },
-      "Searches below the advisory threshold that nobody has judged. Is the first passage right?"),
-    make("label", { for: "filter" }, "Show only what holds"),
-    make("input", { type: "text", id: "filter", oninput: (event) => filter(event.target.value) }),
-    make("ul", { class: "queue", id: "queue" }, ...told.waiting.map(row)),
+      "Answers below the advisory threshold that nobody has judged yet. Is the first passage right?"),
+    ...queue(data.waiting),
     make("p", {}, make("button", { type: "button", onclick: save, id: "export" },
       "Save all judgements as labels"), " ",
       make("span", { class: "quiet" }, "for rerank recalibrate --labels")),
-    make("h2", {}, "Documents that are never sure enough"),
-    told.documents.length
+    make("h2", {}, "Documents that came first but were never accepted"),
+    data.documents.length
       ? table("Documents", ["document", "questions", "mean confidence"],
-        told.documents.map((one) => [one.document, one.questions, one.confidence.toFixed(2)]))
-      : make("p", { class: "quiet" }, "None came first for several questions and was never accepted."),
+        data.documents.map((one) => [one.document, one.questions, one.confidence.toFixed(2)]))
+      : make("p", { class: "quiet" }, "There is none that came first for several questions."),
   );
 }
 
-/** A sentence, as a warning where it is an alarm. */
-function said(sentence, alarm) {
+/** The sentence of a test, as a warning where it is an alarm. */
+function test(sentence, alarm) {
   return make("p", alarm ? { class: "banner", role: "alert" } : {}, sentence);
 }
 
@@ -60,7 +59,7 @@ function labels(monitors) {
     "confidence true? They hold however often one looks.");
   const known = monitors.filter((one) => one.n);
   if (!known.length) return [make("p", {}, "Nobody has judged a first passage of the newest model yet."), about];
-  return [...known.map((one) => said(one.sentence, one.alarm)), about];
+  return [...known.map((one) => test(one.sentence, one.alarm)), about];
 }
 
 /** The newest answers of this model beside the questions that it was fitted on. */
@@ -73,41 +72,49 @@ function drift(found) {
     move.fitted_median.toPrecision(3), move.median.toPrecision(3), percent(move.outside),
     move.p_value < 0.0001 ? "< 0.0001" : move.p_value.toFixed(4)]);
   return [
-    said(found.sentence, found.fired),
+    test(found.sentence, found.fired),
     make("p", { class: "quiet" },
       `The ${found.new_rows} newest answers of this model beside the ${found.fitted_rows || found.n} ` +
       "questions that it was fitted on, feature by feature; no label is needed. If nothing has " +
       `changed, one look gives a false alarm with a chance of ${percent(found.level, 1)}.`),
     make("details", {}, make("summary", {}, "The features that moved most"),
-      table("Features", ["feature", "moved", "fitted median", "median now", "outside", "p"], rows)),
+      table("Features", ["feature", "moved", "median of the fit", "median now", "outside the fit", "p"], rows)),
+  ];
+}
+
+function queue(waiting) {
+  if (!waiting.length) return [make("p", { id: "queue" }, "None is waiting.")];
+  return [
+    make("label", { for: "filter" }, "Show only those that contain"),
+    make("input", { type: "text", id: "filter", oninput: (event) => filter(event.target.value) }),
+    make("ul", { class: "queue", id: "queue" }, ...waiting.map(row)),
   ];
 }
 
 function row(one) {
-  const told = make("span", { class: "quiet", role: "status" });
+  const status = make("span", { class: "quiet", role: "status" });
   const judge = (right) => async (event) => {
     try {
       await call("/v1/feedback", { id: one.id, right });
       for (const button of event.target.parentNode.querySelectorAll("button")) {
         button.setAttribute("aria-pressed", String(button === event.target));
       }
-      told.textContent = "recorded";
+      status.textContent = "recorded";
     } catch (error) {
-      told.textContent = error.message;
+      status.textContent = error.message;
     }
   };
   const link = one.question
     ? make("a", { href: `/?q=${encodeURIComponent(one.question)}` }, one.question)
     : make("span", { class: "quiet" }, "the text was left out");
   return make("li", {},
-    make("div", {}, make("span", { class: `badge ${LEVELS[one.level] || ""}` },
-      `${one.level.replace("_", " ")}, ${percent(one.confidence)}`), " ", link,
+    make("div", {}, levelBadge(one), " ", link,
       make("span", { class: "quiet" }, one.times > 1 ? ` asked ${one.times} times` : "")),
     make("div", { class: "quiet" },
       `${new Date(1000 * one.time).toLocaleString()}: ${one.document || one.doc_id || "nothing found"}`),
     make("div", { class: "feedback" },
       make("button", { type: "button", "aria-pressed": "false", onclick: judge(true) }, "Right"),
-      make("button", { type: "button", "aria-pressed": "false", onclick: judge(false) }, "Wrong"), told));
+      make("button", { type: "button", "aria-pressed": "false", onclick: judge(false) }, "Wrong"), status));
 }
 
 function filter(text) {
@@ -121,14 +128,6 @@ async function save() {
   const link = make("a", { href: URL.createObjectURL(await answer.blob()), download: "labels.jsonl" });
   link.click();
   URL.revokeObjectURL(link.href);
-}
-
-function table(name, head, rows) {
-  return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": name },
-    make("table", {},
-      make("thead", {}, make("tr", {}, ...head.map((cell) => make("th", { scope: "col" }, cell)))),
-      make("tbody", {}, ...rows.map((cells) =>
-        make("tr", {}, ...cells.map((cell) => make("td", {}, String(cell))))))));
 }
 
 /** A bar a day, its parts stacked, and the mean confidence over them. */
@@ -153,6 +152,7 @@ function days(rows) {
     draw("text", { x: 26, y: up(0) + 4, "text-anchor": "end" }, "0"),
     ...bars,
     draw("polyline", { class: "curve", points: line }),
+    ...rows.map((day, i) => draw("circle", { class: "dot", cx: 32 + (i + 0.4) * step, cy: up(day.confidence), r: 4 })),
     ...(rows.length ? [draw("text", { x: 32, y: TALL - 4 }, rows[0].day)] : []),
     ...(rows.length > 3
       ? [draw("text", { x: 32 + (rows.length - 0.2) * step, y: TALL - 4, "text-anchor": "end" }, rows.at(-1).day)]

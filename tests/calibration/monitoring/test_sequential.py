@@ -274,7 +274,7 @@ def test_sentences() -> None:
     watch = CalibrationMonitor.start().update([1, 1, 0, 1], [0.7, 0.8, 0.6, 0.7])
     assert watch.sentence.startswith("No alarm after 4 labels: 70.0 % promised and 75.0 % were")
     accuracy = AccuracyMonitor.start(0.7).update(np.arange(100) % 2)
-    assert accuracy.sentence.startswith("Alarm: 50 of 100 accepted answers were right, so")
+    assert accuracy.sentence.startswith("Alarm: 50 of 100 accepted answers were right, between")
     assert "is or was below 70 %" in accuracy.sentence
     assert AccuracyMonitor.start(0.7).update([1]).sentence.startswith("No alarm: 1 of 1")
 

@@ -98,3 +98,23 @@ def test_update_of_the_same_corpus_writes_nothing(
     assert call("update", index, corpus) == 0
     assert "nothing is written" in capsys.readouterr().out
     assert str(tmp_path / "nowhere") in refused(capsys, "update", tmp_path / "nowhere", corpus)
+
+
+def test_names_of_files_cannot_command_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An escape sequence in the name of a document, read or skipped, is not printed as it is."""
+    docs, corpus, model = tmp_path / "docs", tmp_path / "corpus", tmp_path / "model"
+    docs.mkdir()
+    (docs / "a\x1b[2J.md").write_text(
+        "# Pump\n\nOpen the valve.\n\n# Filter\n\nClean it monthly.\n"
+    )
+    (docs / "b\x1b[2J.pdf").write_text("no PDF")
+    assert call("ingest", docs, "--out", corpus) == 0
+    assert call("init", corpus, "--out", model, "--work", tmp_path / "work") == 0
+    assert call("search", model, "pump") == 0
+    assert call("retrieve", model, "pump") == 0
+    printed = capsys.readouterr()
+    assert "a [2J.md" in printed.out
+    assert "b [2J.pdf" in printed.err
+    assert "\x1b" not in printed.out + printed.err

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from command_line import call, flags
 
+from rerank.commands.all_commands import COMMANDS
+from rerank.commands.parser import parser
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 
@@ -26,6 +28,21 @@ def told(capsys: pytest.CaptureFixture[str]) -> Any:
         return json.loads(printed.out)
 
     return ask
+
+
+WITHOUT = {  # what they print is no result: a text to read, a script, a protocol, or a dialogue
+    *("glossary", "completion", "mcp", "serve", "label"),
+}
+
+
+@pytest.mark.parametrize("name", [c.name for c in COMMANDS if c.name not in WITHOUT])
+def test_every_command_that_prints_results_can_print_json(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new command must have the option too, or a reason in `WITHOUT`."""
+    with pytest.raises(SystemExit):
+        parser().parse_args([*name.split(), "--help"])
+    assert "--json " in capsys.readouterr().out
 
 
 def test_calibrate(run: Run, small_folder: Path, config: Config, told: Any) -> None:
@@ -72,16 +89,30 @@ def test_dataset_check(small: LabelledSet, small_folder: Path, told: Any) -> Non
     assert (found["passages"], found["digest"]) == (len(small.corpus), small.digest())
 
 
-def test_ingest_and_update(tmp_path: Path, told: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ingest_and_update(tmp_path: Path, told: Any) -> None:
     """What was read, and what changed."""
     docs, corpus, index = tmp_path / "docs", tmp_path / "corpus", tmp_path / "index"
     docs.mkdir()
     (docs / "a.md").write_text("# Pump\n\nOpen the valve before the pump starts.\n")
     found = told("ingest", docs, "--out", corpus)
     assert (found["corpus"], found["files"]) == (str(corpus), 1)
-    assert call("index", corpus, "--out", index, "--quiet") == 0
-    capsys.readouterr()
+    assert told("index", corpus, "--out", index) == {"index": str(index), "passages": 1}
     (docs / "b.md").write_text("# Filter\n\nClean the filter each month.\n")
     told("ingest", docs, "--out", corpus)
     changed = told("update", index, corpus)
     assert (changed["updated"], changed["passages"], changed["added"]) == (str(index), 2, 1)
+
+
+def test_quickstart_init_and_export(tmp_path: Path, told: Any) -> None:
+    """A folder of documents to a model; the second time it is updated."""
+    docs, out = tmp_path / "docs", tmp_path / "out"
+    docs.mkdir()
+    (docs / "a.md").write_text("# Pump\n\nOpen the valve first.\n\n# Filter\n\nClean it monthly.\n")
+    where = (docs, "--out", out, "--work", tmp_path / "work", "--no-serve")
+    first = told("quickstart", *where)
+    assert (first["ingested"]["passages"], first["updated"]) == (2, None)
+    assert told("quickstart", *where)["updated"]["added"] == 0
+    found = told("init", out / "corpus", "--out", tmp_path / "model", "--work", tmp_path / "work")
+    assert found == {"model": str(tmp_path / "model"), "calibrated": False}
+    exported = told("export", first["model"], "--out", tmp_path / "deployed")
+    assert exported == {"model": str(tmp_path / "deployed")}

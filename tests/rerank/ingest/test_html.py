@@ -42,6 +42,14 @@ def test_a_page_is_read_in_order_under_its_headings() -> None:
     )
 
 
+def test_the_navigation_of_texinfo_is_left_out() -> None:
+    """GNU manuals have a table of links above and below each page, in no `nav`."""
+    links = "<table class='header'><tr><td>[<a href='#'>Top</a>]</td><td>[ ? ]</td></tr></table>"
+    links += "<div class='nav-panel'><p>Next: <a href='#'>Keys</a></p></div>"
+    found = read(f"<body>{links}<h1>Shell</h1><p>It reads.</p>{links}</body>".encode())
+    assert found.blocks == (Block("It reads.", ("Shell",)),)
+
+
 def test_deeply_nested_tags_are_read() -> None:
     """No recursion: the depth of a page does not end the process."""
     deep = 3_000

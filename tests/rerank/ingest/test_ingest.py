@@ -10,7 +10,9 @@ import pytest
 from rerank.config import IngestConfig
 from rerank.data.beir import read_corpus
 from rerank.errors import FolderError, InputError
+from rerank.ingest.document import Document
 from rerank.ingest.ingest import CORPUS, DUPLICATES, SKIPPED, ingest
+from rerank.ingest.isolated import IsolatedReader
 from rerank.ingest.state import STATE
 from rerank.storage.locks import reserved
 
@@ -72,6 +74,26 @@ def test_a_second_run_reads_only_what_changed(docs: Path, tmp_path: Path) -> Non
     assert "a.md" not in documents
 
 
+def test_what_was_read_before_ctrl_c_is_not_read_again(
+    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run reads the rest, and writes what one run alone would have written."""
+    read, seen = IsolatedReader.read, list[bytes]()
+
+    def interrupted(reader: IsolatedReader, kind: str, data: bytes) -> Document:
+        seen.append(data)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return read(reader, kind, data)
+
+    monkeypatch.setattr(IsolatedReader, "read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(docs, tmp_path / "out")
+    assert ingest(docs, tmp_path / "out").read == 2
+    ingest(docs, tmp_path / "at-once")
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "at-once")
+
+
 def test_other_options_and_a_broken_state_read_all_anew(docs: Path, tmp_path: Path) -> None:
     """Nothing of another length is taken over; a corpus changed by hand is written anew."""
     out = tmp_path / "out"
@@ -96,6 +118,7 @@ def test_what_cannot_be_read_is_skipped_with_its_reason(docs: Path, tmp_path: Pa
     (docs / "large.txt").write_bytes(b"word " * 300_000)
     (docs / "binary.txt").write_bytes(b"\0\1\2")
     (docs / "empty.md").write_text(" \n")
+    (docs / os.fsdecode(b"odd\xff.md")).write_text("A name in no encoding.")
     os.mkfifo(docs / "pipe.md")
     found = ingest(docs, tmp_path / "out", IngestConfig(largest=1))
     assert found.skipped == {
@@ -104,6 +127,7 @@ def test_what_cannot_be_read_is_skipped_with_its_reason(docs: Path, tmp_path: Pa
         "empty.md": "there is no text in it",
         "large.txt": "it has more than 1 MiB (--largest)",
         "link.md": "a link, which is not followed",
+        "odd\\udcff.md": "its name is no UTF-8",
         "pipe.md": "neither a file nor a folder",
     }
     table = (tmp_path / "out" / SKIPPED).read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,15 @@ def test_code_is_cut_between_lines_and_endless_words_within() -> None:
     assert all(pieces(p.full_text) <= 60 for p in endless)
     chinese = cut(Document((Block("文" * 500 + "。"),)), "a.md", most=60)
     assert "".join(p.text for p in chinese) == "文" * 500 + "。"
+
+
+def test_one_line_of_megabytes_is_cut_in_linear_time() -> None:
+    """Cutting has no limit of time as reading has, so a long line must not hold up the rest."""
+    text = "word " * 1_000_000
+    start = time.process_time()
+    found = cut(Document((Block(text),)), "a.md", most=120)
+    assert time.process_time() - start < 60, "it takes about 2 seconds; hours if quadratic"
+    assert sum(len(p.text.split()) for p in found) == 1_000_000
 
 
 def test_an_id_stays_while_the_text_stays() -> None:

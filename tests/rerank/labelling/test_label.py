@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import call, refused
+from processes import run_python
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
@@ -64,7 +65,7 @@ def test_ten_labels_killed_and_resumed(label: Label, tmp_path: Path, small: Labe
         file.write('{"do": "judge", "by": "me", "que')
     second = label(["n"] * 6 + ["q"], "--count", 12)
     assert "10 labelled: the top passage is right for" in second
-    assert "95 % interval" in second
+    assert "95% interval" in second
     labelled = LabelledSet.read(tmp_path / "set")
     assert labelled.corpus == small.corpus
     ids = labelled.split("test")
@@ -85,6 +86,22 @@ def test_ten_labels_killed_and_resumed(label: Label, tmp_path: Path, small: Labe
     again = label([], "--count", 12, "--partly-right")
     assert "10 questions labelled" in again
     assert 1.0 in LabelledSet.read(tmp_path / "set").qrels[ids[1]].values()
+
+
+def test_no_key_is_lost_that_is_typed_before_its_prompt() -> None:
+    """In a terminal a fast hand is ahead of the program."""
+    code = """
+import os, pty, signal, sys
+signal.alarm(60)  # rather than to wait for ever
+from rerank.commands.label import Keys
+terminal, keyboard = pty.openpty()
+sys.stdin = os.fdopen(keyboard)
+os.write(terminal, b"rpwnq")
+keys = Keys()
+typed = [keys.one("", "rpwnq") for _ in range(5)]
+print("typed", *typed)
+"""
+    assert run_python(code).splitlines()[-1] == "typed r p w n q"
 
 
 class Interrupted(io.StringIO):

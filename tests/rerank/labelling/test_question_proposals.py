@@ -19,6 +19,14 @@ from rerank.types import Passage
             False,
         ),
         (Passage("4", "", "No heading. Is it? Yes."), "", False),
+        (
+            Passage("6", "Guide", "[ < ] | [Top] | [ ? ]", {"heading": "Guide > 23.2.4 Seals"}),
+            "What does the documentation say about Seals?",
+            False,
+        ),
+        (Passage("7", "3.15: Why does it leak?", "It is worn."), "Why does it leak?", True),
+        (Passage("9", "", "Set the style to ‘?’ or to ‘*’."), "", False),
+        (Passage("8", "2.1 ***", "A rule."), "", False),
         (Passage("5", "Menu", "起動方法は？\n押す"), "起動方法は？", True),
     ],
 )

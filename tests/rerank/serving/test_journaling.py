@@ -208,7 +208,8 @@ def test_the_drift_alarm_reads_the_journal(
 
 def test_the_journal_is_watched_judged_and_exported(asking: httpx.Client, tmp_path: Path) -> None:
     """What waits for a word is listed; what was said leaves as labels that can be read again."""
-    assert asking.get("/v1/journal").json()["by_day"] == []
+    before = asking.get("/v1/journal").json()
+    assert (before["by_day"], before["calibrated"]) == ([], True)
     sure, unsure = (
         asking.post("/v1/search", json={"query": text}).json()
         for text in ("median of an array", "<script>alert(1)</script> bread")

@@ -63,7 +63,7 @@ def test_ten_labels_become_a_set(labelling: httpx.Client, folder: Path) -> None:
             break
     assert asked["labelled"] == 10
     assert asked["task"] is None
-    assert "95 % interval" in asked["so_far"][0]
+    assert "95% interval" in asked["so_far"][0]
     kept = LabelledSet.read(folder)
     assert len(kept.split("test")) == 10
     assert right in kept.qrels[first]

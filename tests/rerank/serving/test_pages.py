@@ -26,6 +26,7 @@ def test_a_page_loads_nothing_from_elsewhere(client: httpx.Client, path: str) ->
     assert elsewhere <= {"http://www.w3.org/2000/svg"}
     assert "innerHTML" not in answer.text
     if answer.headers["content-type"].startswith("text/html"):
+        assert 'rel="icon"' in answer.text, "the browser asks for /favicon.ico, which is not there"
         for named in re.findall(r'(?:src|href)="([^"]+)"', answer.text):
             assert named in PAGES
 
