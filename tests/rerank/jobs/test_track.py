@@ -102,6 +102,15 @@ def server(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
         os.environ.pop("MLFLOW_REGISTRY_URI", None)
 
 
+@pytest.fixture
+def served_model(run: Run, tmp_path: Path) -> Path:
+    """The run's model, renamed: its experiment's files are kept by the server."""
+    model = shutil.copytree(run.folder, tmp_path / "model")
+    manifest = json.loads((model / "manifest.json").read_text())
+    (model / "manifest.json").write_text(json.dumps(sealed({**manifest, "name": "served"})))
+    return model
+
+
 # --- what is sent -----------------------------------------------------------------------------
 
 
@@ -228,18 +237,15 @@ def test_a_server_that_is_down_costs_no_model(
 
 
 def test_a_server_that_hangs_in_the_middle_costs_no_model(
-    run: Run,
+    served_model: Path,
     server: tuple[str, Failing],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wherever it stops answering the failure is told; when it is back the model is sent once."""
     address, failing = server
-    model = shutil.copytree(run.folder, tmp_path / "model")
+    model = served_model
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    manifest = json.loads((model / "manifest.json").read_text())
-    renamed = sealed({**manifest, "name": "served"})  # an experiment whose files the server keeps
-    (model / "manifest.json").write_text(json.dumps(renamed))
     client = mlflow.MlflowClient(tracking_uri=address)
     for healthy in (3, 9):
         failing.asked, failing.healthy = 0, healthy
@@ -268,23 +274,19 @@ def test_a_server_that_hangs_in_the_middle_costs_no_model(
 
 
 def test_a_password_of_the_server_is_not_kept(
-    run: Run,
+    served_model: Path,
     server: tuple[str, Failing],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The note in the workspace has the address without it, and is still known as this store's."""
     address, _ = server
-    named = address.replace("//", "//ann:secret@")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", named)
-    model = shutil.copytree(run.folder, tmp_path / "model")
-    manifest = json.loads((model / "manifest.json").read_text())
-    (model / "manifest.json").write_text(json.dumps(sealed({**manifest, "name": "served"})))
-    sent = track_model(model, work=Workspace(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address.replace("//", "//ann:secret@"))
+    sent = track_model(served_model, work=Workspace(tmp_path))
     assert sent.tracking_uri == address
     (note,) = (tmp_path / "tracked").iterdir()
     assert "secret" not in note.read_text()
-    assert track_model(model, work=Workspace(tmp_path)) == replace(sent, found=True)
+    assert track_model(served_model, work=Workspace(tmp_path)) == replace(sent, found=True)
 
 
 def test_what_the_user_set_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
