@@ -69,12 +69,11 @@ def fit_around(
     steps = np.full(x.shape[1], 1 / C)
     precision = np.array([slope_spread**-2.0, intercept_spread**-2.0, *steps])
     weights, precision = _shrunk(design, labels, precision, groups)
-    slope, intercept, moves = weights[0], weights[1], weights[2:]
-    coef = slope * np.array(old.coef) + moves
+    slope, intercept = weights[:2]
+    coef = slope * np.array(old.coef) + weights[2:]
     if keep_signs and (coef * old.coef < 0).any():
         worth = _worth(z, labels, groups)
-        slope, intercept, moves = _sign_constrained(old, x, labels, weights, precision, worth)
-        coef = slope * np.array(old.coef) + moves
+        coef, slope, intercept = _sign_constrained(old, x, labels, weights, precision, worth)
     middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
     low, high = _seen(old, as_features(X, len(old.coef)))
     return LogisticMap(
@@ -94,11 +93,11 @@ def _sign_constrained(
     free: Floats,
     precision: Floats,
     worth: float,
-) -> tuple[float, float, Floats]:
-    """The slope, intercept and moves (d,) of `fit_around` whose weights have the signs of `old`.
+) -> tuple[Floats, float, float]:
+    """The weights (d,), slope and intercept of `fit_around`, with the signs of the `old` weights.
 
-    `free` are those without the constraint. It is convex, and the bounds are on the weights
-    slope * old + moves, so it is solved in these, by L-BFGS-B (Byrd et al. 1995).
+    `free` are the slope, intercept and steps (d,) without the constraint. The problem is convex,
+    with bounds on the weights slope * old + steps: solved in these by L-BFGS-B (Byrd et al. 1995).
     """
     before, d = np.array(old.coef), x.shape[1]
 
@@ -125,7 +124,7 @@ def _sign_constrained(
         bounds=[*signs, (None, None), (None, None)],
         options={"maxiter": 1000, "ftol": 1e-12},
     ).x
-    return float(found[d]), float(found[d + 1]), found[:d] - found[d] * before
+    return found[:d], float(found[d]), float(found[d + 1])
 
 
 def _seen(old: LogisticMap, x: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
