@@ -299,6 +299,11 @@ class FinetuneConfig:
     steps: int = option(600, "training steps", least=1)
     learning_rate: float = option(1e-4, "peak learning rate", above=0, below=1)
     warmup: float = option(0.05, "share of the steps in which the rate rises", least=0, below=1)
+    layers: int = option(
+        0,
+        "layers of the base that are kept, evenly spaced: a smaller, faster model; 0: all",
+        least=0,
+    )
     frozen_layers: int = option(
         0, "lowest layers that stay those of the base; word embeddings always do", least=0
     )

@@ -161,7 +161,7 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
 
     Raises:
         InputError: no configuration of a transformer, several outputs, fewer positions than
-            `max_length` or fewer layers than `frozen_layers`.
+            `max_length`, or fewer layers than are to be kept or frozen.
     """
     from transformers import AutoConfig
 
@@ -180,7 +180,12 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
             f"{config.max_length}"
         )
     layers = getattr(architecture, "num_hidden_layers", None)
-    if layers is not None and config.frozen_layers > layers:
+    if layers is None:
+        return
+    if config.layers > layers:
+        raise InputError(f"the model has {layers} layers, cannot keep {config.layers}")
+    layers = config.layers or layers
+    if config.frozen_layers > layers:
         raise InputError(f"the model has {layers} layers, cannot freeze {config.frozen_layers}")
 
 

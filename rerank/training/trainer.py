@@ -83,6 +83,8 @@ def train(
     except Exception as error:  # broken files fail in many ways
         raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
     model.model.float()  # in 16 bits small updates are lost
+    if config.layers:
+        _keep_layers(model.model, config.layers)
     _freeze(model.model, config.frozen_layers)
     updates = _low_rank(model.model, config.lora) if config.lora else None
     chooses = len(validation) >= LEAST_LISTS
@@ -263,6 +265,22 @@ def _dropout(folder: Path, rate: float) -> dict[str, float]:
     """Every dropout rate that the model's configuration names, set to `rate`."""
     settings = AutoConfig.from_pretrained(str(folder), local_files_only=True).to_dict()
     return {k: rate for k, v in settings.items() if "dropout" in k and isinstance(v, float)}
+
+
+def _keep_layers(model: Any, count: int) -> None:
+    """Keep `count` layers, evenly spaced, the last among them (Sanh et al. 2019 keep every other).
+
+    Raises:
+        InputError: the model has fewer layers than that.
+    """
+    stack = _stack(model)
+    if count > len(stack):
+        raise InputError(f"the model has {len(stack)} layers, cannot keep {count}")
+    kept = [(k + 1) * len(stack) // count - 1 for k in range(count)]
+    last_first = sorted(set(range(len(stack))) - set(kept), reverse=True)
+    for number in last_first:
+        del stack[number]
+    model.config.num_hidden_layers = count
 
 
 def _freeze(model: Any, layers: int) -> None:

@@ -224,6 +224,8 @@ def test_a_base_that_cannot_be_trained_is_refused_before_any_work(
         (three, {}, "has 3 outputs"),
         ({"max_position_embeddings": 32}, {}, "reads 32 tokens at most"),
         ({}, {"frozen_layers": 7}, "6 layers, cannot freeze 7"),
+        ({}, {"layers": 7}, "6 layers, cannot keep 7"),
+        ({}, {"layers": 3, "frozen_layers": 4}, "3 layers, cannot freeze 4"),
         ({"model_type": "none such"}, {}, "is no transformer"),
     ):
         (base / "config.json").write_text(json.dumps({**config, **changed}))

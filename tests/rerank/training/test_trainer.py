@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 from finetuning import CHEAP, LAST, Trained, weights
+from torch.nn import Identity
 
 from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
+from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.int8_weights import pack_finetuned, unpack
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.finetune import finetune
+from rerank.storage.folder import sha256_file
 from rerank.training.mining import Example, TrainingSet
 
 pytestmark = pytest.mark.usefixtures("one_list_chooses")
@@ -49,6 +53,30 @@ def test_training_goes_on_from_a_trained_cross_encoder(
     new = {query_hash(small.queries[i].text) for i in other.splits["train"]}
     old = trained_on(resolve(str(trained.folder)))
     assert trained_on(resolve(str(made.folder))) == old | new
+
+
+def test_a_smaller_model_keeps_layers_evenly_spaced(
+    trained: Trained, ten: LabelledSet, tmp_path: Path
+) -> None:
+    """Three layers of six are the second, fourth and sixth; packed, it scores as it was trained."""
+    config = replace(LAST, base=str(trained.folder), layers=3, frozen_layers=2)
+    made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
+    before, after = weights(trained.folder), weights(made.folder)
+    name = "bert.encoder.layer.{}.output.dense.weight"
+    assert {n.split(".")[3] for n in after if ".layer." in n} == {"0", "1", "2"}
+    for k in (0, 1):  # these two were frozen
+        assert np.array_equal(after[name.format(k)], before[name.format(2 * k + 1)])
+    moved, copied = after[name.format(2)], before[name.format(5)]
+    assert 0 < np.abs(moved - copied).max() < 0.01
+    base = resolve("minilm").folder
+    pack_finetuned(made.folder, tmp_path / "packed", base=base)
+    unpacked = unpack(tmp_path / "packed", base=base, cache=tmp_path / "cache", sha256=sha256_file)
+    pairs = [("median", "Compute the median along the axis."), ("median", "Draw a line.")]
+    scores, _ = CrossEncoder(resolve(str(unpacked)), max_length=64).score(pairs)
+    from sentence_transformers import CrossEncoder as Reference
+
+    expected = Reference(str(made.folder), max_length=64).predict(pairs, activation_fn=Identity())
+    np.testing.assert_allclose(scores, expected, atol=0.1)
 
 
 def test_low_rank_updates_end_up_in_the_layers(
