@@ -38,13 +38,15 @@ def binary(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def distillation(logits: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-    """KL(softmax(teacher) || softmax(logits)) over the list (Hinton et al. 2015).
+    """KL(softmax(teacher) || softmax(logits)) over the list (Hinton et al. 2015), and the null.
 
-    Only differences within the list count, so the level of the teacher's logits does not matter.
+    The null candidate is that of `listwise_or_none`: what the teacher says of no passage being
+    right is learned too. A teacher of one passage gives the binary divergence of two sigmoids.
     """
+    null = logits.new_zeros(1)
     return functional.kl_div(
-        functional.log_softmax(logits, 0),
-        functional.log_softmax(teacher, 0),
+        functional.log_softmax(torch.cat([null, logits]), 0),
+        functional.log_softmax(torch.cat([null, teacher.to(logits.dtype)]), 0),
         reduction="sum",
         log_target=True,
     )
