@@ -40,7 +40,7 @@ def list_passage_features(kind: ListKind) -> tuple[str, ...]:
     return (*CROSS_ENCODER, *names, "fused_log_rank", *(TEXT if kind.texts else ()))
 
 
-def filled(scores: Floats) -> Floats:
+def fill_missing(scores: Floats) -> Floats:
     """Scores (n,), with the lowest score for missing ones; 0 without any."""
     known = scores[~np.isnan(scores)]
     return np.where(np.isnan(scores), known.min() if len(known) else 0.0, scores)
@@ -84,7 +84,7 @@ def _of_stage(scores: Floats) -> dict[str, Floats]:
 
     `standing` is (score - mean of the list) / standard deviation of the list.
     """
-    values = filled(scores)
+    values = fill_missing(scores)
     spread = float(values.std()) if len(values) else 0.0
     return {
         "score": values,
@@ -104,7 +104,7 @@ def _scores(r: Ranking, stage: str) -> Floats:
 
 
 def _sorted(r: Ranking, stage: str) -> Floats:
-    return np.sort(filled(_scores(r, stage)))[::-1]
+    return np.sort(fill_missing(_scores(r, stage)))[::-1]
 
 
 def _top(r: Ranking, stage: str) -> float:
@@ -132,7 +132,7 @@ def _gain(r: Ranking, stage: str) -> float:
 
 def _winner_gap(r: Ranking, stage: str) -> float:
     """Score of the top passage minus the best one by {stage}: its score - max score."""
-    values = filled(_scores(r, stage))
+    values = fill_missing(_scores(r, stage))
     return float(values[0] - values.max())
 
 
@@ -153,7 +153,7 @@ OF_STAGE: Mapping[str, Callable[[Ranking, str], float]] = {
 
 def _correlation(r: Ranking, one: str, other: str) -> float:
     """Agreement of {one} and {other}: Spearman of their scores over the list."""
-    return spearman(filled(_scores(r, one)), filled(_scores(r, other)))
+    return spearman(fill_missing(_scores(r, one)), fill_missing(_scores(r, other)))
 
 
 def _overlap(r: Ranking, one: str, other: str) -> float:
@@ -172,12 +172,13 @@ def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str,
     groups: dict[str, dict[str, Feature]] = {}
     for stage in kind.stages:
         groups[f"scores of {stage}"] = {
-            f"{stage}.{name}": _named(function, stage=stage) for name, function in OF_STAGE.items()
+            f"{stage}.{name}": _with_stage_names(function, stage=stage)
+            for name, function in OF_STAGE.items()
         }
     pairs = [(a, b) for i, a in enumerate(kind.stages) for b in kind.stages[i + 1 :]]
     if pairs:
         groups["agreement"] = {
-            f"{one}.{other}.{name}": _named(function, one=one, other=other)
+            f"{one}.{other}.{name}": _with_stage_names(function, one=one, other=other)
             for one, other in pairs
             for name, function in (("correlation", _correlation), ("overlap", _overlap))
         }
@@ -186,7 +187,7 @@ def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str,
     if kind.texts:
         columns = list_passage_features(kind)
         groups["coverage"] = {
-            name: _documented(_winner(columns.index(column)), ours[name].__doc__)
+            name: _with_docstring(_winner(columns.index(column)), ours[name].__doc__)
             for column, name in ((column, f"winner_{column}") for column in WINNER)
         } | {"diversity": ours["diversity"]}
     groups["score"] = {name: ours[name] for name in SCORE}
@@ -198,11 +199,13 @@ def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str,
     return table, {group: list(group_features) for group, group_features in groups.items()}
 
 
-def _named(function: Callable[..., float], **stages: str) -> Feature:
+def _with_stage_names(function: Callable[..., float], **stages: str) -> Feature:
     """The feature for these stages, with their names filled into its docstring."""
-    return _documented(lambda r: function(r, **stages), (function.__doc__ or "").format(**stages))
+    return _with_docstring(
+        lambda r: function(r, **stages), (function.__doc__ or "").format(**stages)
+    )
 
 
-def _documented(function: Feature, text: str | None) -> Feature:
+def _with_docstring(function: Feature, text: str | None) -> Feature:
     function.__doc__ = text
     return function

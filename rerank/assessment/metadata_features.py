@@ -60,10 +60,10 @@ def choose_metadata_features(
         InputError: no passage has a value under a key, all have the same, or there are too many
             words.
     """
-    return tuple(feature for key in keys for feature in _under(key, passages))
+    return tuple(feature for key in keys for feature in _features_of_key(key, passages))
 
 
-def _under(key: str, passages: Collection[Passage]) -> list[MetadataFeature]:
+def _features_of_key(key: str, passages: Collection[Passage]) -> list[MetadataFeature]:
     values = [p.metadata[key] for p in passages if metadata_name(p.metadata, key)]
     words = Counter(metadata_name({key: value}, key) for value in values)
     if len(words) < 2:

@@ -231,7 +231,7 @@ def models_of(
     if NETWORKS in folder.manifest:
         encoder, reranker = _exported(folder, names, config)
     else:
-        encoder, reranker = (_elsewhere(folder, name, download=download) for name in names)
+        encoder, reranker = (_resolve_outside(folder, name, download=download) for name in names)
     here = fingerprints(encoder, reranker, config)
     parts = [part for part in here if part in REQUIRED or part in recorded]
     differing = [part for part in parts if recorded.get(part) != here[part]]
@@ -255,7 +255,7 @@ def _exported(folder: ModelFolder, names: Sequence[str], config: Config) -> Sequ
     return open_exported(folder.path, folder.manifest, names)
 
 
-def _elsewhere(folder: ModelFolder, name: str, *, download: bool) -> ModelFiles:
+def _resolve_outside(folder: ModelFolder, name: str, *, download: bool) -> ModelFiles:
     """A model by its name, refused if it lies in the folder that names it."""
     try:
         files = resolve(name, download=download)

@@ -125,7 +125,9 @@ def _share(found: Sequence[float], weights: Sequence[float]) -> Floats:
     return shares / (total * (1 + 1 / len(weights))) if total > 0 else np.zeros(len(shares))
 
 
-def _covered(view: View, parts_of: Callable[[PassageWords], Sequence[frozenset[str]]]) -> Floats:
+def _best_part_coverage(
+    view: View, parts_of: Callable[[PassageWords], Sequence[frozenset[str]]]
+) -> Floats:
     """Share of the query's idf found in the best of each passage's parts."""
     found = [
         max(sum(view.idf[w] for w in view.idf if w in part) for part in parts_of(p))
@@ -207,13 +209,13 @@ def term_coverage(view: View) -> Floats:
 @first_stage
 def idf_coverage(view: View) -> Floats:
     """Share of the query's idf found in the passage's text."""
-    return _covered(view, lambda p: (p.body,))
+    return _best_part_coverage(view, lambda p: (p.body,))
 
 
 @first_stage
 def sentence_coverage(view: View) -> Floats:
     """Share of the query's idf found in the best sentence of the text."""
-    return _covered(view, lambda p: p.sentences)
+    return _best_part_coverage(view, lambda p: p.sentences)
 
 
 @first_stage
@@ -233,7 +235,7 @@ def content_lead(view: View) -> Floats:
 @first_stage
 def title_coverage(view: View) -> Floats:
     """Share of the query's idf found in the title."""
-    return _covered(view, lambda p: (p.title,))
+    return _best_part_coverage(view, lambda p: (p.title,))
 
 
 @first_stage

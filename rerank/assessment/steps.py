@@ -74,7 +74,7 @@ def steps(
     length = pipeline.config.encoder_max_length
     sizes = [speed.encode * tokens_of(text, most=length) for text in texts]
     vectors: dict[str, Any] = {}
-    for piece in _pieces("encode", texts, sizes, most=most, after=scoring):
+    for piece in _split_by_seconds("encode", texts, sizes, most=most, after=scoring):
         vectors |= yield piece
     if pipeline.remote_search and query.passages is None:
         find = partial(pipeline.candidates, query, vectors)
@@ -86,7 +86,7 @@ def steps(
     pairs = selection.pairs_to_score
     sizes = [speed.score * tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs]
     results: dict[Pair, tuple[float, bool]] = {}
-    for piece in _pieces("score", pairs, sizes, most=most, after=0):
+    for piece in _split_by_seconds("score", pairs, sizes, most=most, after=0):
         results |= yield piece
     logits = np.array([results[pair][0] for pair in pairs], dtype=np.float64)
     truncated = np.array([results[pair][1] for pair in pairs], dtype=np.bool_)
@@ -155,7 +155,7 @@ def _timed(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> flo
     return time.perf_counter() - start
 
 
-def _pieces(
+def _split_by_seconds(
     stage: Stage, items: Sequence[Any], sizes: Sequence[float], *, most: float, after: float
 ) -> Iterator[Piece]:
     """Neighbouring items with at most `most` seconds in all; a larger item goes alone."""

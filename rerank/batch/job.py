@@ -100,14 +100,14 @@ def _scoring(
 ) -> Callable[[CalibratedReranker, Input, Position], Iterator[tuple[Position, ScoredChunk]]]:
     """The function that scores the chunks of an input from a position on."""
     if engine != "ray":
-        return _here
+        return _score_locally
     with optional():
         ray_module()  # before `on_ray`, which needs the pyarrow that it brings
         from rerank.batch.on_ray import on_ray
     return partial(on_ray, actors=actors)
 
 
-def _here(
+def _score_locally(
     model: CalibratedReranker, queries_in: Input, start: Position
 ) -> Iterator[tuple[Position, ScoredChunk]]:
     """The end and the result of each chunk, scored one at a time in this process."""

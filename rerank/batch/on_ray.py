@@ -153,7 +153,7 @@ def _pool(
         per_gpu = ceil(count / gpus) if gpus else 0
         for threads in range(max(1, min(total // count, largest)), 0, -1):
             reserved = threads - 1 if threads > 1 else SPARE
-            room = sum(_room(machine, threads, per_gpu) for machine in hosts)
+            room = sum(_actors_that_fit(machine, threads, per_gpu) for machine in hosts)
             if room >= count and reserved * count < total:
                 pool = {"threads": threads, "num_cpus": reserved, "actors": count}
                 return pool | ({"num_gpus": 1 / per_gpu} if gpus else {})
@@ -162,7 +162,7 @@ def _pool(
     )
 
 
-def _room(machine: Mapping[str, float], threads: int, per_gpu: int) -> int:
+def _actors_that_fit(machine: Mapping[str, float], threads: int, per_gpu: int) -> int:
     """How many actors of so many threads fit on a machine; `per_gpu` 0: they need no GPU."""
     by_cores = int(machine.get("CPU", 0) / (threads if threads > 1 else SPARE))
     return min(by_cores, int(machine["GPU"]) * per_gpu) if per_gpu else by_cores

@@ -48,13 +48,16 @@ def recover(folder: Path, out: Path, side: Path) -> State:
         refused = (refusals if refusals is not None else _size(side) or 0) == last.rejected
         if answered and refused:
             return last
-    return _cut(folder)
+    return _truncate_to_last_chunk(folder)
 
 
-def _cut(folder: Path) -> State:
+def _truncate_to_last_chunk(folder: Path) -> State:
     """The state after the last complete chunk; the rest of the files is cut off."""
     state, complete = State(), 0
-    with _opened(folder / PREDICTIONS) as predictions, _opened(folder / REJECTED) as rejected:
+    with (
+        _open_or_create(folder / PREDICTIONS) as predictions,
+        _open_or_create(folder / REJECTED) as rejected,
+    ):
         for length, after, sums in _records(folder / PROGRESS):
             answers = predictions.read(after.predictions - state.predictions)
             refusals = rejected.read(after.rejected - state.rejected)
@@ -82,7 +85,7 @@ def _records(path: Path) -> Iterator[tuple[int, State, list[int]]]:
             yield len(line), state, sums
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open_or_create(path: Path) -> IO[bytes]:
     path.touch()
     return path.open("r+b")
 

@@ -80,7 +80,7 @@ def _run(o: argparse.Namespace) -> None:
             _print_model(o, tracked=False)
         raise
     if o.json:
-        head, _, following = _told(o, tracked=outcome.run is not None)
+        head, _, following = _report_parts(o, tracked=outcome.run is not None)
         print_json(
             model=o.out,
             made=outcome.made,
@@ -97,7 +97,7 @@ def _run(o: argparse.Namespace) -> None:
     print_run(outcome.run, outcome.notes)
 
 
-def _told(o: argparse.Namespace, *, tracked: bool) -> tuple[list[str], str, str]:
+def _report_parts(o: argparse.Namespace, *, tracked: bool) -> tuple[list[str], str, str]:
     """The report's first sentences, the rest of it, and the command to run next."""
     from rerank.assessment.fitted_maps import maps_from_dict
     from rerank.assessment.model_folder import CALIBRATORS, REPORT
@@ -122,7 +122,7 @@ def _measured(folder: Path) -> Any:
 
 
 def _print_model(o: argparse.Namespace, *, tracked: bool) -> None:
-    head, rest, following = _told(o, tracked=tracked)
+    head, rest, following = _report_parts(o, tracked=tracked)
     print_headline(head, following)
     if o.verbose:
         print(f"\n{rest}")

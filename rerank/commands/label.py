@@ -129,7 +129,7 @@ def _propose(session: Session, task: Task, keys: Keys) -> bool:
         except InputError as error:
             note(error)
     else:
-        return _other(session, task, key)
+        return _handle_other_key(session, task, key)
     return True
 
 
@@ -144,11 +144,11 @@ def _judge(session: Session, task: Task, keys: Keys) -> bool:
     elif key == "n":
         session.nothing(task)
     else:
-        return _other(session, task, key)
+        return _handle_other_key(session, task, key)
     return True
 
 
-def _other(session: Session, task: Task, key: str) -> bool:
+def _handle_other_key(session: Session, task: Task, key: str) -> bool:
     """Skip, undo or quit; False if the person quits."""
     if key == "s":
         session.skip(task)

@@ -42,7 +42,7 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
     duplicates = [(passages[a], passages[b]) for a, b in places]
     for name, promise, key in (
         ("document", NEW_DOCUMENTS, _document),
-        ("passage", THESE_DOCUMENTS, _itself),
+        ("passage", THESE_DOCUMENTS, _own_key),
     ):
         of = _components(labelled, about, duplicates, key)
         if usable_groups(of.values(), len(ids)):
@@ -75,7 +75,9 @@ def choose_grouping(
 
 def _merged_groups(labelled: LabelledSet, grouping: Grouping, ids: Sequence[str]) -> dict[str, str]:
     grouped = replace(labelled, grouping=grouping)
-    return joined({i: [grouped.group(i), *sorted(grouped.duplicate_keys(i))] for i in ids}, ())
+    return connected_groups(
+        {i: [grouped.group(i), *sorted(grouped.duplicate_keys(i))] for i in ids}, ()
+    )
 
 
 def grouped(labelled: LabelledSet, ids: Sequence[str]) -> LabelledSet:
@@ -94,10 +96,10 @@ def _about(labelled: LabelledSet, query_id: str) -> list[str]:
 def _document(passage: Passage) -> str:
     document = passage.metadata.get("document")
     name = " ".join(str(passage.title if document is None else document).lower().split())
-    return f"document:{name}" if name else _itself(passage)
+    return f"document:{name}" if name else _own_key(passage)
 
 
-def _itself(passage: Passage) -> str:
+def _own_key(passage: Passage) -> str:
     return f"passage:{passage.doc_id}"
 
 
@@ -110,10 +112,12 @@ def _components(
     """Query id -> the first key, in order, of all that are connected to what the query is about."""
     corpus = labelled.corpus
     keys = {i: [key(corpus[d]) for d in doc_ids] for i, doc_ids in about.items() if doc_ids}
-    return joined(keys, [(key(corpus[a]), key(corpus[b])) for a, b in duplicates])
+    return connected_groups(keys, [(key(corpus[a]), key(corpus[b])) for a, b in duplicates])
 
 
-def joined(keys: Mapping[str, Sequence[str]], pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+def connected_groups(
+    keys: Mapping[str, Sequence[str]], pairs: Iterable[tuple[str, str]]
+) -> dict[str, str]:
     """Id -> the first key, in order, of all that are connected to its own; each id has a key.
 
     Keys are connected if one id has both, or if they are one of the `pairs`.

@@ -106,7 +106,7 @@ def _grades(
     own_grades = {
         p.doc_id: grade
         for p, label in zip(query.passages or (), provided, strict=True)
-        if (grade := _own(label, p.doc_id)) is not None
+        if (grade := _own_grade(label, p.doc_id)) is not None
     }
     relevant = row.get("relevant")
     if (relevant is None) == (not own_grades):
@@ -128,7 +128,7 @@ def _grades(
     return {doc_id: grade for doc_id, grade in grades.items() if grade > 0}
 
 
-def _own(row: Mapping[str, Any], doc_id: str) -> float | None:
+def _own_grade(row: Mapping[str, Any], doc_id: str) -> float | None:
     """The grade in a passage's own label; None if it has none.
 
     Raises:

@@ -65,7 +65,9 @@ def read_pairs(folder: Path) -> LabelledSet:
         wrong.setdefault(query.query_id, {}).update(dict.fromkeys(bad))
     if not queries:
         raise InputError(f"{folder}: its pairs hold no line")
-    judged = [_judged(q, right[q.query_id], list(wrong[q.query_id])) for q in queries.values()]
+    judged = [
+        _with_judged_wrong(q, right[q.query_id], list(wrong[q.query_id])) for q in queries.values()
+    ]
     return LabelledSet(
         {doc_id: Passage(doc_id, *texts) for texts, doc_id in passages.items()},
         {q.query_id: q for q in judged},
@@ -75,7 +77,7 @@ def read_pairs(folder: Path) -> LabelledSet:
     )
 
 
-def _judged(query: Query, right: dict[str, float], wrong: list[str]) -> Query:
+def _with_judged_wrong(query: Query, right: dict[str, float], wrong: list[str]) -> Query:
     judged = [doc_id for doc_id in wrong if doc_id not in right]
     metadata: dict[str, Any] = {k: v for k, v in query.metadata.items() if v}
     if judged:

@@ -50,10 +50,10 @@ def read_query(
         InputError: naming the field, the value and what was expected.
     """
     query_id = read_id(row, "_id")
-    field = _only(row, QUERY) or next((name for name in QUERY if name in row), QUERY[0])
+    field = _only_field(row, QUERY) or next((name for name in QUERY if name in row), QUERY[0])
     text = read_text(row, field, most=LONGEST_QUERY)
     metadata = _metadata(row, segment_by)
-    name = _only(row, PASSAGES) if passages else None
+    name = _only_field(row, PASSAGES) if passages else None
     if name is None:
         return Query(text, query_id, metadata)
     provided = row[name]
@@ -69,7 +69,7 @@ def read_query(
     logits = [logit for _, logit, _ in read if logit is not None]
     if logits and len(logits) < len(candidates):
         raise InputError(f"{len(logits)} of {len(candidates)} passages have a logit; all, or none")
-    scores = _by_stage([by_stage for _, _, by_stage in read], name)
+    scores = _scores_by_stage([by_stage for _, _, by_stage in read], name)
     if scores is not None:
         _check_once(candidates, name)
     return Query(
@@ -92,7 +92,7 @@ def read_passage(
     Raises:
         InputError: as `read_query`; no id, if there is no `default_id`.
     """
-    key = _only(row, DOC_ID)
+    key = _only_field(row, DOC_ID)
     if key is None and default_id is not None:
         doc_id = default_id
     else:
@@ -150,7 +150,7 @@ def shown(value: str) -> str:
     return repr(value if len(value) <= SHOWN else value[:SHOWN] + "…")
 
 
-def _only(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
+def _only_field(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """The one of these fields that the record has; None if it has none of them."""
     present = [name for name in names if row.get(name) is not None]
     if len(present) > 1:
@@ -179,7 +179,7 @@ def _passage(
 
 
 def _logit(value: Mapping[str, Any]) -> float | None:
-    key = _only(value, LOGIT)
+    key = _only_field(value, LOGIT)
     return None if key is None else read_number(value, key)
 
 
@@ -225,7 +225,7 @@ def _scores(row: Mapping[str, Any]) -> Scores | None:
     return {s: math.nan if n is None else read_number(scores, s) for s, n in scores.items()}
 
 
-def _by_stage(read: Sequence[Scores | None], where: str) -> dict[str, Floats] | None:
+def _scores_by_stage(read: Sequence[Scores | None], where: str) -> dict[str, Floats] | None:
     """The scores of all passages, (n,) per stage; None if no passage has any."""
     if all(scores is None for scores in read):
         return None

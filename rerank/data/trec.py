@@ -60,7 +60,7 @@ def import_trec(
         if query_id in grades or unjudged != "leave-out":
             yield {
                 "_id": query_id,
-                "query": query_id if words is None else _known(words, query_id, "queries"),
+                "query": query_id if words is None else _look_up(words, query_id, "queries"),
                 "passages": _passages(query_id, read, texts, depth),
                 "relevant": {d: g for d, g in grades.get(query_id, {}).items() if g > 0},
             }
@@ -82,13 +82,13 @@ def _passages(
         )
     rows = []
     for doc_id, by_stage in by_passage.items():
-        passage = None if texts is None else _known(texts, doc_id, "corpus")
+        passage = None if texts is None else _look_up(texts, doc_id, "corpus")
         texts_of = {} if passage is None else {"title": passage.title, "text": passage.text}
         rows.append({"_id": doc_id, **texts_of, "scores": by_stage})
     return rows
 
 
-def _known(table: Mapping[str, Any], key: str, option: str) -> Any:
+def _look_up(table: Mapping[str, Any], key: str, option: str) -> Any:
     if key not in table:
         raise InputError(f"{key!r:.80} is not in --{option}; expected all that the runs name")
     return table[key]

@@ -28,13 +28,13 @@ def words(text: str, *, language: str = "english") -> list[str]:
     scripts without spaces between words, a run of characters is one word: there, rely on the dense
     stage.
     """
-    return _stems(_found(_normal(text)), language)
+    return _stems(_split_words(_normalise(text)), language)
 
 
 def content_words(text: str, *, language: str = "english") -> list[str]:
     """The same words without the language's stop words, if it has a list of them."""
     stop = STOP_WORDS.get(language, frozenset())
-    return _stems([w for w in WORD.findall(_normal(text)) if w not in stop], language)
+    return _stems([w for w in WORD.findall(_normalise(text)) if w not in stop], language)
 
 
 def sentence_words(text: str, *, language: str = "english") -> list[list[str]]:
@@ -42,18 +42,18 @@ def sentence_words(text: str, *, language: str = "english") -> list[list[str]]:
 
     A sentence ends with `. ! ? : ;` and a space, with a full-width stop, or with the line.
     """
-    normal = _normal(text)
+    normal = _normalise(text)
     end = ASCII_SENTENCE_END if normal.isascii() else SENTENCE_END
-    parts = [_found(part) for part in end.split(normal)]
+    parts = [_split_words(part) for part in end.split(normal)]
     stems = iter(_stems(list(chain.from_iterable(parts)), language))
     return [list(islice(stems, len(part))) for part in parts]
 
 
-def _found(normal: str) -> list[str]:
+def _split_words(normal: str) -> list[str]:
     return ASCII_WORD.findall(normal) if normal.isascii() else WORD.findall(normal)
 
 
-def _normal(text: str) -> str:
+def _normalise(text: str) -> str:
     """Lower case, with composed characters.
 
     Composing takes time that grows with the square of a run of combining marks; so runs are cut, as

@@ -169,7 +169,7 @@ def by_labels(
     y, _ = _measured_rows(trials)
     total = min(len(trial.fitted_on.right) for trial in trials)
     labels = tuple(size for size in BUDGETS if size < total)
-    drawn = [_drawn(trial.fitted_on, random_state) for trial in trials]
+    drawn = [_random_orders(trial.fitted_on, random_state) for trial in trials]
     figures = []
     for size in labels:
         for subset in range(SUBSETS):
@@ -191,7 +191,7 @@ def _measured_rows(trials: Sequence[Trial]) -> tuple[Labels, list[str]]:
     return y, [str(group) for trial in trials for group in trial.measured_on.groups]
 
 
-def _drawn(rows: Examples, random_state: int) -> list[NDArray[np.int64]]:
+def _random_orders(rows: Examples, random_state: int) -> list[NDArray[np.int64]]:
     """`SUBSETS` orders of the rows; a subset is the first rows of one."""
     rng = np.random.default_rng(random_state)
     number = group_codes(rows.groups, len(rows.right))

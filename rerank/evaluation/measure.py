@@ -88,7 +88,7 @@ class Evaluation:
         """The other probabilities, each compared with its base rate: a header, then rows."""
         head = ("event", "base rate", "AUROC", "smECE", "log loss", "of base rate")
         keys = ("base_rate", "auroc", "smece", "log_loss", "log_loss_of_base_rate")
-        rows = [(name, *(_shown(v[key]) for key in keys)) for name, v in self.events.items()]
+        rows = [(name, *(_format(v[key]) for key in keys)) for name, v in self.events.items()]
         return [head, *rows]
 
     def events_table(self) -> str:
@@ -111,10 +111,10 @@ class Evaluation:
         )
         rows: list[tuple[str, ...]] = [head]
         for name, v in self.orders.items():
-            gain, low, high = (_shown(v[key], "+") for key in ("gain", "gain_low", "gain_high"))
+            gain, low, high = (_format(v[key], "+") for key in ("gain", "gain_low", "gain_high"))
             between = "-" if math.isnan(v["gain_low"]) else f"{low}, {high}"
             less = "" if name == "fused" else f"{gain} [{between}]"
-            rows.append((name, *(_shown(v[key]) for key in ("hit1", "mrr10", "ndcg10")), less))
+            rows.append((name, *(_format(v[key]) for key in ("hit1", "mrr10", "ndcg10")), less))
         return rows
 
     def orders_table(self) -> str:
@@ -126,7 +126,7 @@ class Evaluation:
         return self.orders_table(), self.table.table(), self.events_table()
 
 
-def _shown(value: float, sign: str = "") -> str:
+def _format(value: float, sign: str = "") -> str:
     """Three digits, or a dash for an undefined value."""
     return "-" if math.isnan(value) else f"{value:{sign}.3f}"
 

@@ -117,11 +117,11 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
         except Exception as error:  # of the runtime, which has many
             raise InputError(f"{files.folder / GRAPH} does not run here: {error}") from error
     home, bound = _place(files, kind, precision)
-    run = _kept(home, bound)
+    run = _cached_graph(home, bound)
     if run is not None:
         return Engine(run)
     fp32_home, fp32_bound = _place(files, kind, "fp32")
-    if precision == "fp32" or _kept(fp32_home, fp32_bound) is None:
+    if precision == "fp32" or _cached_graph(fp32_home, fp32_bound) is None:
         with progress(2, f"exporting {files.name}, once", unit="step") as bar:
             with optional():
                 from rerank.inference import onnx_export
@@ -160,7 +160,7 @@ def _place(files: ModelFiles, kind: Kind, precision: Graphs) -> tuple[Path, Mapp
     return home, {**bound, "precision": precision}
 
 
-def _kept(home: Path, bound: Mapping[str, Any]) -> Callable[[Tokens], Row] | None:
+def _cached_graph(home: Path, bound: Mapping[str, Any]) -> Callable[[Tokens], Row] | None:
     """The graph of an earlier export, hashed as it is read.
 
     None if there is none, or if it is changed, broken, or not `bound` to these values.
@@ -198,7 +198,7 @@ def _keep(
             write_folder(home, fill)
     except OSError as error:
         raise OSError(f"{home.parent}: no exported network can be kept there: {error}") from error
-    run = _kept(home, bound)
+    run = _cached_graph(home, bound)
     if run is None:
         raise OSError(f"{home} is changed while it is written; try again")
     return run

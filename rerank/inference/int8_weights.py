@@ -117,7 +117,7 @@ def unpack(
         return {}
 
     if os.path.lexists(home):
-        changed = _changed(home, sha256)
+        changed = _changes(home, sha256)
         if not changed:
             return home / MODEL
         logger.warning("%s is unpacked again: %s", home, changed)
@@ -125,14 +125,14 @@ def unpack(
     try:
         write_folder(home, fill)
     except FolderError:
-        if _changed(home, sha256):  # else another process unpacked it meanwhile
+        if _changes(home, sha256):  # else another process unpacked it meanwhile
             raise OSError(f"{home} is changed while it is written; try again") from None
     except OSError as error:
         raise OSError(f"{cache}: no model can be unpacked there: {error}") from error
     return home / MODEL
 
 
-def _changed(home: Path, sha256: Callable[[Path], str]) -> str:
+def _changes(home: Path, sha256: Callable[[Path], str]) -> str:
     """What has changed in an unpacked folder since it was written; empty if nothing has."""
     try:
         written = read_manifest(home)["files"]

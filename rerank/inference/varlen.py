@@ -48,7 +48,7 @@ class Spans:
     def of(cls, lengths: Sequence[int], device: str) -> Spans:
         """The spans of concatenated sequences of these lengths."""
         bounds = (0, *accumulate(lengths))
-        return cls(bounds, _sent(bounds, torch.int32, device), max(lengths))
+        return cls(bounds, _to_device(bounds, torch.int32, device), max(lengths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class Batch:
             [i for t in sequences for i in t.types],
             [i for n in lengths for i in range(n)],
         )
-        ids, types, positions = _sent(columns, torch.int64, device)
+        ids, types, positions = _to_device(columns, torch.int64, device)
         ones = Spans.of([1] * len(lengths), device)
         return cls(ids, types, positions, Spans.of(lengths, device), ones)
 
 
-def _sent(numbers: Sequence[Any], dtype: torch.dtype, device: str) -> torch.Tensor:
+def _to_device(numbers: Sequence[Any], dtype: torch.dtype, device: str) -> torch.Tensor:
     """The numbers on the device; to a GPU they are copied while the next ones are prepared."""
     there = torch.tensor(numbers, dtype=dtype, pin_memory=device == "cuda")
     return there.to(device, non_blocking=True)
@@ -182,7 +182,7 @@ class UnpaddedEngine:
         A GPU works on one batch while the next is prepared; the code waits for it once, at the end.
         On a CPU each core works on its own batch.
         """
-        batches = parts(sequences, BUDGET[self.device])
+        batches = split_by_tokens(sequences, BUDGET[self.device])
         if self.device == "cpu":
             with ThreadPoolExecutor(self._workers) as pool:
                 rows = list(pool.map(self._rows, batches))
@@ -197,7 +197,7 @@ class UnpaddedEngine:
         return rows
 
 
-def parts(sequences: Sequence[Tokens], budget: int) -> Iterator[Sequence[Tokens]]:
+def split_by_tokens(sequences: Sequence[Tokens], budget: int) -> Iterator[Sequence[Tokens]]:
     """Consecutive sequences of at most `budget` tokens in total; a longer one is alone."""
     start, held = 0, 0
     for end, tokens in enumerate(sequences):

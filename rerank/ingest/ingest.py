@@ -19,7 +19,7 @@ from rerank.errors import FolderError, InputError, optional
 from rerank.ingest.document import UnreadableError
 from rerank.ingest.formats import KNOWN, format_of, reader
 from rerank.ingest.isolated import IsolatedReader
-from rerank.ingest.passages import cut
+from rerank.ingest.passages import split_document
 from rerank.ingest.state import STATE, Entry, State, read_state, write_state
 from rerank.ingest.walk import walk
 from rerank.progress import progress
@@ -73,7 +73,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
             )
         before = read_state(out / STATE, asdict(config))
         entries = _read(files, before, config, out)
-        links = {name: why for name, why in found.skipped.items() if _may_be_read(name)}
+        links = {name: why for name, why in found.skipped.items() if _is_document_or_folder(name)}
         skipped = links | {name: e.skipped for name, e in entries.items() if e.skipped}
         kept, copies = _without_copies(entries.values())
         if not kept:
@@ -81,7 +81,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         out.mkdir(exist_ok=True)
         _write_table(out / SKIPPED, sorted(skipped.items()))
         state = before
-        if entries != before.entries or not _stands(out / CORPUS, before.corpus):
+        if entries != before.entries or not _is_unchanged(out / CORPUS, before.corpus):
             near = _near(kept)
             write_file(out / CORPUS, (to_json(passage_row(p)) + "\n" for p in kept))
             _write_table(out / DUPLICATES, [*copies, *near])
@@ -99,7 +99,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
     )
 
 
-def _may_be_read(name: str) -> bool:
+def _is_document_or_folder(name: str) -> bool:
     """Whether a name is that of a document or of a folder."""
     return format_of(name) is not None or not PurePosixPath(name).suffix
 
@@ -137,11 +137,13 @@ def _entry(
     try:
         data = read_bytes(path, most, follow=False)
     except FolderError:
-        return _same(
+        return _unchanged_entry(
             Entry("", skipped=f"it has more than {config.largest} MiB (--largest)"), before
         )
     except OSError as error:
-        return _same(Entry("", skipped=f"it cannot be read: {error.strerror or error}"), before)
+        return _unchanged_entry(
+            Entry("", skipped=f"it cannot be read: {error.strerror or error}"), before
+        )
     digest = hashlib.sha256(data).hexdigest()
     if before is not None and before.sha256 == digest:
         return before
@@ -149,11 +151,11 @@ def _entry(
         document = isolated.read(format_of(name) or "", data)
     except UnreadableError as error:
         return Entry(digest, skipped=str(error))
-    passages = cut(document, name, most=config.passage_tokens)
+    passages = split_document(document, name, most=config.passage_tokens)
     return Entry(digest, tuple(passages), "" if passages else "there is no text in it")
 
 
-def _same(entry: Entry, before: Entry | None) -> Entry:
+def _unchanged_entry(entry: Entry, before: Entry | None) -> Entry:
     """The entry of the last run if it is equal, so that the file does not count as read."""
     return before if before == entry else entry
 
@@ -175,7 +177,7 @@ def _near(passages: Sequence[Passage]) -> list[tuple[str, ...]]:
     return [("nearly the same", passages[a].doc_id, passages[b].doc_id) for a, b in pairs]
 
 
-def _stands(path: Path, sha256: str) -> bool:
+def _is_unchanged(path: Path, sha256: str) -> bool:
     """Whether the file exists, unchanged since it was written."""
     return path.is_file() and sha256_file(path) == sha256
 

@@ -25,7 +25,7 @@ LONGEST_NAME = 400  # most characters of a file's name in an id
 AND = " > "  # between headings
 
 
-def pieces(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """An estimate of a text's tokens, too high rather than too low.
 
     Compared with BERT's WordPiece it is 12 % to 29 % too high for the median English passage.
@@ -33,7 +33,7 @@ def pieces(text: str) -> int:
     return len(PIECE.findall(text))
 
 
-def cut(document: Document, name: str, *, most: int) -> list[Passage]:
+def split_document(document: Document, name: str, *, most: int) -> list[Passage]:
     """The passages of a document, in order; title and text have at most `most` pieces together.
 
     `name` is the path of the file below its folder, with slashes. An id consists of the name and a
@@ -42,12 +42,12 @@ def cut(document: Document, name: str, *, most: int) -> list[Passage]:
     begins) and `revised`.
     """
     first = next((block.heading[0] for block in document.blocks if block.heading), "")
-    titled = document.title or first or _spoken(name)
+    titled = document.title or first or _title_from_name(name)
     made: list[Passage] = []
     seen: dict[str, int] = {}
     for heading, blocks in groupby(document.blocks, key=lambda block: block.heading):
         title = _title(titled, heading)
-        for text, page in _packed(list(blocks), most - pieces(title) - 1):
+        for text, page in _packed(list(blocks), most - estimate_tokens(title) - 1):
             again = seen[text] = seen.get(text, 0) + 1
             known = {
                 "heading": AND.join(heading),
@@ -60,7 +60,7 @@ def cut(document: Document, name: str, *, most: int) -> list[Passage]:
     return made
 
 
-def _spoken(name: str) -> str:
+def _title_from_name(name: str) -> str:
     """The name of a file as a title: `guides/first-steps.md` is "first steps"."""
     return " ".join(re.split(r"[\s_-]+", PurePosixPath(name).stem)).strip()
 
@@ -100,7 +100,7 @@ def _packed(blocks: Sequence[Block], most: int) -> Iterator[tuple[str, int | Non
         enough = left / ceil(left / most)
         size = sum(one.size for one in held)
         if held and (size + unit.size > most or (size >= enough and not held[-1].leads)):
-            rest = _leading(held, most - unit.size)
+            rest = _introducing_units(held, most - unit.size)
             whole = held[: len(held) - len(rest)]
             yield _joined(whole)
             left -= sum(one.size for one in whole)
@@ -110,7 +110,7 @@ def _packed(blocks: Sequence[Block], most: int) -> Iterator[tuple[str, int | Non
         yield _joined(held)
 
 
-def _leading(held: Sequence[_Unit], most: int) -> list[_Unit]:
+def _introducing_units(held: Sequence[_Unit], most: int) -> list[_Unit]:
     """The last units, if they introduce the next one, fit with it, and are not all of them."""
     start = len(held)
     while start and held[start - 1].leads:
@@ -129,12 +129,12 @@ def _units(block: Block, most: int) -> Iterator[_Unit]:
     texts = [
         text
         for part in filter(str.strip, parts)
-        for text in _bounded(part.rstrip() if block.code else part.strip(), most)
+        for text in _split_text(part.rstrip() if block.code else part.strip(), most)
     ]
     leads = block.leads or _is_label(block)
     for i, text in enumerate(texts):
         before = "\n" if block.code or not i else " "
-        yield _Unit(text, before, block.page, pieces(text), leads and i == len(texts) - 1)
+        yield _Unit(text, before, block.page, estimate_tokens(text), leads and i == len(texts) - 1)
 
 
 def _is_label(block: Block) -> bool:
@@ -145,7 +145,7 @@ def _is_label(block: Block) -> bool:
     return few or block.text.endswith(":")
 
 
-def _bounded(text: str, most: int) -> Iterator[str]:
+def _split_text(text: str, most: int) -> Iterator[str]:
     """The text, cut into parts of at most `most` pieces: between words, or else within one.
 
     Its time is linear in the length of the text, which may be one line of many megabytes.

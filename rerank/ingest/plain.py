@@ -19,7 +19,7 @@ def read(data: bytes) -> Document:
     title = ""
     for part in PARAGRAPH.split(decoded(data)):
         lines = part.strip("\n").split("\n")
-        if len(lines) > 1 and _underlined(lines[0], lines[1]):
+        if len(lines) > 1 and _is_underlined_heading(lines[0], lines[1]):
             mark, text = lines[1].strip()[0], one_line(lines[0])
             marks += "" if mark in marks else mark
             headings.enter(marks.index(mark) + 1, text)
@@ -33,7 +33,7 @@ def read(data: bytes) -> Document:
     return Document(tuple(blocks), title)
 
 
-def _underlined(line: str, below: str) -> bool:
+def _is_underlined_heading(line: str, below: str) -> bool:
     text, rule = line.strip(), below.strip()
     return (
         0 < len(text) <= LONGEST

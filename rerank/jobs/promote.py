@@ -27,7 +27,7 @@ from rerank.fitting.plan import unseen
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.evaluate import evaluate
 from rerank.jobs.track import model_name, track_model
-from rerank.tracking.registry import BEST, CHAMPION, aliased, crown, folder_at
+from rerank.tracking.registry import BEST, CHAMPION, aliased, folder_at, set_champion
 from rerank.types import Floats
 from rerank.workspace import Workspace
 
@@ -127,7 +127,7 @@ def promote(
     if not all(check.holds for check in checks):
         return Promotion(name, tuple(checks), champion, None, best[0] if best else None)
     run = track_model(folder, work=workspace)
-    now = crown(name, run.run_id, best=best_kept, tracking_uri=uri)
+    now = set_champion(name, run.run_id, best=best_kept, tracking_uri=uri)
     return Promotion(name, tuple(checks), champion, now, best_kept or now)
 
 
@@ -161,7 +161,7 @@ def own_checks(
             "calibrated",
             f"the upper end of smECE's 95 % interval is {gate.most_smece:g} at most",
             f"smECE is {smece:.3f} [{low:.3f}, {high:.3f}]"
-            + undecided(len(measured.right), smece, low, high, limit=gate.most_smece),
+            + queries_needed(len(measured.right), smece, low, high, limit=gate.most_smece),
             bool(high <= gate.most_smece),
         ),
         certified_check(model.maps[labelled.mode].certificate, measured, gate),
@@ -183,7 +183,7 @@ def certified_check(certificate: Certificate, measured: Evaluation, gate: Promot
         low, high = mean_lower_bound(right, groups), mean_upper_bound(right, groups)
         confirmed = low >= target
         outcome += f", {right.sum()} of {n} of them right: at least {low:.1%}, with 95 % confidence"
-        outcome += undecided(len(promised), float(right.mean()), low, high, limit=target)
+        outcome += queries_needed(len(promised), float(right.mean()), low, high, limit=target)
     elif more := certificate.labels_missing:
         outcome += f"; calibrated on about {more:,} more labelled queries, some would be"
     return Check(
@@ -242,14 +242,14 @@ def best_checks(
                 f"no worse than the best champion so far: {name}",
                 f"the model loses less than {margins[name]:g} a query, with 95 % confidence",
                 f"on {n} queries the model {outcome} version {version}, and at most {d.high:+.3f} "
-                "is lost" + undecided(n, d.mean, d.low, d.high, limit=margins[name]),
+                "is lost" + queries_needed(n, d.mean, d.low, d.high, limit=margins[name]),
                 bool(d.high < margins[name]),
             )
         )
     return checks
 
 
-def undecided(n: int, value: float, low: float, high: float, *, limit: float) -> str:
+def queries_needed(n: int, value: float, low: float, high: float, *, limit: float) -> str:
     """How many queries would decide, in words; "" if the interval of n queries excludes the limit.
 
     An interval narrows with the square root of the number of queries. With this many, the end

@@ -132,9 +132,11 @@ def recalibrate(
     out, workspace = Path(out), Workspace(Path(work))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = _labels(model, feedback, split, workspace)
-        feedback, notes = _usable(model, feedback, max_labels)
+        feedback, notes = _usable_labels(model, feedback, max_labels)
         recalibrated = _recalibrated_modes(model, feedback, pipeline, notes, at_random=at_random)
-        contents, recalibration = _contents(model, feedback, pipeline, corpus, recalibrated, name)
+        contents, recalibration = _model_contents(
+            model, feedback, pipeline, corpus, recalibrated, name
+        )
         notes += [NO_LABELS_OF[mode] for mode in model.maps if mode not in recalibrated]
         write_exported = exported_writer(pipeline) if NETWORKS in model.manifest else None
         write_model(out, contents, overwrite=overwrite, write_exported=write_exported)
@@ -142,7 +144,7 @@ def recalibrate(
     return RecalibrationRun(out, recalibration, run, (*notes, *untracked))
 
 
-def _contents(
+def _model_contents(
     model: CalibratedReranker,
     feedback: Sequence[Feedback],
     pipeline: Pipeline,
@@ -196,7 +198,7 @@ def _contents(
     return contents, recalibration
 
 
-def _usable(
+def _usable_labels(
     model: CalibratedReranker, feedback: Sequence[Feedback], max_labels: int | None
 ) -> tuple[list[Feedback], list[str]]:
     """The labels to use, and a note on those that are left out."""

@@ -23,7 +23,7 @@ from rerank.assessment.relevance import INPUTS
 from rerank.config import Config
 from rerank.errors import MissingExtraError
 from rerank.evaluation.measure import SUFFICIENCY
-from rerank.report.report import flat
+from rerank.report.report import flatten
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import DataUsed, Flavour, RunRecord, TrackedRun, track
@@ -93,7 +93,7 @@ def record_of(folder: ModelFolder) -> RunRecord:
     few = {mode: metrics_of(parts[mode], fitted.certificate) for mode, fitted in maps.items()}
     return RunRecord(
         params={
-            **flat(params),
+            **flatten(params),
             "certificate": certificate.sentence,
             **{
                 f"{mode}.certificate": fitted.certificate.sentence

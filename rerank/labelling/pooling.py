@@ -48,10 +48,10 @@ def pool(model: CalibratedReranker, text: str, depth: int) -> Pool:
     by_text: dict[str, list[Passage]] = {}
     for passage in found.values():
         by_text.setdefault(" ".join(passage.full_text.split()), []).append(passage)
-    groups = sorted(by_text, key=lambda shown: _mixed(text, shown))
+    groups = sorted(by_text, key=lambda shown: _shuffle_key(text, shown))
     shown = (Shown(by_text[g][0], tuple(p.doc_id for p in by_text[g])) for g in groups)
     return Pool(tuple(shown), answer.confidence, answer.top.doc_id if answer.top else None)
 
 
-def _mixed(question: str, passage: str) -> str:
+def _shuffle_key(question: str, passage: str) -> str:
     return hashlib.sha256(f"{question}\n{passage}".encode()).hexdigest()

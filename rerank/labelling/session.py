@@ -33,7 +33,7 @@ from rerank.labelling.state import (
     last_of,
     next_question,
     questions_of,
-    standing,
+    without_undone,
 )
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.index import Index
@@ -76,7 +76,7 @@ class Session:
         *,
         annotator: str = "me",
     ) -> None:
-        corpus = _corpus_of(model)
+        corpus = _searched_corpus(model)
         read_id({"the name of the annotator": annotator}, "the name of the annotator")
         self.model, self.out, self.annotator = model, out, annotator
         self.corpus = corpus
@@ -120,7 +120,7 @@ class Session:
                 )
             number = 1 + max((question.draw for question in known), default=-1)
             ids = {question.query_id for question in known}
-            events = self._draw(_named(list(fresh.values()), ids), count, number)
+            events = self._draw(_with_unique_ids(list(fresh.values()), ids), count, number)
             self.file.append_locked(handle, events)
             return len(events)
 
@@ -133,7 +133,7 @@ class Session:
         how = auto if asked == "auto" else cast(How, asked)
         drawn = draw(self.model, queries, count, how=how, seed=seed)
         order = np.random.default_rng([seed, 1]).permutation(count).tolist()
-        return [_drawn(drawn[i], number) for i in order]
+        return [_draw_event(drawn[i], number) for i in order]
 
     def questions(self) -> list[Question]:
         """All questions drawn, with everybody's judgements that count."""
@@ -164,7 +164,7 @@ class Session:
         text = task.question.text if text is None else " ".join(text.split())
         as_text("the question", text, most=LONGEST_QUERY)
         self._pools[text] = found = pool(self.model, text, self.config.depth)
-        self._append(task, "accept", text=text, **_answered(found.confidence, found.top))
+        self._append(task, "accept", text=text, **_answer_fields(found.confidence, found.top))
 
     def judge(self, task: Task, grade: Grade) -> None:
         """Grade the passage that is asked about."""
@@ -181,7 +181,7 @@ class Session:
 
     def undo(self) -> bool:
         """Take back this person's latest action; return whether there was one."""
-        if last_of(standing(self.file.read()), self.annotator) is None:
+        if last_of(without_undone(self.file.read()), self.annotator) is None:
             return False
         self.file.append([{"do": "undo", "by": self.annotator}])
         return True
@@ -236,7 +236,7 @@ class Session:
             )
 
 
-def _corpus_of(model: CalibratedReranker) -> Corpus | None:
+def _searched_corpus(model: CalibratedReranker) -> Corpus | None:
     """The passages that the model searches; None if another system holds them.
 
     Raises:
@@ -253,7 +253,7 @@ def _corpus_of(model: CalibratedReranker) -> Corpus | None:
     return index.corpus
 
 
-def _named(queries: Sequence[Query], taken: set[str]) -> list[Query]:
+def _with_unique_ids(queries: Sequence[Query], taken: set[str]) -> list[Query]:
     """The queries with unique ids; a missing or used id is replaced by one made from the text."""
     found, used = [], set(taken)
     for query in queries:
@@ -265,7 +265,7 @@ def _named(queries: Sequence[Query], taken: set[str]) -> list[Query]:
     return found
 
 
-def _drawn(one: Drawn, number: int) -> dict[str, Any]:
+def _draw_event(one: Drawn, number: int) -> dict[str, Any]:
     """The event of a drawn question."""
     query, top = one.query, one.answer.top
     proposed = bool(query.metadata.get(PROPOSED))
@@ -277,7 +277,7 @@ def _drawn(one: Drawn, number: int) -> dict[str, Any]:
         "metadata": dict(query.metadata),
         "weight": 0.0 if proposed else one.weight,
         "proposed": proposed,
-        **_answered(one.answer.confidence, top.doc_id if top else None),
+        **_answer_fields(one.answer.confidence, top.doc_id if top else None),
     }
 
 
@@ -285,6 +285,6 @@ def _ids(shown: Sequence[Shown]) -> list[str]:
     return [doc_id for one in shown for doc_id in one.doc_ids]
 
 
-def _answered(confidence: float, top: str | None) -> dict[str, Any]:
+def _answer_fields(confidence: float, top: str | None) -> dict[str, Any]:
     """The model's answer to a question."""
     return {"confidence": confidence, "top": top}

@@ -64,7 +64,7 @@ class Question:
 def questions_of(events: Sequence[Event]) -> list[Question]:
     """The questions in the order in which they are asked, with all judgements that count."""
     found: dict[str, Question] = {}
-    for event in standing(events):
+    for event in without_undone(events):
         if event["do"] == "draw":
             found[event["query_id"]] = Question(**{key: event[key] for key in DRAWN})
             continue
@@ -82,7 +82,7 @@ def questions_of(events: Sequence[Event]) -> list[Question]:
     return list(found.values())
 
 
-def standing(events: Sequence[Event]) -> list[Event]:
+def without_undone(events: Sequence[Event]) -> list[Event]:
     """The events that were not undone, without the `undo`s themselves."""
     kept: list[Event | None] = []
     for event in events:

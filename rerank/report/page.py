@@ -10,14 +10,14 @@ from rerank.evaluation.measure import OURS
 from rerank.report.glossary import GLOSSARY
 from rerank.report.headline import headline
 from rerank.report.html import html_page
-from rerank.report.report import Report, flat
+from rerank.report.report import Report, flatten
 from rerank.report.sentences import (
     band_sentence,
     certificate_sentences,
+    confidence_sources,
     groups_sentence,
     rerank_sentence,
     scored_sentence,
-    sources_of_ways,
     split_sentences,
     table_note,
     warnings,
@@ -104,18 +104,18 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
         comparison=evaluation.table.cells(),
         comparison_note=table_note(report),
         ours=OURS,
-        sources=sources_of_ways(report).items(),
+        sources=confidence_sources(report).items(),
         explained=report.explained,
         orders=evaluation.orders_cells(),
         events=evaluation.events_cells(),
         brought=rerank_sentence(report),
         queries=[*split_sentences(report), groups_sentence(report), scored_sentence(report)],
         calibrator=f"{fitted.calibrator}. {fitted.reason}",
-        made_from=[(key, _shown(value)) for key, value in flat(report.made_from).items()],
+        made_from=[(key, _as_text(value)) for key, value in flatten(report.made_from).items()],
         glossary=GLOSSARY,
         pictures=pictures,
     )
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -115,8 +115,8 @@ def make_report(
         random_state=config.seed,
     )
     explained = tuple(
-        _explained(file, title, _maps_of(row, fitted, evaluation), evaluation, config, row)
-        for file, title, row in _telling(evaluation)
+        _explain(file, title, _maps_of(row, fitted, evaluation), evaluation, config, row)
+        for file, title, row in _extreme_examples(evaluation)
     )
     return Report(
         name=str(made_from["dataset"]["name"]),
@@ -149,7 +149,7 @@ def _maps_of(row: int, fitted: Fitted, evaluation: Evaluation) -> FittedMaps:
     return fitted.maps if evaluation.fold is None else evaluation.folds[evaluation.fold[row]]
 
 
-def _telling(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
+def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
     """The measured rows worth a look: the most confident mistake, the least confident success."""
     ours = evaluation.confidences[OURS]
     filled = evaluation.features.any(axis=1)
@@ -165,7 +165,7 @@ def _telling(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
         )
 
 
-def _explained(
+def _explain(
     file: str, title: str, maps: FittedMaps, evaluation: Evaluation, config: Config, row: int
 ) -> Explained:
     ranking, grades = evaluation.labelled.items[row], evaluation.labelled.grades[row]
@@ -186,7 +186,7 @@ def _explained(
         file=file,
         title=title,
         query=ranking.query.text,
-        top=_beginning(ranking.passages[0]),
+        top=_shorten(ranking.passages[0]),
         answer="" if evaluation.right[row] else _right_answer(ranking, grades),
         base=usual_log_odds(maps.confidence),
         moves=moves,
@@ -201,7 +201,7 @@ def _right_answer(ranking: Ranking, grades: Grades) -> str:
         return "no passage: nothing here answers it"
     first = next((p for p in ranking.passages if p.doc_id in grades), None)
     if first is not None:
-        return _beginning(first)
+        return _shorten(first)
     return f"{min(grades)}, which is not among the {len(ranking)} candidates"
 
 
@@ -215,16 +215,16 @@ def usual_log_odds(confidence: TwoStageMap) -> float:
     return float(logit(confidence.predict([confidence.first.mean]))[0])
 
 
-def _beginning(passage: Passage) -> str:
+def _shorten(passage: Passage) -> str:
     return textwrap.shorten(passage.full_text, 160, placeholder=" …")
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested names joined by dots."""
     by_path: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
-            by_path |= flat(value, f"{prefix}{key}.")
+            by_path |= flatten(value, f"{prefix}{key}.")
         else:
             by_path[f"{prefix}{key}"] = value
     return by_path

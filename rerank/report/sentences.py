@@ -151,7 +151,7 @@ def table_note(report: Report) -> str:
     )
 
 
-def sources_of_ways(report: Report) -> dict[str, str]:
+def confidence_sources(report: Report) -> dict[str, str]:
     """What each confidence of the table is, and where it comes from."""
     fitted = {
         "temperature": "The best logit divided by one number, which was fitted.",
@@ -179,7 +179,7 @@ def report_text(report: Report) -> str:
         evaluation.table.table(),
         textwrap.fill(table_note(report), WIDTH),
         "\n".join(
-            textwrap.fill(f"{n}: {text}", WIDTH) for n, text in sources_of_ways(report).items()
+            textwrap.fill(f"{n}: {text}", WIDTH) for n, text in confidence_sources(report).items()
         ),
         evaluation.events_table(),
         textwrap.fill(rerank_sentence(report), WIDTH),

@@ -29,19 +29,19 @@ def check_index(bm25: BM25, vectors: Vectors, offsets: Ints, *, text_bytes: int)
         InputError: naming the array.
     """
     passages = len(offsets) - 1
-    _shaped("offsets", offsets, np.int64, (passages + 1,))
-    _rising("offsets", offsets, text_bytes)
+    _check_array("offsets", offsets, np.int64, (passages + 1,))
+    _check_ends("offsets", offsets, text_bytes)
     if passages < 1:
         raise InputError("its offsets hold no passage")
-    _shaped("vectors", vectors, np.float32, (passages, *vectors.shape[-1:]))
+    _check_array("vectors", vectors, np.float32, (passages, *vectors.shape[-1:]))
     if bm25.size != passages:
         raise InputError(f"its postings are of {bm25.size} passages, its text of {passages}")
     terms = len(bm25.terms)
-    _shaped("idf", bm25.idf, np.float64, (terms,))
-    _shaped("starts", bm25.starts, np.int64, (terms + 1,))
-    _shaped("rows", bm25.rows, np.int32, (len(bm25.rows),))
-    _shaped("weights", bm25.weights, np.float64, (len(bm25.rows),))
-    _rising("starts", bm25.starts, len(bm25.rows))
+    _check_array("idf", bm25.idf, np.float64, (terms,))
+    _check_array("starts", bm25.starts, np.int64, (terms + 1,))
+    _check_array("rows", bm25.rows, np.int32, (len(bm25.rows),))
+    _check_array("weights", bm25.weights, np.float64, (len(bm25.rows),))
+    _check_ends("starts", bm25.starts, len(bm25.rows))
     for name, array in (("vectors", vectors), ("idf", bm25.idf), ("weights", bm25.weights)):
         if not all((np.abs(block) <= LARGEST).all() for block in _parts(array)):
             raise InputError(f"its {name} hold a number that is not finite, or far too large")
@@ -49,7 +49,7 @@ def check_index(bm25: BM25, vectors: Vectors, offsets: Ints, *, text_bytes: int)
         raise InputError("its rows name a passage that there is not")
 
 
-def _shaped(name: str, array: NDArray[Any], kind: Any, shape: tuple[int, ...]) -> None:
+def _check_array(name: str, array: NDArray[Any], kind: Any, shape: tuple[int, ...]) -> None:
     if array.dtype != kind or array.shape != shape or array.ndim != len(shape):
         raise InputError(
             f"its {name} are {array.dtype} of shape {array.shape}, expected {np.dtype(kind)} of "
@@ -57,7 +57,7 @@ def _shaped(name: str, array: NDArray[Any], kind: Any, shape: tuple[int, ...]) -
         )
 
 
-def _rising(name: str, ends: Ints, last: int) -> None:
+def _check_ends(name: str, ends: Ints, last: int) -> None:
     if len(ends) < 1 or ends[0] != 0 or ends[-1] != last or (np.diff(ends) < 0).any():
         raise InputError(f"its {name} do not rise from 0 to {last}")
 

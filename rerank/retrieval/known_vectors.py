@@ -29,7 +29,9 @@ class KnownVectors:
 
     def __init__(self, folders: Iterable[Path], encoder: Encoder, *, layout: int) -> None:
         self.encoder = encoder
-        self._held = [_Held(folder) for folder in folders if _usable(folder, encoder, layout)]
+        self._held = [
+            _Held(folder) for folder in folders if _has_vectors_of(folder, encoder, layout)
+        ]
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors, shape (n, d), n >= 1, as `Encoder.encode` gives them."""
@@ -71,7 +73,7 @@ def _keys(texts: Iterable[str]) -> Keys:
     return np.frombuffer(b"".join(hashed), dtype=np.uint64)
 
 
-def _usable(folder: Path, encoder: Encoder, layout: int) -> bool:
+def _has_vectors_of(folder: Path, encoder: Encoder, layout: int) -> bool:
     """Whether there is an intact index whose vectors this encoder made."""
     made_by = {"fingerprint": encoder.files.fingerprint, "max_length": encoder.max_length}
     try:

@@ -33,12 +33,12 @@ def document_route(model: Callable[[], CalibratedReranker]) -> APIRouter:
         doc_id: str = Query(min_length=1, description="of the passage at that row"),
     ) -> dict[str, Any]:
         """Return a passage between its neighbours in the document: at most 64 KiB of these."""
-        return await asyncio.to_thread(_shown, model(), row, doc_id)
+        return await asyncio.to_thread(_document_response, model(), row, doc_id)
 
     return router
 
 
-def _shown(model: CalibratedReranker, row: int, doc_id: str) -> dict[str, Any]:
+def _document_response(model: CalibratedReranker, row: int, doc_id: str) -> dict[str, Any]:
     index = model.pipeline.index
     if not isinstance(index, Index):
         raise Refusal(404, NO_INDEX, reason="document")

@@ -49,7 +49,7 @@ class Labels:
             InputError: the folder cannot take labels of this model, or the name is not valid.
         """
         with self._lock:
-            return _asked(self._session(annotator, model))
+            return _task_response(self._session(annotator, model))
 
     def act(self, given: LabelRequest, model: CalibratedReranker) -> dict[str, Any]:
         """Apply an annotator's action to the current task; return the next task.
@@ -66,9 +66,9 @@ class Labels:
                 task = session.task()
                 if task is None or _name(task) != (given.query_id, given.doc_id):
                     raise Refusal(409, ELSEWHERE, reason="labels")
-                _say(session, task, given)
+                _apply(session, task, given)
             session.write()
-            return _asked(session)
+            return _task_response(session)
 
     def _session(self, annotator: str, model: CalibratedReranker) -> Session:
         """The annotator's session with the current model."""
@@ -106,17 +106,17 @@ def label_routes(labels: Labels | None, model: Callable[[], CalibratedReranker])
         annotator: str = Query(min_length=1, max_length=LONGEST_NAME),
     ) -> dict[str, Any]:
         """Return the annotator's current task."""
-        return await asyncio.to_thread(_known(labels).asked, annotator, model())
+        return await asyncio.to_thread(_require_labels(labels).asked, annotator, model())
 
     @router.post("/v1/label", include_in_schema=labels is not None)
     async def act(given: LabelRequest) -> dict[str, Any]:
         """Record an action on the task that was shown; return the next task."""
-        return await asyncio.to_thread(_known(labels).act, given, model())
+        return await asyncio.to_thread(_require_labels(labels).act, given, model())
 
     return router
 
 
-def _known(labels: Labels | None) -> Labels:
+def _require_labels(labels: Labels | None) -> Labels:
     if labels is None:
         raise Refusal(404, NO_LABELS, reason="labels")
     return labels
@@ -128,7 +128,7 @@ def _name(task: Task) -> tuple[str, str]:
     return task.question.query_id, doc_id
 
 
-def _say(session: Session, task: Task, given: LabelRequest) -> None:
+def _apply(session: Session, task: Task, given: LabelRequest) -> None:
     """Pass an action on a task to the session.
 
     Raises:
@@ -146,7 +146,7 @@ def _say(session: Session, task: Task, given: LabelRequest) -> None:
         session.judge(task, given.do)
 
 
-def _asked(session: Session) -> dict[str, Any]:
+def _task_response(session: Session) -> dict[str, Any]:
     from rerank.labelling.progress import EVERY, agreement_sentence, agreements
 
     task, questions = session.task(), session.questions()
@@ -157,11 +157,11 @@ def _asked(session: Session) -> dict[str, Any]:
         "labelled": sum(q.person(session.annotator).done for q in questions),
         "questions": len(questions),
         "so_far": [*so_far, *(agreement_sentence(*one) for one in people)],
-        "task": _shown(task) if task else None,
+        "task": _task_fields(task) if task else None,
     }
 
 
-def _shown(task: Task) -> dict[str, Any]:
+def _task_fields(task: Task) -> dict[str, Any]:
     query_id, doc_id = _name(task)
     told = {"query_id": query_id, "question": task.question.text, "doc_id": doc_id}
     if task.question.proposed:

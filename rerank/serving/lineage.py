@@ -36,7 +36,7 @@ def lineage(
         "Models that score": _networks(manifest),
         "Fitted around other labelled sets": _prior(manifest),
         "Made from another model": _parent(manifest),
-        "Made by": _maker(manifest, run),
+        "Made by": _made_by(manifest, run),
         "MLflow run": _tracked(run, key, manifest.get("exported_from")),
     }
     shown = {
@@ -101,7 +101,7 @@ def _parent(manifest: Mapping[str, Any]) -> Rows:
     }
 
 
-def _maker(manifest: Mapping[str, Any], run: TrackedRun | None) -> Rows:
+def _made_by(manifest: Mapping[str, Any], run: TrackedRun | None) -> Rows:
     command, commit, started = (run.command, run.commit, run.started) if run else ("", "", 0)
     when = datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%d %H:%M UTC") if started else ""
     return {

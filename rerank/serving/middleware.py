@@ -184,7 +184,7 @@ class RequestGuard:
                 self._refuse_when_full()  # slow bodies do not take up places in the queue
             self._whole += queued
             try:
-                await self._app(scope, _replayed(content, receive), send)
+                await self._app(scope, _replay_body(content, receive), send)
             finally:
                 self._whole -= queued
         finally:
@@ -316,7 +316,7 @@ def _host(headers: dict[bytes, bytes]) -> str:
     return re.sub(r":\d*$", "", host).strip("[]")
 
 
-def _replayed(content: bytes, receive: Receive) -> Receive:
+def _replay_body(content: bytes, receive: Receive) -> Receive:
     """A `receive` that returns the body once, then the messages of `receive`."""
     given = False
 

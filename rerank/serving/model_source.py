@@ -135,7 +135,7 @@ def open_model(
             the cache is full, or too many files are open.
     """
     try:
-        return _opened(folder, observe, run_of)
+        return _open_copy(folder, observe, run_of)
     except (RerankError, OSError) as error:
         lack = led_to(error, NO_SPACE | NO_HANDLES)
         known = isinstance(error, RerankError)
@@ -145,7 +145,7 @@ def open_model(
         raise (NoRoomError if lack else InputError)(sentence) from error
 
 
-def _opened(folder: Path, observe: Observe | None, run_of: RunOf) -> ServedModel:
+def _open_copy(folder: Path, observe: Observe | None, run_of: RunOf) -> ServedModel:
     """Copy a model folder, load and check the copy, and let the model answer once.
 
     Later changes to the folder do not affect the model: its large files are memory-mapped from the

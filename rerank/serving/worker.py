@@ -267,10 +267,10 @@ class Worker:
             return False
         model = job.served.model
         job.asked = self._searches.submit(run_piece, model, piece.stage, piece.items)
-        job.asked.add_done_callback(self._answered)
+        job.asked.add_done_callback(self._notify)
         return True
 
-    def _answered(self, _: Future[dict[Any, Any]]) -> None:
+    def _notify(self, _: Future[dict[Any, Any]]) -> None:
         with self._changed:
             self._changed.notify()
 

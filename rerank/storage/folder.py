@@ -39,9 +39,9 @@ __all__ = [
     "is_made_from",
     "read_manifest",
     "read_verified",
-    "sealed",
     "sha256_file",
     "verify_folder",
+    "with_digest",
     "write_file",
     "write_folder",
     "write_json",
@@ -82,21 +82,19 @@ def write_folder(
     new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
     try:
         with locked(new):
-            manifest = _filled(new, fill, kind)
+            manifest = _fill(new, fill, kind)
             check_can_replace(path, overwrite=overwrite, kind=kind)
             if path.exists():
                 _swap(new, path)
             else:
-                _take(path, new)
+                _move_into_place(path, new)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
     return json.loads(json.dumps(manifest))  # type: ignore[no-any-return]
 
 
-def _filled(
-    new: Path, fill: Callable[[Path], Mapping[str, Any]], kind: str | None
-) -> dict[str, Any]:
+def _fill(new: Path, fill: Callable[[Path], Mapping[str, Any]], kind: str | None) -> dict[str, Any]:
     """Fill a folder, make it durable, write its manifest and return it."""
     extra = dict(fill(new))
     reserved = {"files", "format_version", DIGEST, *(["kind"] if kind else [])} & set(extra)
@@ -110,7 +108,7 @@ def _filled(
         file.chmod(0o666 & ~umask())
         sync(file)
     named = {"kind": kind} if kind else {}
-    manifest = sealed({"format_version": FORMAT_VERSION, **named, **extra, "files": files})
+    manifest = with_digest({"format_version": FORMAT_VERSION, **named, **extra, "files": files})
     write_file(new / MANIFEST, json.dumps(manifest, indent=2, allow_nan=False) + "\n")
     for folder in [p for p in new.rglob("*") if p.is_dir()]:
         sync(folder)
@@ -149,12 +147,12 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
             or type(entry.get("size")) is not int
         ):
             raise FolderError(f"{file} has no sha256 and size for {name}")
-    if (version > 1 or DIGEST in manifest) and sealed(manifest) != manifest:
+    if (version > 1 or DIGEST in manifest) and with_digest(manifest) != manifest:
         raise FolderError(f"{file} is changed, its digest is not that of its fields")
     return manifest
 
 
-def sealed(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def with_digest(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest with the digest of its other fields, replacing an earlier one."""
     fields = {key: value for key, value in manifest.items() if key != DIGEST}
     text = json.dumps(fields, sort_keys=True)
@@ -224,7 +222,7 @@ def is_made_from(path: str | Path, made_from: Mapping[str, Any]) -> bool:
     return True
 
 
-def _take(path: Path, new: Path) -> None:
+def _move_into_place(path: Path, new: Path) -> None:
     """Rename new to path, which does not exist; another writer may be faster."""
     try:
         new.rename(path)

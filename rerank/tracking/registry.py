@@ -104,7 +104,7 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
     parts = _URI.fullmatch(str(uri))
     if parts is None:
         raise InputError(f"{uri}: expected models:/name@alias, models:/name/3 or runs:/id/path")
-    with _asked(str(uri), tracking_uri) as client:
+    with _open_client(str(uri), tracking_uri) as client:
         if parts["run"]:
             return f"{client.get_run(parts['run']).info.artifact_uri}/{parts['path']}"
         return _source(client, _version(client, parts))
@@ -121,7 +121,7 @@ def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None
     parts = _URI.fullmatch(str(uri))
     if parts is None:
         return None
-    with _asked(str(uri), tracking_uri) as client:
+    with _open_client(str(uri), tracking_uri) as client:
         version = None if parts["run"] else _version(client, parts)
         run_id = parts["run"] or (version and version.run_id)
         if not run_id:
@@ -140,7 +140,7 @@ def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
     Raises:
         As `fetch`.
     """
-    with _asked(source, tracking_uri):
+    with _open_client(source, tracking_uri):
         return _folder(source)
 
 
@@ -150,7 +150,7 @@ def aliased(name: str, alias: str, *, tracking_uri: str) -> tuple[str, str] | No
     Raises:
         As `fetch`.
     """
-    with _asked(f"the {alias} of {name}", tracking_uri, make=True) as client:
+    with _open_client(f"the {alias} of {name}", tracking_uri, make=True) as client:
         from mlflow.exceptions import MlflowException
 
         try:
@@ -162,7 +162,7 @@ def aliased(name: str, alias: str, *, tracking_uri: str) -> tuple[str, str] | No
         return str(version.version), _source(client, version)
 
 
-def crown(name: str, run_id: str, *, best: str | None = None, tracking_uri: str) -> str:
+def set_champion(name: str, run_id: str, *, best: str | None = None, tracking_uri: str) -> str:
     """Make the version that a run registered the champion, and return its number.
 
     `best` is the version that stays the best so far; None: it is this one.
@@ -171,7 +171,7 @@ def crown(name: str, run_id: str, *, best: str | None = None, tracking_uri: str)
         InputError: the run registered no version of that name.
         MissingExtraError, TrackingError: as `fetch`.
     """
-    with _asked(f"run {run_id}", tracking_uri) as client:
+    with _open_client(f"run {run_id}", tracking_uri) as client:
         versions = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
         if not versions:
             raise InputError(f"run {run_id} registered no version of {name!r}")
@@ -182,7 +182,9 @@ def crown(name: str, run_id: str, *, best: str | None = None, tracking_uri: str)
 
 
 @contextmanager
-def _asked(subject: str, tracking_uri: str | None, *, make: bool = False) -> Iterator[MlflowClient]:
+def _open_client(
+    subject: str, tracking_uri: str | None, *, make: bool = False
+) -> Iterator[MlflowClient]:
     """A client of the store in use; its failures are raised with one sentence.
 
     `make`: a missing SQLite database is created; otherwise it is refused.
@@ -224,17 +226,17 @@ def _folder(source: str) -> Fetched:
     scheme = urlparse(source).scheme
     local = source if not scheme else url2pathname(urlparse(source).path)
     if scheme in ("", "file") and Path(local).is_dir():
-        return Fetched(_inner(Path(local)), None)
+        return Fetched(_inner_folder(Path(local)), None)
     temporary = Path(tempfile.mkdtemp(prefix="mlflow-"))
     try:
         downloaded = download_artifacts(artifact_uri=source, dst_path=str(temporary))
-        return Fetched(_inner(Path(downloaded)), temporary)
+        return Fetched(_inner_folder(Path(downloaded)), temporary)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
-def _inner(place: Path) -> Path:
+def _inner_folder(place: Path) -> Path:
     """The logged folder: inside an MLflow model, or `place` itself if it is no such model."""
     if not place.is_dir():
         raise InputError(f"{place} is no folder; expected what a run logged as {FOLDER!r}")

@@ -241,7 +241,7 @@ def log_run(
         place = artifact_location if local else None
         experiment_id = _experiment(client, experiment, place)
         name = record.registered_name
-        logged = _known(client, experiment_id, record)
+        logged = _find_finished_run(client, experiment_id, record)
         if logged is not None:
             run, version = logged
             return described(client, run, uri, version=version, name=name, found=True)
@@ -249,7 +249,7 @@ def log_run(
         run = client.create_run(experiment_id, run_name=run_name, tags={**_source_tags(), **tags})
         run_id = run.info.run_id
         try:
-            version = _fill(client, run_id, record)
+            version = _log_record(client, run_id, record)
         except BaseException:
             with suppress(Exception), mlflow_client.environment(mlflow_client.IMPATIENCE):
                 client.set_terminated(run_id, "FAILED")
@@ -295,7 +295,7 @@ def _source_tags() -> dict[str, str]:
     return tags
 
 
-def _known(
+def _find_finished_run(
     client: MlflowClient, experiment_id: str, record: RunRecord
 ) -> tuple[Run, str | None] | None:
     """The finished run of the record's key, and the version it registered."""
@@ -309,14 +309,14 @@ def _known(
     return runs[0], str(versions[0].version) if versions else None
 
 
-def _fill(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
+def _log_record(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
     from mlflow.entities import Metric, Param, RunTag
     from mlflow.exceptions import MlflowException
     from mlflow.utils.time import get_current_time_millis
 
     now = get_current_time_millis()
     params = {key: str(value) for key, value in record.params.items()}
-    client_params = [Param(key, _cut(value)) for key, value in params.items()]
+    client_params = [Param(key, _shorten(value)) for key, value in params.items()]
     for start in range(0, len(client_params), 100):  # MLflow takes a hundred per request
         client.log_batch(run_id, params=client_params[start : start + 100])
     client.log_batch(
@@ -399,5 +399,5 @@ def _experiment(client: MlflowClient, name: str, place: str | None) -> str:
     return str(client.create_experiment(name, artifact_location=place))
 
 
-def _cut(value: str) -> str:
+def _shorten(value: str) -> str:
     return value if len(value) <= LONGEST_PARAM else value[: LONGEST_PARAM - 1] + "…"

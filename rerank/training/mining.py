@@ -152,13 +152,13 @@ def _of_groups(labelled: LabelledSet) -> dict[str, list[Passage]]:
     """The passages that are right, wrong or asked about for the queries of a group, by group."""
     by_group: dict[str, dict[str, Passage]] = {}
     for query_id in labelled.queries:
-        judged_ids = (labelled.relevant(query_id), _judged(labelled, query_id))
+        judged_ids = (labelled.relevant(query_id), _judged_wrong(labelled, query_id))
         group = by_group.setdefault(labelled.group(query_id), {})
         group.update({i: labelled.corpus[i] for i in sorted({*judged_ids[0], *judged_ids[1]})})
     return {name: list(group.values()) for name, group in by_group.items()}
 
 
-def _judged(labelled: LabelledSet, query_id: str) -> list[str]:
+def _judged_wrong(labelled: LabelledSet, query_id: str) -> list[str]:
     """Ids of passages known to be wrong; an unanswerable query's passage asked about is first."""
     metadata, right = labelled.queries[query_id].metadata, labelled.relevant(query_id)
     asked_about = () if right else (metadata.get(ASKED_ABOUT),)
@@ -177,8 +177,8 @@ def _example(
     """One example from the first stage's `candidates`, best first; unordered without `anywhere`."""
     right = sorted(labelled.relevant(query.query_id))
     shown = [labelled.corpus[draw.choice(right)]] if right else []
-    answers = {doc_id: _words(labelled.corpus[doc_id]) for doc_id in right}
-    judged = [labelled.corpus[i] for i in _judged(labelled, query.query_id)]
+    answers = {doc_id: _word_set(labelled.corpus[doc_id]) for doc_id in right}
+    judged = [labelled.corpus[i] for i in _judged_wrong(labelled, query.query_id)]
     near = [p for p in candidates if _is_wrong(p, answers) and p not in judged]
     if anywhere is not None:
         near = near[: config.depth]
@@ -243,13 +243,13 @@ def _is_wrong(passage: Passage, answers: Mapping[str, set[str]]) -> bool:
     """
     if passage.doc_id in answers:
         return False
-    words = _words(passage)
+    words = _word_set(passage)
     return all(
         len(answer & words) < NEAR_DUPLICATE * len(answer | words) for answer in answers.values()
     )
 
 
-def _words(passage: Passage) -> set[str]:
+def _word_set(passage: Passage) -> set[str]:
     return set(passage.full_text.lower().split())
 
 

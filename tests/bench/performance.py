@@ -2,9 +2,10 @@
 
     python tests/bench/performance.py [--out docs/performance.md] [--passages 10000 100000 1000000]
 
-With `--only`, some sections are measured again, and the others stay as they are in `--out`. The
-page is the same but for its numbers each time; it names the processor and the versions of what was
-measured, and nothing else of the machine. Progress goes to stderr.
+The page is written after each section; the sections that are not measured yet, or not at all with
+`--only`, stay as they are in `--out`. The page is the same but for its numbers each time; it names
+the processor and the versions of what was measured, and nothing else of the machine. Progress goes
+to stderr.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rerank.storage.files import write_file
@@ -84,18 +85,22 @@ def sections(page: str) -> dict[str, str]:
     return {part.partition("\n")[0].removeprefix("## "): part for part in parts}
 
 
-def page(scripts: Mapping[str, Sequence[str]], kept: Mapping[str, str]) -> Iterator[str]:
-    """The page in parts, as they are measured: a section each script, but for those `kept`."""
+def measured(heading: str, script: str, *arguments: str) -> str:
+    """The section that a script measures; it is printed as it comes."""
+    lines = [f"## {heading}\n\n{PREFACES.get(heading, '')}"]
+    print(lines[0], end="", flush=True)
+    for line in printed(script, *arguments):
+        print(line, end="", flush=True)
+        lines.append(line)
+    return "".join(lines)
+
+
+def page(found: Sequence[str]) -> Iterator[str]:
+    """The page of these sections, in parts."""
     processor = Path("/proc/cpuinfo")
     information = processor.read_text(encoding="utf-8") if processor.exists() else ""
     yield f"{HEADING}\n**The machine.** {machine(information)}.\n\n"
-    for heading, (script, *arguments) in scripts.items():
-        if heading in kept:
-            yield kept[heading].rstrip("\n")
-        else:
-            yield f"## {heading}\n\n{PREFACES.get(heading, '')}"
-            yield from printed(script, *arguments)
-        yield "\n" if heading == list(scripts)[-1] else "\n\n"
+    yield "\n\n".join(section.rstrip("\n") for section in found) + "\n"
 
 
 def main() -> None:
@@ -108,7 +113,7 @@ def main() -> None:
     parser.add_argument("--peers", default="work/peers", help="environment of the backends")
     parser.add_argument("--passages", nargs="+", default=["10000", "100000", "1000000"])
     parser.add_argument("--only", nargs="+", default=[], help="headings of sections to measure")
-    parser.add_argument("--out", type=Path, help="to write when all is measured")
+    parser.add_argument("--out", type=Path, help="page to write")
     o = parser.parse_args()
     shared = ["--set", o.set, "--rounds", o.rounds]
     scripts = {
@@ -118,17 +123,12 @@ def main() -> None:
     }
     if wrong := set(o.only).difference(scripts):
         parser.error(f"there is no section {', '.join(wrong)}, only {', '.join(scripts)}")
-    kept = {}
-    if o.only:
-        before = sections(o.out.read_text(encoding="utf-8"))
-        kept = {heading: part for heading, part in before.items() if heading not in o.only}
-    parts = []
-    for part in page(scripts, kept):
-        print(part, end="", flush=True)
-        parts.append(part)
-    if o.out:  # whole or not at all: what stands there is an hour's work
-        o.out.parent.mkdir(parents=True, exist_ok=True)
-        write_file(o.out, parts)
+    found = sections(o.out.read_text(encoding="utf-8")) if o.out and o.out.exists() else {}
+    for heading in o.only or scripts:
+        found[heading] = measured(heading, *scripts[heading])
+        if o.out:  # after each section: they take an hour together
+            o.out.parent.mkdir(parents=True, exist_ok=True)
+            write_file(o.out, page([found[h] for h in scripts if h in found]))
 
 
 if __name__ == "__main__":

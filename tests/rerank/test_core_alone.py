@@ -26,7 +26,7 @@ from rerank.errors import EXTRAS, InputError
 from rerank.inference.engine import GRAPH
 from rerank.inference.exported_models import NETWORKS
 from rerank.jobs.export import export
-from rerank.storage.folder import sealed, sha256_file
+from rerank.storage.folder import sha256_file, with_digest
 from rerank.types import Query
 
 Run = Any  # the session's run, see conftest
@@ -151,7 +151,7 @@ def test_a_manifest_that_says_something_else_is_refused(
     """A network is used only as what it was exported as, and only where the manifest names it."""
     manifest = json.loads((copied / MANIFEST).read_text())
     change(manifest)
-    (copied / MANIFEST).write_text(json.dumps(sealed(manifest)))
+    (copied / MANIFEST).write_text(json.dumps(with_digest(manifest)))
     with pytest.raises(InputError, match=sentence):
         CalibratedReranker.load(copied)
 
@@ -163,7 +163,7 @@ def test_a_graph_in_another_place_is_refused(copied: Path, name: str) -> None:
     (copied / name).write_bytes(b"")
     manifest = json.loads((copied / MANIFEST).read_text())
     manifest["files"][name] = {"sha256": sha256_file(copied / name), "size": 0}
-    (copied / MANIFEST).write_text(json.dumps(sealed(manifest)))
+    (copied / MANIFEST).write_text(json.dumps(with_digest(manifest)))
     with pytest.raises(InputError, match="no model folder holds such a file"):
         CalibratedReranker.load(copied)
 
@@ -174,7 +174,7 @@ def test_a_missing_network_is_refused(copied: Path) -> None:
     (copied / name).unlink()
     manifest = json.loads((copied / MANIFEST).read_text())
     del manifest["files"][name]
-    (copied / MANIFEST).write_text(json.dumps(sealed(manifest)))
+    (copied / MANIFEST).write_text(json.dumps(with_digest(manifest)))
     with pytest.raises(InputError, match=f"{name} is missing"):
         CalibratedReranker.load(copied)
 

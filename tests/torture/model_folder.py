@@ -34,7 +34,7 @@ from rerank.assessment.model_folder import bound_to
 from rerank.errors import InputError
 from rerank.inference.model_files import cache_folder
 from rerank.inference.score_cache import ScoreCache
-from rerank.storage.folder import FORMAT_VERSION, sealed
+from rerank.storage.folder import FORMAT_VERSION, with_digest
 from rerank.types import Passage
 
 QUESTION = "sort an array"
@@ -64,7 +64,7 @@ class Folder:
         names = [n for n in manifest["files"] if Path(n).suffix not in PICTURES]
         manifest["files"] = {name: manifest["files"][name] for name in names}
         self.kept: Kept = {name: (model / name).read_bytes() for name in names}
-        self.kept["manifest.json"] = json.dumps(sealed(manifest), indent=2).encode()
+        self.kept["manifest.json"] = json.dumps(with_digest(manifest), indent=2).encode()
         self.mend()
 
     def mend(self, changed: Kept | None = None) -> None:
@@ -217,7 +217,7 @@ def forge(changed: Kept, folder: Folder) -> Kept:
         for name in set(files) & set(whole):
             data = whole[name]
             files[name] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-        changed["manifest.json"] = json.dumps(sealed(manifest)).encode()
+        changed["manifest.json"] = json.dumps(with_digest(manifest)).encode()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass  # the manifest itself is beyond it
     return changed

@@ -30,7 +30,7 @@ import numpy as np
 from attacks import heavy_requests
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.storage.folder import sealed
+from rerank.storage.folder import with_digest
 
 ROOT = Path(__file__).parent.parent.parent
 QUERIES = [
@@ -189,7 +189,7 @@ def _replace(place: Path, note: str) -> None:
     """Put another model folder there that says the same: only a note in its manifest differs."""
     new = Path(shutil.copytree(place, place.with_name("new")))
     manifest = json.loads((new / "manifest.json").read_text())
-    (new / "manifest.json").write_text(json.dumps(sealed({**manifest, "note": note})))
+    (new / "manifest.json").write_text(json.dumps(with_digest({**manifest, "note": note})))
     place.rename(place.with_name("old"))
     new.rename(place)
     shutil.rmtree(place.with_name("old"))

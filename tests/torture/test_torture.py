@@ -50,7 +50,7 @@ def test_the_attack_can_succeed(
     run: Run, torture: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loader that believes any manifest is found out."""
-    monkeypatch.setattr("rerank.storage.folder.sealed", lambda manifest: manifest)
+    monkeypatch.setattr("rerank.storage.folder.with_digest", lambda manifest: manifest)
     with pytest.raises(SystemExit, match="another model was taken"):
         torture.attack(run.folder, count=400, seed=1)
 

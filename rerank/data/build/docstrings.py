@@ -53,14 +53,14 @@ def documented_objects(libraries: Collection[str]) -> dict[str, DocumentedObject
     names: dict[str, tuple[bool, int, str]] = {}  # docstring -> its best name, least first
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecated names warn when they are accessed
-        for name, docstring, inherited in _documented(libraries):
+        for name, docstring, inherited in _public_docstrings(libraries):
             key = (inherited, name.count("."), name)
             names[docstring] = min(key, names.get(docstring, key))
     objects = {name: _parse(name, docstring) for docstring, (_, _, name) in names.items()}
     return {name: objects[name] for name in sorted(objects) if objects[name].body}
 
 
-def _documented(libraries: Collection[str]) -> Iterator[tuple[str, str, bool]]:
+def _public_docstrings(libraries: Collection[str]) -> Iterator[tuple[str, str, bool]]:
     """(qualified name, cleaned docstring, inherited) of public functions, classes and members."""
     for module_name, module in _modules(libraries):
         for name in _public_names(module_name, module):
@@ -142,10 +142,12 @@ def _parse(name: str, docstring: str) -> DocumentedObject:
         if title not in DROPPED_SECTIONS:
             body += docstring[head.start() : end]
     summary = " ".join(body.strip().split("\n\n")[0].split())
-    return DocumentedObject(name, summary, _stable(body.strip()), tuple(_see_also(entries)))
+    return DocumentedObject(
+        name, summary, _sort_printed_sets(body.strip()), tuple(_see_also(entries))
+    )
 
 
-def _stable(text: str) -> str:
+def _sort_printed_sets(text: str) -> str:
     """The text with printed sets sorted: their order differs between runs."""
     return PRINTED_SET.sub(lambda m: "{" + ", ".join(sorted(m.group(1).split(", "))) + "}", text)
 

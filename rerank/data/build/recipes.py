@@ -36,7 +36,7 @@ def build_pydata() -> LabelledSet:
     The same package versions give the same set.
     """
     objects = documented_objects(PYDATA)
-    return _labelled(objects, _described(_see_also(objects)), SPLITS, "pydata")
+    return _labelled(objects, _merge_descriptions(_see_also(objects)), SPLITS, "pydata")
 
 
 def build_documentation(libraries: Collection[str]) -> LabelledSet:
@@ -59,7 +59,7 @@ def build_documentation(libraries: Collection[str]) -> LabelledSet:
         body = item.body.partition("\n\n")[2].strip()
         if len(body.split()) >= LEAST_DOCSTRING:
             objects[name] = replace(item, body=body)
-    described = _described(_see_also(objects), _summaries(objects))
+    described = _merge_descriptions(_see_also(objects), _summaries(objects))
     if not described:
         raise InputError(f"{', '.join(libraries)}: no docstring there describes another")
     return _labelled(objects, described, {"train": 1.0}, "documentation")
@@ -72,7 +72,7 @@ def _labelled(
     name: str,
 ) -> LabelledSet:
     """The set of `described` (query text -> names of the objects it describes)."""
-    groups = _connected(described)
+    groups = _component_names(described)
     queries: dict[str, Query] = {}
     qrels: dict[str, dict[str, float]] = {}
     splits: dict[str, list[str]] = {split: [] for split in shares}
@@ -174,10 +174,10 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     labelled.write(out)
     if not known:
         path.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-    return described | {"matches": _match(known, described)}
+    return described | {"matches": _compare_digests(known, described)}
 
 
-def _match(expected: Mapping[str, Any], described: Mapping[str, Any]) -> str:
+def _compare_digests(expected: Mapping[str, Any], described: Mapping[str, Any]) -> str:
     if not expected:
         return "new"
     if expected["packages"] != described["packages"]:
@@ -203,13 +203,13 @@ def _passage(item: DocumentedObject) -> Passage:
 Found = dict[str, set[str]]  # query text -> names of the objects it describes
 
 
-def _described(*ways: Found) -> dict[str, frozenset[str]]:
+def _merge_descriptions(*ways: Found) -> dict[str, frozenset[str]]:
     """The descriptions of all sources together, without texts that mean several things."""
     right_names: dict[str, frozenset[str]] = {}
     for names_of in ways:
         for text, names in names_of.items():
             right_names[text] = right_names.get(text, frozenset()) | names
-    return {text: right for text, right in right_names.items() if _one_thing(right)}
+    return {text: right for text, right in right_names.items() if _share_last_name(right)}
 
 
 def _summaries(objects: Mapping[str, DocumentedObject]) -> Found:
@@ -218,7 +218,7 @@ def _summaries(objects: Mapping[str, DocumentedObject]) -> Found:
     for item in objects.values():
         text = re.split(r"(?<=\w)\.(?:\s|$)", item.summary)[0].strip()
         wordy = PLAIN.match(text) and len(re.findall(r"\w+", text)) >= LEAST_WORDS
-        if wordy and _squash(text) not in _squash(item.body):
+        if wordy and _join_words(text) not in _join_words(item.body):
             names_of.setdefault(text, set()).add(item.name)
     return names_of
 
@@ -238,14 +238,14 @@ def _see_also(objects: Mapping[str, DocumentedObject]) -> Found:
             if len(re.findall(r"\w+", text)) < LEAST_WORDS:
                 continue
             item = objects[target]
-            if _squash(text) in _squash(item.body):
+            if _join_words(text) in _join_words(item.body):
                 continue
             same = namesakes[(item.name.rsplit(".", 1)[-1], item.summary)]
             names_of.setdefault(text, set()).update(same)
     return names_of
 
 
-def _one_thing(names: Collection[str]) -> bool:
+def _share_last_name(names: Collection[str]) -> bool:
     """Whether the names mean one thing; "Equivalent method on Series" describes many."""
     return len({name.rsplit(".", 1)[-1] for name in names}) == 1
 
@@ -262,11 +262,11 @@ def _resolve(written: str, source: str, objects: Mapping[str, DocumentedObject])
     return ends[0] if len(ends) == 1 else None
 
 
-def _squash(text: str) -> str:
+def _join_words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
-def _connected(described: Mapping[str, frozenset[str]]) -> dict[str, str]:
+def _component_names(described: Mapping[str, frozenset[str]]) -> dict[str, str]:
     """Query text -> the first name, in order, of its connected component of described objects."""
     parent: dict[str, str] = {}
 

@@ -57,7 +57,7 @@ class LanceTable:
         if not asked:
             return []
         search = self._table.search().where(f"{column} IN ({', '.join(asked)})").limit(len(ids))
-        rows = self._asked(search.select(list(self.settings.fields)))
+        rows = self._run_search(search.select(list(self.settings.fields)))
         return [p for row in rows if (p := passage_of(self.settings, row))]
 
     @cached_property
@@ -78,9 +78,9 @@ class LanceTable:
         return table
 
     def _rows(self, search: Any, score: str, count: int) -> list[dict[str, Any]]:
-        return self._asked(search.limit(count).select([*self.settings.fields, score]))
+        return self._run_search(search.limit(count).select([*self.settings.fields, score]))
 
-    def _asked(self, search: Any) -> list[dict[str, Any]]:
+    def _run_search(self, search: Any) -> list[dict[str, Any]]:
         try:
             limit = timedelta(seconds=self.settings.timeout)
             found: list[dict[str, Any]] = search.to_list(timeout=limit)

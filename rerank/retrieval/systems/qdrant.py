@@ -70,7 +70,7 @@ class QdrantCollection:
         wanted = models.Filter(
             should=[models.FieldCondition(key=self.settings.id, match=match) for match in kinds]
         )
-        records, _ = self._asked(
+        records, _ = self._call(
             lambda: self._client.scroll(
                 self.settings.collection,
                 scroll_filter=wanted,
@@ -82,7 +82,7 @@ class QdrantCollection:
 
     def _nearest(self, query: Any, name: str, count: int) -> list[Hit]:
         self._dense  # noqa: B018  # checks the collection first
-        found = self._asked(
+        found = self._call(
             lambda: self._client.query_points(
                 self.settings.collection,
                 query=query,
@@ -106,7 +106,7 @@ class QdrantCollection:
         if not Path(s.url).is_dir():
             raise InputError(f"{s}: there is no such folder")
         try:
-            return opened(s.url)
+            return open_folder(s.url)
         except RuntimeError as error:  # another process has it open
             raise RetrieverError(f"{s}: {error}") from None
 
@@ -119,7 +119,7 @@ class QdrantCollection:
             RetrieverError: it does not answer.
         """
         s = self.settings
-        params = self._asked(lambda: self._client.get_collection(s.collection)).config.params
+        params = self._call(lambda: self._client.get_collection(s.collection)).config.params
         dense = params.vectors or {}
         dense = dense if isinstance(dense, dict) else {UNNAMED: dense}
         check_known_fields(s, [s.vector], dense)
@@ -129,12 +129,12 @@ class QdrantCollection:
                 f"{s}: the distance of {s.vector!r} is {dense[s.vector].distance}; expected "
                 f"{' or '.join(HIGHER_IS_BETTER)}"
             )
-        records, _ = self._asked(lambda: self._client.scroll(s.collection, limit=SEEN))
+        records, _ = self._call(lambda: self._client.scroll(s.collection, limit=SEEN))
         if records:  # fields are not declared
             check_known_fields(s, s.fields, {n for r in records for n in r.payload or {}})
         return dense
 
-    def _asked(self, ask: Callable[[], Any]) -> Any:
+    def _call(self, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except ResponseHandlingException as error:
@@ -148,7 +148,7 @@ class QdrantCollection:
 
 
 @lru_cache
-def opened(folder: str) -> Any:
+def open_folder(folder: str) -> Any:
     """The client of a folder: one per process, because the folder is locked."""
     client = QdrantClient(path=folder)
     atexit.register(client.close)  # after the interpreter ends, it cannot be closed

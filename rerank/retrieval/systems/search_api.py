@@ -70,7 +70,7 @@ class SearchIndex(ABC):
         self._fields  # noqa: B018  # checks the index first
         names = self.settings.fields
         asked = {**body, "size": count, "_source": [n for n in names if n != OWN_ID]}
-        answer = self._asked("POST", "_search", asked)
+        answer = self._request("POST", "_search", asked)
         try:
             hits = answer["hits"]["hits"]
             rows = [
@@ -85,13 +85,13 @@ class SearchIndex(ABC):
         """The fields of the index, nested ones with dots, after a check against the settings."""
         s = self.settings
         found: dict[str, Mapping[str, Any]] = {}
-        for index in self._asked("GET", "_mapping", None).values():
-            found |= _flat(index["mappings"].get("properties", {}))
+        for index in self._request("GET", "_mapping", None).values():
+            found |= _flatten_fields(index["mappings"].get("properties", {}))
         named = [*s.fields, s.vector, *(name.partition("^")[0] for name in s.keyword)]
         check_known_fields(s, [n for n in named if n != OWN_ID and "*" not in n], found)
         return found
 
-    def _asked(self, method: str, what: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def _request(self, method: str, what: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
         s = self.settings
         try:
             return self.send(method, f"/{quote(s.collection, safe=',*')}/{what}", body)
@@ -105,13 +105,15 @@ class SearchIndex(ABC):
             raise RetrieverError(f"{s}: no answer: {told}") from None
 
 
-def _flat(properties: Mapping[str, Any], before: str = "") -> dict[str, Mapping[str, Any]]:
+def _flatten_fields(
+    properties: Mapping[str, Any], before: str = ""
+) -> dict[str, Mapping[str, Any]]:
     """The fields of a mapping by their dotted names, including those of `fields`."""
     found: dict[str, Mapping[str, Any]] = {}
     for name, said in properties.items():
         found[before + name] = said
         for inner in ("properties", "fields"):
-            found |= _flat(said.get(inner, {}), f"{before}{name}.")
+            found |= _flatten_fields(said.get(inner, {}), f"{before}{name}.")
     return found
 
 

@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 from calibration.maps import LogisticMap
 from rerank.assessment.features import features_of
-from rerank.assessment.list_features import LAST, STAGE, TEXT, filled, stage_ranks
+from rerank.assessment.list_features import LAST, STAGE, TEXT, fill_missing, stage_ranks
 from rerank.assessment.list_pipeline import ListPipeline, unused_policy
 from rerank.assessment.ranking import rank, scored_features
 from rerank.assessment.ranking_features import meaning, ranking_features
@@ -148,7 +148,7 @@ def test_ranks_are_scipys(values: list[int]) -> None:
     scores = np.array([*map(float, values), np.nan])
     assert stage_ranks(scores)[:-1] == pytest.approx(rankdata([-v for v in values]))
     assert stage_ranks(scores)[-1] == len(values) + 1
-    assert filled(scores)[-1] == min(values)
+    assert fill_missing(scores)[-1] == min(values)
 
 
 def test_a_list_of_nothing() -> None:

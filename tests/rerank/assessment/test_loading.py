@@ -27,7 +27,7 @@ from rerank.inference import cross_encoder
 from rerank.inference.engine import Engine
 from rerank.inference.model_files import resolve
 from rerank.retrieval import dense
-from rerank.storage.folder import sealed, sha256_file
+from rerank.storage.folder import sha256_file, with_digest
 from rerank.types import Query
 
 Run = Any  # the session's run, see conftest
@@ -75,7 +75,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
         for path in folder.rglob("*")
         if path.is_file() and path != folder / "manifest.json"
     }
-    (folder / "manifest.json").write_text(json.dumps(sealed(manifest)))
+    (folder / "manifest.json").write_text(json.dumps(with_digest(manifest)))
 
 
 def refusal(folder: Path) -> str:

@@ -29,7 +29,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
-from rerank.storage.folder import sealed, sha256_file
+from rerank.storage.folder import sha256_file, with_digest
 from rerank.types import Query, Scored
 from rerank.workspace import Workspace
 
@@ -58,7 +58,7 @@ def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], None]) -> Non
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     change(manifest)
-    path.write_text(json.dumps(sealed(manifest)))
+    path.write_text(json.dumps(with_digest(manifest)))
 
 
 def reconfigure(folder: Path, **values: Any) -> None:

@@ -21,7 +21,7 @@ from rerank.batch import rescore
 from rerank.batch.table import assess_table
 from rerank.cli import main
 from rerank.jobs.track import flavour
-from rerank.storage.folder import sealed, sha256_file
+from rerank.storage.folder import sha256_file, with_digest
 from rerank.types import MODES
 
 Run = Any  # the session's run, see conftest
@@ -45,7 +45,7 @@ def folder(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / CALIBRATORS).write_text(json.dumps(kept))
     size = (made / CALIBRATORS).stat().st_size
     manifest["files"][CALIBRATORS] = {"sha256": sha256_file(made / CALIBRATORS), "size": size}
-    (made / "manifest.json").write_text(json.dumps(sealed(manifest)))
+    (made / "manifest.json").write_text(json.dumps(with_digest(manifest)))
     return made
 
 

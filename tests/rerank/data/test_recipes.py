@@ -266,9 +266,11 @@ def test_documentation_of_other_libraries_does_not_replace_a_set(
 
 def test_all_that_describes_an_object_counts() -> None:
     """A text that is one object's summary and another's description is right for both."""
-    both = recipe._described({"fill gaps": {"a.fill"}}, {"fill gaps": {"b.fill"}, "cut": {"a.cut"}})
+    both = recipe._merge_descriptions(
+        {"fill gaps": {"a.fill"}}, {"fill gaps": {"b.fill"}, "cut": {"a.cut"}}
+    )
     assert both == {"fill gaps": frozenset({"a.fill", "b.fill"}), "cut": frozenset({"a.cut"})}
-    assert recipe._described({"fill gaps": {"a.fill"}}, {"fill gaps": {"a.interp"}}) == {}
+    assert recipe._merge_descriptions({"fill gaps": {"a.fill"}}, {"fill gaps": {"a.interp"}}) == {}
 
 
 def test_an_unknown_name_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.data.words import SENTENCE_END, WORD, _normal, sentence_words, words
+from rerank.data.words import SENTENCE_END, WORD, _normalise, sentence_words, words
 
 
 @given(st.text(alphabet=[*map(chr, range(128)), *"  .\n_aZ09"], max_size=200))
@@ -23,7 +23,7 @@ def test_ascii_is_no_other_language(given_text: str) -> None:
 @pytest.mark.parametrize("mixed", ["Größe. Maß", "naïve café; x", "a\u3002b", "e\u0301te. no"])
 def test_one_letter_of_another_script_is_enough(mixed: str) -> None:
     """A text that is not ASCII as a whole goes the way for all scripts, part by part the same."""
-    expected = [WORD.findall(part) for part in SENTENCE_END.split(_normal(mixed))]
+    expected = [WORD.findall(part) for part in SENTENCE_END.split(_normalise(mixed))]
     assert sentence_words(mixed, language="none") == expected
 
 

@@ -26,7 +26,7 @@ from rerank.inference.engine import Engine, open_bi_encoder, open_cross_encoder
 from rerank.inference.model_files import cache_folder, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import Tokenizer, Tokens
-from rerank.storage.folder import sealed
+from rerank.storage.folder import with_digest
 from rerank.types import Precision
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
@@ -361,7 +361,7 @@ def _one_bit(home: Path) -> None:
 
 def _of_other_weights(home: Path) -> None:
     manifest = json.loads((home / "manifest.json").read_text())
-    (home / "manifest.json").write_text(json.dumps(sealed({**manifest, "weights": "0" * 64})))
+    (home / "manifest.json").write_text(json.dumps(with_digest({**manifest, "weights": "0" * 64})))
 
 
 def _no_manifest(home: Path) -> None:

@@ -19,7 +19,14 @@ from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import Tokens
-from rerank.inference.varlen import Batch, Spans, Unpadded, mix_by_kernel, mix_in_turn, parts
+from rerank.inference.varlen import (
+    Batch,
+    Spans,
+    Unpadded,
+    mix_by_kernel,
+    mix_in_turn,
+    split_by_tokens,
+)
 
 ROUNDING = 0.15  # of a logit in bf16, where logits differ by ten
 
@@ -97,7 +104,7 @@ def test_a_logit_is_the_same_in_any_batch_but_for_rounding(
 def test_a_batch_holds_as_many_as_its_budget_lets_in(lengths: list[int], budget: int) -> None:
     """Nothing lost, nothing twice, in order; no batch could have taken the next sequence."""
     given_ = sequences(lengths)
-    found = list(parts(given_, budget))
+    found = list(split_by_tokens(given_, budget))
     assert [t for part in found for t in part] == given_
     sizes = [sum(len(t.ids) for t in part) for part in found]
     assert all(n <= budget or len(part) == 1 for n, part in zip(sizes, found, strict=True))

@@ -11,7 +11,7 @@ import pytest
 
 from rerank.data.labelled_set import LabelledSet
 from rerank.ingest.document import Block, Document
-from rerank.ingest.passages import cut, pieces
+from rerank.ingest.passages import estimate_tokens, split_document
 
 DOCS = Path(__file__).parents[3] / "docs"
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -29,11 +29,11 @@ def prose(sentences: int, seed: int = 0) -> str:
 def test_passages_are_bounded_and_nothing_is_lost(most: int) -> None:
     """All words in their order, of about equal length, each passage ending with a sentence."""
     text = prose(80)
-    found = cut(Document((Block(text, ("A",)),), "Title"), "a.md", most=most)
+    found = split_document(Document((Block(text, ("A",)),), "Title"), "a.md", most=most)
     assert " ".join(p.text for p in found) == text
-    assert all(pieces(p.full_text) <= most for p in found)
+    assert all(estimate_tokens(p.full_text) <= most for p in found)
     assert all(p.text.endswith(".") for p in found)
-    lengths = [pieces(p.text) for p in found]
+    lengths = [estimate_tokens(p.text) for p in found]
     assert sorted(lengths)[len(lengths) // 2] > 0.6 * max(lengths)
 
 
@@ -49,7 +49,7 @@ def test_the_bound_is_one_in_tokens_of_the_models() -> None:
     pages = [path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")]
     texts = [part for page in pages for part in page.split("\n\n") if len(part) > 200]
     counts = [len(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
-    within = [pieces(text) >= 0.9 * n for text, n in zip(texts, counts, strict=True)]
+    within = [estimate_tokens(text) >= 0.9 * n for text, n in zip(texts, counts, strict=True)]
     assert len(within) > 50
     assert sum(within) > 0.9 * len(texts)
 
@@ -61,7 +61,7 @@ def test_a_passage_does_not_cross_a_heading() -> None:
         Block("Two.", ("Guide", "Install"), 2),
         Block("Three.", ("Guide", "Use"), 2),
     )
-    found = cut(Document(blocks, "Guide", "2024-01-02"), "docs/guide.pdf", most=120)
+    found = split_document(Document(blocks, "Guide", "2024-01-02"), "docs/guide.pdf", most=120)
     assert [(p.title, p.text) for p in found] == [
         ("Guide: Install", "One.\nTwo."),
         ("Guide: Use", "Three."),
@@ -82,7 +82,7 @@ def test_a_label_stays_with_what_it_introduces() -> None:
         Block("read(size)", leads=True),
         Block(prose(5, seed=2)),
     )
-    found = cut(Document(blocks), "a.md", most=80)
+    found = split_document(Document(blocks), "a.md", most=80)
     assert len(found) > 2
     assert not [p.text for p in found if p.text.endswith(("Note", "read(size)"))]
 
@@ -90,12 +90,12 @@ def test_a_label_stays_with_what_it_introduces() -> None:
 def test_code_is_cut_between_lines_and_endless_words_within() -> None:
     """A line is a unit of code; what no space divides is cut all the same."""
     code = "\n".join(f"    x{i} = y{i}" for i in range(60))
-    found = cut(Document((Block(code, code=True),)), "a.md", most=60)
+    found = split_document(Document((Block(code, code=True),)), "a.md", most=60)
     assert "\n".join(p.text for p in found) == code
-    endless = cut(Document((Block("x" * 5000),)), "a.md", most=60)
+    endless = split_document(Document((Block("x" * 5000),)), "a.md", most=60)
     assert "".join(p.text for p in endless) == "x" * 5000
-    assert all(pieces(p.full_text) <= 60 for p in endless)
-    chinese = cut(Document((Block("文" * 500 + "。"),)), "a.md", most=60)
+    assert all(estimate_tokens(p.full_text) <= 60 for p in endless)
+    chinese = split_document(Document((Block("文" * 500 + "。"),)), "a.md", most=60)
     assert "".join(p.text for p in chinese) == "文" * 500 + "。"
 
 
@@ -103,19 +103,23 @@ def test_one_line_of_megabytes_is_cut_in_linear_time() -> None:
     """Cutting has no limit of time as reading has, so a long line must not hold up the rest."""
     text = "word " * 1_000_000
     start = time.process_time()
-    found = cut(Document((Block(text),)), "a.md", most=120)
+    found = split_document(Document((Block(text),)), "a.md", most=120)
     assert time.process_time() - start < 60, "it takes about 2 seconds; hours if quadratic"
     assert sum(len(p.text.split()) for p in found) == 1_000_000
 
 
 def test_an_id_stays_while_the_text_stays() -> None:
     """Text before it changes no id; the same text twice has two; ids can be stored."""
-    old = cut(Document((Block("One.", ("A",)), Block("Two.", ("B",)))), "a.md", most=120)
-    new = cut(Document((Block("Zero.", ("Z",)), Block("Two.", ("B",)))), "a.md", most=120)
+    old = split_document(Document((Block("One.", ("A",)), Block("Two.", ("B",)))), "a.md", most=120)
+    new = split_document(
+        Document((Block("Zero.", ("Z",)), Block("Two.", ("B",)))), "a.md", most=120
+    )
     assert old[1].doc_id == new[1].doc_id
-    twice = cut(Document((Block("One.", ("A",)), Block("One.", ("B",)))), "a.md", most=120)
+    twice = split_document(
+        Document((Block("One.", ("A",)), Block("One.", ("B",)))), "a.md", most=120
+    )
     assert len({p.doc_id for p in twice}) == 2
-    (odd,) = cut(Document((Block("One."),)), f"a\tb\n{'c' * 600}.md", most=120)
+    (odd,) = split_document(Document((Block("One."),)), f"a\tb\n{'c' * 600}.md", most=120)
     assert "\t" not in odd.doc_id
     assert len(odd.doc_id) <= 512
 
@@ -124,5 +128,5 @@ def test_what_is_cut_is_a_corpus() -> None:
     """A document comes back equal from JSON, and its passages can be labelled."""
     document = Document((Block("One.", ("A",), 3, True, True),), "T", "2024-01-02")
     assert Document.from_dict(json.loads(json.dumps(document.to_dict()))) == document
-    corpus = {p.doc_id: p for p in cut(document, "a.md", most=120)}
+    corpus = {p.doc_id: p for p in split_document(document, "a.md", most=120)}
     assert LabelledSet(corpus, {}, {}, {}).corpus_digest()

@@ -28,11 +28,11 @@ from rerank.jobs.promote import (
     losses_to,
     own_checks,
     promote,
-    undecided,
+    queries_needed,
 )
 from rerank.jobs.recalibrate import recalibrate
-from rerank.storage.folder import sealed
-from rerank.tracking.registry import BEST, CHAMPION, aliased, crown
+from rerank.storage.folder import with_digest
+from rerank.tracking.registry import BEST, CHAMPION, aliased, set_champion
 
 Run = Any  # the session's run, see conftest
 NAME = "calibrated-rerank-small"  # after the set
@@ -163,7 +163,7 @@ def test_how_many_queries_would_decide(
     value: float, low: float, high: float, sentence: str
 ) -> None:
     """Worked out by hand, for 100 queries: with 400 an interval is half as wide."""
-    said = undecided(100, value, low, high, limit=0.05)
+    said = queries_needed(100, value, low, high, limit=0.05)
     assert said.removeprefix("; ") == sentence
 
 
@@ -194,7 +194,7 @@ def test_a_champion_of_another_corpus_is_not_compared_with(
     other = Path(shutil.copytree(run.folder, tmp_path / "other"))
     manifest = json.loads((other / "manifest.json").read_text())
     renamed = {"corpus_digest": "of another one", "name": NAME}
-    (other / "manifest.json").write_text(json.dumps(sealed({**manifest, **renamed})))
+    (other / "manifest.json").write_text(json.dumps(with_digest({**manifest, **renamed})))
     refused = promote(other, small, "test", EASY, work=run.work)
     assert refused.version is None
     assert not named(refused.checks)["same corpus"]
@@ -205,7 +205,7 @@ def test_a_champion_of_another_corpus_is_not_compared_with(
     taken = promote(other, small, "test", EASY, work=run.work, new_corpus=True)
     assert alias(NAME, CHAMPION, uri) == alias(NAME, BEST, uri) == taken.version != before
     assert not any("no worse" in name for name in named(taken.checks))
-    crown(NAME, run.outcome.run.run_id, tracking_uri=uri)
+    set_champion(NAME, run.outcome.run.run_id, tracking_uri=uri)
 
 
 def test_a_recalibrated_model_is_promoted_without_another_command(
@@ -234,7 +234,7 @@ def test_a_model_that_mlflow_lacks_is_sent_to_it(
     shutil.copyfile(run.work / "mlflow.db", tmp_path / "mlflow.db")  # migrated already
     manifest = json.loads((run.folder / "manifest.json").read_text())
     fresh = Path(shutil.copytree(run.folder, tmp_path / "model"))
-    (fresh / "manifest.json").write_text(json.dumps(sealed({**manifest, "name": "elsewhere"})))
+    (fresh / "manifest.json").write_text(json.dumps(with_digest({**manifest, "name": "elsewhere"})))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert promote(fresh, small, "test", EASY, work=run.work).version == "1"
     assert alias("elsewhere", CHAMPION, uri) == "1"

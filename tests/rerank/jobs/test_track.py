@@ -28,7 +28,7 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, TrackingError
 from rerank.jobs.track import metrics_of, record_of, track_if_installed, track_model
-from rerank.storage.folder import sealed, verify_folder
+from rerank.storage.folder import verify_folder, with_digest
 from rerank.tracking.runs import noted_run
 from rerank.types import Query
 from rerank.workspace import Workspace
@@ -107,7 +107,7 @@ def served_model(run: Run, tmp_path: Path) -> Path:
     """The run's model, renamed: its experiment's files are kept by the server."""
     model = shutil.copytree(run.folder, tmp_path / "model")
     manifest = json.loads((model / "manifest.json").read_text())
-    (model / "manifest.json").write_text(json.dumps(sealed({**manifest, "name": "served"})))
+    (model / "manifest.json").write_text(json.dumps(with_digest({**manifest, "name": "served"})))
     return model
 
 
@@ -308,10 +308,10 @@ def test_what_the_user_set_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def loaded(run: Run) -> Any:
     """The registered version, as MLflow loads it, while its champion."""
-    from rerank.tracking.registry import CHAMPION, crown
+    from rerank.tracking.registry import CHAMPION, set_champion
 
     uri = run.outcome.run.tracking_uri
-    crown(NAME, run.outcome.run.run_id, tracking_uri=uri)
+    set_champion(NAME, run.outcome.run.run_id, tracking_uri=uri)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", uri)
         found = mlflow.pyfunc.load_model(f"models:/{NAME}@{CHAMPION}")

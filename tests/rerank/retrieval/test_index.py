@@ -22,7 +22,7 @@ from rerank.errors import FolderError, InputError, MissingExtraError
 from rerank.inference.model_files import resolve
 from rerank.retrieval.dense import Encoder, cosines
 from rerank.retrieval.index import Index, build_index
-from rerank.storage.folder import sealed, verify_folder
+from rerank.storage.folder import verify_folder, with_digest
 from rerank.types import Passage
 
 FEW = 12
@@ -174,7 +174,7 @@ def test_an_index_of_another_layout_is_refused(made: Index, tmp_path: Path) -> N
     """Files that another version wrote are not read as if they were ours."""
     folder = shutil.copytree(made.folder, tmp_path / "index")
     manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(sealed(manifest | {"layout": 1})))
+    (folder / "manifest.json").write_text(json.dumps(with_digest(manifest | {"layout": 1})))
     with pytest.raises(InputError, match=r"layout 1.*build it again"):
         Index(folder)
 

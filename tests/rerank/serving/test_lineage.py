@@ -16,7 +16,7 @@ from rerank.data.feedback import Feedback
 from rerank.jobs.export import export
 from rerank.jobs.recalibrate import recalibrate
 from rerank.serving.lineage import NOT_RECORDED, lineage
-from rerank.storage.folder import MANIFEST, sealed, sha256_file
+from rerank.storage.folder import MANIFEST, sha256_file, with_digest
 from rerank.storage.package import package_version
 from rerank.types import Query
 from rerank.workspace import Workspace
@@ -124,7 +124,7 @@ def test_a_folder_of_an_earlier_version_has_what_it_has(run: Any, place: Path) -
     """It is served as before, and rows that it lacks are left out."""
     manifest = json.loads((place / MANIFEST).read_text())
     without = {k: v for k, v in manifest.items() if k not in ("made_by", "fitted_around")}
-    (place / MANIFEST).write_text(json.dumps(sealed(without)))
+    (place / MANIFEST).write_text(json.dumps(with_digest(without)))
     told = made_from(place, run.work)
     assert set(told["Made by"].values()) == {NOT_RECORDED}
     assert "Fitted around other labelled sets" not in told

@@ -27,7 +27,7 @@ from rerank.jobs.recalibrate import recalibrate
 from rerank.serving.model_place import place_of_model
 from rerank.serving.model_source import ModelHolder, folder_state, open_model
 from rerank.serving.telemetry import Metrics
-from rerank.storage.folder import sealed
+from rerank.storage.folder import with_digest
 from rerank.types import Query
 
 QUERY = "median along an axis"
@@ -122,7 +122,7 @@ def _gone(place: Path) -> None:
 def _foreign(place: Path) -> None:
     manifest = json.loads((place / "manifest.json").read_text())
     manifest["fingerprints"]["reranker"] = "0" * 64
-    (place / "manifest.json").write_text(json.dumps(sealed(manifest)))
+    (place / "manifest.json").write_text(json.dumps(with_digest(manifest)))
 
 
 @pytest.mark.parametrize("broken", [_changed_byte, _cut_in_place, _gone, _foreign])
@@ -156,7 +156,7 @@ def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -
     client.set_registered_model_alias(name, "tried", first.version)
     source = Path(shutil.copytree(run.folder, tmp_path / "second"))
     manifest = json.loads((source / "manifest.json").read_text())
-    (source / "manifest.json").write_text(json.dumps(sealed({**manifest, "note": "second"})))
+    (source / "manifest.json").write_text(json.dumps(with_digest({**manifest, "note": "second"})))
     named = place_of_model(f"models:/{name}@tried", run.work)
     holder = ModelHolder(named.folder, Metrics(), run_of=named.run)
     before = holder.current

@@ -26,7 +26,7 @@ from rerank.cli import main
 from rerank.errors import InputError
 from rerank.serving.middleware import Keys
 from rerank.serving.server import CONNECTIONS, connections, is_loopback, keys_for
-from rerank.storage.folder import sealed
+from rerank.storage.folder import with_digest
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("matplotlib", "mlflow", "pandas", "peft", "sentence_transformers", "sklearn", "torch")
@@ -250,7 +250,7 @@ def _signalled(started: subprocess.Popen[str], url: str, place: Path) -> str:
     """What the server logs while it is told to swap, and to end with six requests open."""
     before = httpx.get(f"{url}/v1/model", timeout=60).json()["model"]
     manifest = json.loads((place / "manifest.json").read_text())
-    (place / "manifest.json").write_text(json.dumps(sealed({**manifest, "note": "second"})))
+    (place / "manifest.json").write_text(json.dumps(with_digest({**manifest, "note": "second"})))
     started.send_signal(signal.SIGHUP)
     while httpx.get(f"{url}/v1/model", timeout=60).json()["model"] == before:
         pass

@@ -54,6 +54,6 @@ def test_two_sparse_vectors_are_one_too_many() -> None:
 
 def test_a_folder_has_one_client(tmp_path: Path) -> None:
     """It is locked: a second model of the same process shares the client."""
-    from rerank.retrieval.systems.qdrant import opened
+    from rerank.retrieval.systems.qdrant import open_folder
 
-    assert opened(str(tmp_path)) is opened(str(tmp_path))
+    assert open_folder(str(tmp_path)) is open_folder(str(tmp_path))
