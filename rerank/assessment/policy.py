@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from calibration.maps import LogisticMap
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions
 from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
@@ -16,6 +19,8 @@ NOT_CALIBRATED = (
     "run `rerank calibrate SET --out MODEL`"
 )
 ABOVE_LOW = ("HIGH", "MEDIUM")
+UNLIKE = "not certified: the question is unlike those that were labelled"
+STRANGE = 3  # a question with so many features outside the range fitted on is unlike the labelled
 LEAST_LABELS = 20  # from which maps shrunk towards pooled ones can be trusted
 REASONS = 3  # features named with a confidence
 SLIGHT = 0.05  # features that move the log-odds by less are not shown
@@ -36,6 +41,18 @@ def verdict(sufficiency: float, t: Thresholds) -> str:
 def accepted(confidence: float, t: Thresholds) -> bool:
     """Whether the confidence reaches the advisory threshold; else the answer is advisory only."""
     return confidence >= t.medium
+
+
+def unlike_fitted(features: Floats, fitted: LogisticMap) -> bool:
+    """Whether `STRANGE` or more of the features (d,) lie outside the range fitted on.
+
+    A certificate is about questions like the labelled ones, so such a question is never certified.
+    It looks at no label, so it does not favour right answers.
+    """
+    if not fitted.low:
+        return False
+    low, high = np.array(fitted.low), np.array(fitted.high)
+    return int(((features < low) | (features > high)).sum()) >= STRANGE
 
 
 def reasons(
@@ -65,15 +82,18 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
         return []
     t, k = config.thresholds, config.sufficiency_k
     moves = maps.confidence.contributions(predicted.features)
-    table, usual = maps.features.ranking, maps.confidence.first.mean
+    table, first = maps.features.ranking, maps.confidence.first
     names = list(table)
     assessments = []
     for i, ranking in enumerate(predicted.rankings):
         confidence = float(predicted.confidence[i])
         sufficiency = float(predicted.sufficiency[i, k - 1])
-        why = reasons(names, predicted.features[i], usual, moves[i], table)
-        if accepted(confidence, t) and maps.certificate.refused:
+        why = reasons(names, predicted.features[i], first.mean, moves[i], table)
+        sure, unlike = accepted(confidence, t), unlike_fitted(predicted.features[i], first)
+        if sure and maps.certificate.refused:
             why = (f"not certified: {maps.certificate.refused}", *why)
+        elif sure and unlike and maps.certificate.promises(confidence):
+            why = (UNLIKE, *why)
         assessments.append(
             Assessment(
                 ranking=ranking,
@@ -83,9 +103,10 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
                 sufficiency_at=tuple(predicted.sufficiency[i].tolist()),
                 level=level(confidence, t),
                 verdict=verdict(sufficiency, t),
-                accepted=accepted(confidence, t),
-                certified=accepted(confidence, t) and maps.certificate.promises(confidence),
+                accepted=sure,
+                certified=sure and not unlike and maps.certificate.promises(confidence),
                 context_certified=sufficiency >= t.sufficient
+                and not unlike
                 and maps.context is not None
                 and maps.context.promises(sufficiency),
                 reasons=why if len(ranking) else ("against: no passage was found",),

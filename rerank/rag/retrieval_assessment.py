@@ -13,16 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from calibration.arrays import log_odds, sigmoid
-from calibration.maps import TwoStageMap
 from rerank.assessment.features import Features
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.policy import unlike_fitted
 from rerank.rag.signals import CLOSE, SIGNALS, TOP, agreeing, signal_of, signals_of_lists
 from rerank.types import Assessment, Floats, Mode, Query
 
 FLOOR = 0.2  # relevance below which a passage is not worth using
 ADVISORY = 0.7  # confidence below which an answer is flagged
-STRANGE = 3  # a question with so many features outside the range fitted on is unusual
 
 LEVEL_WORDS = {
     "HIGH": "strong retrieval confidence",
@@ -190,17 +189,8 @@ def _recommendations(
             f"{cut} of the first passages were cut at the model's max_length: split documents into "
             "shorter passages."
         )
-    if unlike_fitted(features, maps.confidence):
+    if unlike_fitted(features, maps.confidence.first):
         found.append(
             "The model was never fitted on a question of this kind: label some, and recalibrate."
         )
     return tuple(found)
-
-
-def unlike_fitted(features: Floats, confidence: TwoStageMap) -> bool:
-    """Whether `STRANGE` or more of the features (d,) lie outside the range fitted on."""
-    first = confidence.first
-    if not first.low:
-        return False
-    low, high = np.array(first.low), np.array(first.high)
-    return int(((features < low) | (features > high)).sum()) >= STRANGE

@@ -99,6 +99,32 @@ def test_a_certified_context_is_sufficient(
     for context, expected in ((sure, True), (None, False)):
         told = replace(maps, context=context)
         answers = policy.decide(predict(to_report.items, told, config), told, config)
-        sufficient = [a.verdict == "SUFFICIENT" and expected for a in answers]
+        sufficient = [
+            a.verdict == "SUFFICIENT"
+            and expected
+            and not policy.unlike_fitted(a.features, maps.confidence.first)
+            for a in answers
+        ]
+        assert any(sufficient) == expected
         assert [a.context_certified for a in answers] == sufficient
         assert [a.to_dict()["context_certified"] for a in answers] == sufficient
+
+
+def test_a_question_unlike_the_labelled_ones_is_never_certified(
+    maps: FittedMaps, to_report: Labelled[Scored], config: Config
+) -> None:
+    """Few held-out questions are unlike; with three features out of range none is certified."""
+    predicted, first = predict(to_report.items, maps, config), maps.confidence.first
+    assert np.mean([policy.unlike_fitted(row, first) for row in predicted.features]) < 0.5
+    all_certified = Certificate(0.0, 0.7, 0.95, 100, 100, 90, None)
+    told = replace(maps, certificate=all_certified, context=all_certified)
+    features = predicted.features.copy()
+    features[:, :3] = 1e6
+    strange = replace(predicted, features=features)
+    usual, unlike = (policy.decide(p, told, config) for p in (predicted, strange))
+    assert any(a.certified for a in usual)
+    assert any(a.context_certified for a in usual)
+    assert not any(a.certified or a.context_certified for a in unlike)
+    assert [a.accepted for a in unlike] == [a.accepted for a in usual]
+    assert all((policy.UNLIKE in a.reasons) == a.accepted for a in unlike)
+    assert not policy.unlike_fitted(features[0], replace(first, low=(), high=()))

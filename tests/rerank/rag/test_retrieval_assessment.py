@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
 from rerank.config import Config
 from rerank.data.labels import Labelled
-from rerank.rag.retrieval_assessment import assess_retrieval, unlike_fitted
+from rerank.rag.retrieval_assessment import assess_retrieval
 from rerank.rag.signals import (
     OF_FEATURE,
     OF_GROUP,
@@ -106,17 +105,6 @@ def test_nothing_found_is_flagged(maps: FittedMaps) -> None:
     found = assess_retrieval(make_assessment(confidence=0.0), maps)
     assert found.should_flag_for_review
     assert "add documents" in found.recommendations[0]
-
-
-def test_a_strange_question_lies_outside_what_was_fitted(
-    assessments: list[Assessment], maps: FittedMaps
-) -> None:
-    """Few of the held-out questions are strange; one with absurd features is."""
-    rows = ranking_features([a.ranking for a in assessments])
-    assert np.mean([unlike_fitted(row, maps.confidence) for row in rows]) < 0.5
-    assert unlike_fitted(np.full(len(RANKING_FEATURES), 1e6), maps.confidence)
-    bare = replace(maps.confidence, first=replace(maps.confidence.first, low=(), high=()))
-    assert not unlike_fitted(np.full(len(RANKING_FEATURES), 1e6), bare)
 
 
 def test_the_tables_of_signals_name_what_there_is() -> None:
