@@ -11,11 +11,12 @@ def document_metadata(assessment: Assessment, passage: RankedPassage) -> dict[st
     """The metadata of one ranked document.
 
     `relevance_score` is P(this document is right); `confidence`, `level` and `accepted` are of the
-    whole answer, P(the first document is right).
+    whole answer, P(the first document is right). If `calibrated` is False, they are no probability.
     """
     return {
         "relevance_score": passage.relevance,
         "confidence": assessment.confidence,
         "level": assessment.level,
         "accepted": assessment.accepted,
+        "calibrated": assessment.calibrated,
     }

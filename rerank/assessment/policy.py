@@ -113,11 +113,12 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
                 features=predicted.features[i],
             )
         )
-    return assessments if maps.calibrated else list(map(_not_calibrated, assessments))
+    return assessments if maps.calibrated else list(map(as_uncalibrated, assessments))
 
 
-def _not_calibrated(assessment: Assessment) -> Assessment:
+def as_uncalibrated(assessment: Assessment) -> Assessment:
     """The assessment without labels of this corpus: nothing is accepted or certified."""
+    told = NOT_CALIBRATED.format(least=LEAST_LABELS)
     return replace(
         assessment,
         calibrated=False,
@@ -126,5 +127,5 @@ def _not_calibrated(assessment: Assessment) -> Assessment:
         accepted=False,
         certified=False,
         context_certified=False,
-        reasons=(NOT_CALIBRATED.format(least=LEAST_LABELS), *assessment.reasons),
+        reasons=(told, *(reason for reason in assessment.reasons if reason != told)),
     )

@@ -86,7 +86,8 @@ def _run(o: argparse.Namespace) -> None:
 
 def _print(result: AdaptiveResult) -> None:
     passages = "1 passage" if result.k == 1 else f"{result.k} passages"
-    print(f"{passages}, confidence {result.confidence:.2f}, stopped by {result.stop_reason}")
+    told = "" if result.assessment.calibrated else " (not calibrated)"
+    print(f"{passages}, confidence {result.confidence:.2f}{told}, stopped by {result.stop_reason}")
     print_passages(result.passages, CUT)
 
 

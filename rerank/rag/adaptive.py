@@ -43,6 +43,7 @@ class AdaptiveResult:
         return {
             "k": self.k,
             "confidence": self.confidence,
+            "calibrated": self.assessment.calibrated,
             "stop_reason": self.stop_reason,
             "passages": [{**p.to_dict(), "title": p.title, "text": p.text} for p in self.passages],
         }

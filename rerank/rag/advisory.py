@@ -44,8 +44,13 @@ class AdvisoryPolicy:
                 f"expected `low` <= `medium` <= `high`, got {self.low}, {self.medium}, {self.high}"
             )
 
-    def level(self, confidence: float) -> str:
-        """The level of a confidence; a level begins at its threshold."""
+    def level(self, confidence: float, *, calibrated: bool = True) -> str:
+        """The level of a confidence; a level begins at its threshold.
+
+        Without calibration it is LOW_CONFIDENCE at most.
+        """
+        if not calibrated:
+            confidence = min(confidence, self.low)
         starts = (self.high, self.medium, self.low, float("-inf"))
         return next(n for n, start in zip(ACTIONS, starts, strict=True) if confidence >= start)
 
@@ -75,7 +80,8 @@ class Decision:
     confidence: float
     level: str
     action: str
-    flagged: bool  # below the advisory threshold: a person must check it before use
+    flagged: bool  # below the threshold, or not calibrated: a person must check it before use
+    calibrated: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """The decision without the assessment, as plain JSON values."""
@@ -84,6 +90,7 @@ class Decision:
             "level": self.level,
             "action": self.action,
             "flagged": self.flagged,
+            "calibrated": self.calibrated,
         }
 
 
@@ -97,10 +104,11 @@ def decide(
 ) -> Decision:
     """What to do with the answer; below the advisory threshold an event is recorded too.
 
-    `confidence` in [0, 1] is that of a generated answer, if there is one; it replaces that of the
-    retrieval. `record` receives the event; by default it is logged as a warning, in JSON. `summary`
-    says in the event what the answer is about; by default it is the id of the top passage. If
-    `record` fails, that is logged, and the decision is still returned.
+    An answer of a model that is not calibrated is always flagged. `confidence` in [0, 1] is that of
+    a generated answer, fitted on labels, if there is one; it replaces that of the retrieval.
+    `record` receives the event; by default it is logged as a warning, in JSON. `summary` says in
+    the event what the answer is about; by default it is the id of the top passage. If `record`
+    fails, that is logged, and the decision is still returned.
 
     Raises:
         InputError: the confidence is not a probability.
@@ -108,8 +116,10 @@ def decide(
     sure = assessment.confidence if confidence is None else confidence
     if not 0 <= sure <= 1:
         raise InputError(f"the confidence should be from 0 to 1, got {sure}")
-    level = policy.level(sure)
-    decision = Decision(assessment, sure, level, ACTIONS[level], sure < policy.threshold)
+    calibrated = assessment.calibrated or confidence is not None
+    level = policy.level(sure, calibrated=calibrated)
+    flagged = sure < policy.threshold or not calibrated
+    decision = Decision(assessment, sure, level, ACTIONS[level], flagged, calibrated)
     if decision.flagged:
         top = assessment.top
         event = {

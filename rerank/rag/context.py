@@ -43,7 +43,7 @@ def assess_context(
     gate: ContextGate = ContextGate(),
     /,
 ) -> ContextVerdict:
-    """The verdict on the first passages of an assessment.
+    """The verdict on the first passages of an assessment; PARTIAL at most if it is not calibrated.
 
     It never raises: if it fails, the failure is logged, the verdict is UNASSESSED, and the passages
     can still be used.
@@ -63,7 +63,11 @@ def _assess(assessment: Assessment, gate: ContextGate) -> ContextVerdict:
     usable = int((assessment.relevance[:count] >= gate.floor).sum())
     bands = (("SUFFICIENT", gate.sufficient), ("PARTIAL", gate.partial))
     found = next((name for name, start in bands if confidence >= start), "INSUFFICIENT")
-    return ContextVerdict(found, confidence, _reason(found, usable, count), usable, gate.k)
+    if assessment.calibrated:
+        return ContextVerdict(found, confidence, _reason(found, usable, count), usable, gate.k)
+    found = "PARTIAL" if found == "SUFFICIENT" else found
+    reason = f"{_reason(found, usable, count)} This confidence is not calibrated."
+    return ContextVerdict(found, confidence, reason, usable, gate.k)
 
 
 def _reason(found: str, usable: int, count: int) -> str:

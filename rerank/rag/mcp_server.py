@@ -15,10 +15,14 @@ with optional():
     from mcp.server.mcpserver import MCPServer
 
 INSTRUCTIONS = (
-    "Search indexed documents. Every probability is calibrated: of answers with a confidence of "
-    "0.7, seven in ten are right. Answer only from the passages, cite their doc_id, and say so "
-    "where the confidence is below 0.7."
+    "Search indexed documents. {about} Answer only from the passages, cite their doc_id, and say "
+    "so where the confidence is below 0.7."
 )
+ABOUT = {  # by whether the model is calibrated
+    True: "Every probability is calibrated: of answers with a confidence of 0.7, seven in ten are "
+    "right.",
+    False: "The confidence is not calibrated: it orders answers, and is no probability; say so.",
+}
 
 
 def mcp_server(model: CalibratedReranker) -> MCPServer:
@@ -27,7 +31,8 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
     Raises:
         MissingExtraError: on import, if the protocol's package is not installed.
     """
-    server = MCPServer("calibrated-rerank", instructions=INSTRUCTIONS, log_level="ERROR")
+    instructions = INSTRUCTIONS.format(about=ABOUT[model.calibrated])
+    server = MCPServer("calibrated-rerank", instructions=instructions, log_level="ERROR")
 
     def search(query: str, min_k: int = 1, max_k: int = 8) -> dict[str, Any]:
         """Find passages: as many as the question needs, from min_k to max_k, at most 10.

@@ -16,7 +16,7 @@ from calibration.arrays import log_odds, sigmoid
 from rerank.assessment.features import Features
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.policy import unlike_fitted
+from rerank.assessment.policy import LEAST_LABELS, NOT_CALIBRATED, unlike_fitted
 from rerank.rag.signals import CLOSE, SIGNALS, TOP, agreeing, signal_of, signals_of_lists
 from rerank.types import Assessment, Floats, Mode, Query
 
@@ -62,10 +62,12 @@ class RetrievalAssessment:
     should_flag_for_review: bool
     signals: tuple[Signal, ...]
     recommendations: tuple[str, ...]
+    calibrated: bool = True
 
     def headline(self) -> str:
         """One line, such as `RAG Confidence: HIGH - strong retrieval confidence (0.92)`."""
-        return f"RAG Confidence: {self.level} - {self.interpretation} ({self.confidence:.2f})"
+        number = f"{self.confidence:.2f}{'' if self.calibrated else ', not calibrated'}"
+        return f"RAG Confidence: {self.level} - {self.interpretation} ({number})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -74,6 +76,7 @@ class RetrievalAssessment:
             "confidence": self.confidence,
             "level": self.level,
             "interpretation": self.interpretation,
+            "calibrated": self.calibrated,
             "should_flag_for_review": self.should_flag_for_review,
             "signals": [signal.to_dict() for signal in self.signals],
             "recommendations": list(self.recommendations),
@@ -83,7 +86,8 @@ class RetrievalAssessment:
         """All of it, one item per line."""
         lines = [self.headline()]
         if self.should_flag_for_review:
-            lines.append("Flag for review: the confidence is below the advisory threshold.")
+            why = "below the advisory threshold" if self.calibrated else "not calibrated"
+            lines.append(f"Flag for review: the confidence is {why}.")
         lines += [
             f"  {s.name:<19}{s.value:>7.2f}  {s.log_odds:>+6.2f} log-odds ({s.moved:+.2f})  "
             f"{s.meaning}"
@@ -98,15 +102,17 @@ def assess_retrieval(
 ) -> RetrievalAssessment:
     """The signals of an assessment made with `maps`, and recommendations.
 
-    `maps` are those of the assessment's mode: `model.maps[query.mode]`. Below `threshold` the
-    answer is flagged for review.
+    `maps` are those of the assessment's mode: `model.maps[query.mode]`. Below `threshold`, or if
+    the model is not calibrated, the answer is flagged for review.
     """
     ranking, confidence = assessment.ranking, assessment.confidence
-    flagged = confidence < threshold
+    flagged = confidence < threshold or not assessment.calibrated
     words = LEVEL_WORDS.get(assessment.level, "retrieval confidence")
     if not len(ranking):
         nothing = "No passage was found: add documents, or ask in other words."
-        return RetrievalAssessment(confidence, assessment.level, words, True, (), (nothing,))
+        return RetrievalAssessment(
+            confidence, assessment.level, words, True, (), (nothing,), assessment.calibrated
+        )
     table = signals_of_lists(maps.list_kind) if maps.list_kind else SIGNALS
     moves = _moves(maps.features, maps.confidence.contributions(assessment.features[None, :])[0])
     signals = tuple(
@@ -120,7 +126,9 @@ def assess_retrieval(
         for name, (measure, _) in table.items()
     )
     advice = _recommendations(assessment, maps, assessment.features, signals) if flagged else ()
-    return RetrievalAssessment(confidence, assessment.level, words, flagged, signals, advice)
+    return RetrievalAssessment(
+        confidence, assessment.level, words, flagged, signals, advice, assessment.calibrated
+    )
 
 
 class Fitted(Protocol):
@@ -172,6 +180,8 @@ def _recommendations(
     by_name = {s.name: s for s in signals}
     ranking, relevance = assessment.ranking, assessment.relevance
     found: list[str] = []
+    if not assessment.calibrated:
+        found.append(NOT_CALIBRATED.format(least=LEAST_LABELS).capitalize())
     if relevance.max() < FLOOR:
         found.append(
             f"No passage reaches a relevance of {FLOOR}: the documents may not hold the answer."

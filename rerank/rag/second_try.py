@@ -17,7 +17,7 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.passage_features import first_stage_features
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.policy import accepted, decide, level, verdict
+from rerank.assessment.policy import accepted, as_uncalibrated, decide, level, verdict
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking import prior_score
 from rerank.assessment.relevance import relevance_and_sufficiency
@@ -141,7 +141,7 @@ def with_confidence(
         assessment.ranking.score, confidence, maps.hazard, maps.another, maps.confidence.most
     )
     sufficiency = float(at[config.sufficiency_k - 1])
-    return replace(
+    found = replace(
         assessment,
         relevance=relevance,
         confidence=confidence,
@@ -154,6 +154,7 @@ def with_confidence(
         context_certified=False,
         reasons=(*assessment.reasons, "found by a second try"),
     )
+    return found if found.calibrated else as_uncalibrated(found)
 
 
 def _candidates(pipeline: Pipeline, query: Query, stage: FirstStage) -> Candidates:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rerank.assessment.policy import LEAST_LABELS, NOT_CALIBRATED
 from rerank.errors import EndpointError
 from rerank.rag.adaptive import take
 from rerank.rag.advisory import preset
@@ -45,6 +46,7 @@ class BoundedAnswer:
     quotes: tuple[str, ...]  # the supporting sentence of each
     attribution_coverage: float | None  # of the answer as generated; None if there is none
     model_calls: int
+    calibrated: bool = True  # False: no label of this corpus was fitted on
     error: str = ""  # why the answerer gave no answer
     answer_confidence: float | None = None  # P(the answer is right), if fitted on labels
     answer_id: str = ""  # in the journal, for feedback; "" without a journal
@@ -63,6 +65,7 @@ class BoundedAnswer:
             ],
             "attribution_coverage": self.attribution_coverage,
             "model_calls": self.model_calls,
+            "calibrated": self.calibrated,
         }
         more = {
             "answer_confidence": self.answer_confidence,
@@ -89,6 +92,8 @@ class BoundedAnswer:
         lines = [self.answer]
         if not self.refused and self.sources:
             lines += ["", "Sources:", *(s.line() for s in self.sources)]
+        if not self.calibrated:
+            lines += ["", NOT_CALIBRATED.format(least=LEAST_LABELS).capitalize()]
         if self.answer_confidence is not None:
             lines += ["", f"Confidence that this answer is right: {self.answer_confidence:.2f}"]
         if self.answer_id:
@@ -118,7 +123,8 @@ def bounded_answer(
     gate = ContextGate(max(1, taken.k), config.min_score, config.sufficient, config.partial)
     verdict = assess_context(assessment, gate)
     usable = [p for p in taken.passages if p.relevance >= config.min_score]
-    level = preset(config.policy).level(verdict.confidence or 0.0)
+    calibrated = assessment.calibrated
+    level = preset(config.policy).level(verdict.confidence or 0.0, calibrated=calibrated)
 
     def made_of(answer: str, refused: bool, **more: Any) -> BoundedAnswer:
         low = not refused and verdict.verdict in ("PARTIAL", UNASSESSED)
@@ -127,6 +133,7 @@ def bounded_answer(
             "quotes": (),
             "attribution_coverage": None,
             "model_calls": 0,
+            "calibrated": calibrated,
             **more,
         }
         return BoundedAnswer(

@@ -35,7 +35,10 @@ class Model:
         return replace(found, ranking=ranking, confidence=0.8, level="MEDIUM", accepted=True)
 
 
-BEST = {"relevance_score": 0.8, "confidence": 0.8, "level": "MEDIUM", "accepted": True}
+BEST = {
+    **{"relevance_score": 0.8, "confidence": 0.8, "level": "MEDIUM"},
+    **{"accepted": True, "calibrated": True},
+}
 
 
 def test_langchain() -> None:

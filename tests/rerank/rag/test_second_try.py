@@ -83,4 +83,7 @@ def test_all_probabilities_follow_another_confidence(
     assert (np.diff(found.sufficiency_at) >= 0).all()
     assert (np.diff(found.relevance) <= 0).all()
     assert found.accepted == (confidence >= 0.7)
+    unlabelled = with_confidence(model, replace(first, calibrated=False), confidence)
+    assert not unlabelled.accepted
+    assert unlabelled.level in ("LOW", "VERY_LOW")
     assert with_confidence(model, first, first.confidence).sufficiency_at == first.sufficiency_at

@@ -10,7 +10,7 @@ from assessments import make_assessment
 
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.attribution import REMOVED, Lexicon
-from rerank.rag.answer.bounded import bounded_answer
+from rerank.rag.answer.bounded import LOW, bounded_answer
 from rerank.rag.answer.context import Source
 from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.prompt import NO_ANSWER
@@ -21,7 +21,7 @@ GOOD = "The median is the middle value of a sorted sample [S1]."
 INVENTED = "Penguins invented it in 1700 [S1]."
 RECORD = {
     *("query_id", "answer", "refused", "low_confidence", "confidence", "level", "sources"),
-    *("attribution_coverage", "model_calls"),
+    *("attribution_coverage", "model_calls", "calibrated"),
 }
 
 
@@ -141,3 +141,14 @@ def test_quotations_are_fully_attributed(assessment: Assessment, lexicon: Lexico
     assert (found.attribution_coverage, found.model_calls) == (1.0, 0)
     assert "PWNED" not in found.text()
     assert REMOVED not in found.answer
+
+
+def test_an_answer_of_a_model_without_labels_says_so(
+    assessment: Assessment, lexicon: Lexicon
+) -> None:
+    """In its level, its first words, its record and its last line."""
+    found = bounded_answer(replace(assessment, calibrated=False), Scripted(GOOD), lexicon)
+    assert found.answer == f"{LOW}{GOOD}"
+    assert (found.level, found.low_confidence) == ("LOW_CONFIDENCE", True)
+    assert found.to_dict()["calibrated"] is False
+    assert "Not calibrated: label at least 20 queries" in found.text().splitlines()[-1]
