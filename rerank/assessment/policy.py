@@ -14,14 +14,14 @@ from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meanin
 from rerank.config import Config, Thresholds
 from rerank.types import Assessment, Floats
 
-NOT_CALIBRATED = (
-    "not calibrated: label at least {least} queries of this corpus, some of them unanswerable, and "
-    "run `rerank calibrate SET --out MODEL`"
-)
 ABOVE_LOW = ("HIGH", "MEDIUM")
 UNLIKE = "not certified: the question is unlike those that were labelled"
 STRANGE = 3  # a question with so many features outside the range fitted on is unlike the labelled
 LEAST_LABELS = 20  # from which maps shrunk towards pooled ones can be trusted
+LABEL_FIRST = (  # what to do if the confidence is not calibrated
+    f"label at least {LEAST_LABELS} queries of this corpus, some of them unanswerable, and run "
+    "`rerank calibrate SET --out MODEL`"
+)
 REASONS = 3  # features named with a confidence
 SLIGHT = 0.05  # features that move the log-odds by less are not shown
 
@@ -118,7 +118,7 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
 
 def as_uncalibrated(assessment: Assessment) -> Assessment:
     """The assessment without labels of this corpus: nothing is accepted or certified."""
-    told = NOT_CALIBRATED.format(least=LEAST_LABELS)
+    told = f"not calibrated: {LABEL_FIRST}"
     return replace(
         assessment,
         calibrated=False,

@@ -16,7 +16,7 @@ from calibration.arrays import log_odds, sigmoid
 from rerank.assessment.features import Features
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.policy import LEAST_LABELS, NOT_CALIBRATED, unlike_fitted
+from rerank.assessment.policy import LABEL_FIRST, unlike_fitted
 from rerank.rag.signals import CLOSE, SIGNALS, TOP, agreeing, signal_of, signals_of_lists
 from rerank.types import Assessment, Floats, Mode, Query
 
@@ -181,7 +181,7 @@ def _recommendations(
     ranking, relevance = assessment.ranking, assessment.relevance
     found: list[str] = []
     if not assessment.calibrated:
-        found.append(NOT_CALIBRATED.format(least=LEAST_LABELS).capitalize())
+        found.append(f"The confidence is not calibrated: {LABEL_FIRST}.")
     if relevance.max() < FLOOR:
         found.append(
             f"No passage reaches a relevance of {FLOOR}: the documents may not hold the answer."
@@ -192,7 +192,7 @@ def _recommendations(
     if second >= CLOSE * relevance[0]:
         found.append("No clear winner: ask which one is meant, or fetch more passages.")
     if by_name["document_diversity"].value >= 0.8 and len(ranking) >= TOP:
-        found.append("The passages are scattered over documents: name the document or topic.")
+        found.append("The first passages come from many documents: name the document or topic.")
     if ranking.truncated[:TOP].any():
         cut = int(ranking.truncated[:TOP].sum())
         found.append(

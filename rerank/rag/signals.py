@@ -115,11 +115,17 @@ SIGNALS: Mapping[str, tuple[Measure, Meaning]] = {
     ),
     "spread": (
         _spread,
-        _banded((0.15, "the first passages differ in relevance"), (0.0, "all are much alike")),
+        _banded(
+            (0.15, "the first passages differ in relevance"),
+            (0.0, "the first passages are about equally relevant"),
+        ),
     ),
     "consensus": (
         _consensus,
-        _banded((0.6, "several passages are as good as the best"), (0.0, "the best stands alone")),
+        _banded(
+            (0.6, "several passages are as good as the best"),
+            (0.0, "no other passage is nearly as good as the best"),
+        ),
     ),
     "stage_agreement": (
         _feature("stage_overlap"),
@@ -132,14 +138,17 @@ SIGNALS: Mapping[str, tuple[Measure, Meaning]] = {
     "reranker_impact": (
         _feature("reranker_impact"),
         _banded(
-            (0.5, "the cross-encoder kept the first order"),
+            (0.5, "the cross-encoder kept the order of the first stage"),
             (-0.2, "the cross-encoder changed the order"),
-            (-1.0, "the cross-encoder turned the order round"),
+            (-1.0, "the cross-encoder reversed the order"),
         ),
     ),
     "document_diversity": (
         _documents,
-        _banded((0.8, "scattered over documents"), (0.0, "from few documents")),
+        _banded(
+            (0.8, "the first passages come from many documents"),
+            (0.0, "the first passages come from few documents"),
+        ),
     ),
     "graph_support": (
         _graph_support,
@@ -148,7 +157,7 @@ SIGNALS: Mapping[str, tuple[Measure, Meaning]] = {
     "query_coverage": (
         _feature("top_idf_coverage"),
         _banded(
-            (0.7, "the words of the question stand in the passages"),
+            (0.7, "the passages contain the words of the question"),
             (0.0, "important words of the question are missing"),
         ),
     ),
@@ -187,9 +196,9 @@ def signals_of_lists(kind: ListKind) -> Mapping[str, tuple[Measure, Meaning]]:
         "reranker_impact": (
             SIGNALS["reranker_impact"][0],
             _banded(
-                (0.5, "the last stage kept the first order"),
+                (0.5, "the last stage kept the order of the first one"),
                 (-0.2, "the last stage changed the order"),
-                (-1.0, "the last stage turned the order round"),
+                (-1.0, "the last stage reversed the order"),
             ),
         ),
     }

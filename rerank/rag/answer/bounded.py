@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rerank.assessment.policy import LEAST_LABELS, NOT_CALIBRATED
+from rerank.assessment.policy import LABEL_FIRST
 from rerank.errors import EndpointError
 from rerank.rag.adaptive import take
 from rerank.rag.advisory import preset
@@ -93,7 +93,7 @@ class BoundedAnswer:
         if not self.refused and self.sources:
             lines += ["", "Sources:", *(s.line() for s in self.sources)]
         if not self.calibrated:
-            lines += ["", NOT_CALIBRATED.format(least=LEAST_LABELS).capitalize()]
+            lines += ["", f"Not calibrated: {LABEL_FIRST}."]
         if self.answer_confidence is not None:
             lines += ["", f"Confidence that this answer is right: {self.answer_confidence:.2f}"]
         if self.answer_id:

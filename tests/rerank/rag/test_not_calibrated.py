@@ -50,7 +50,7 @@ def test_retrieval_is_flagged(unlabelled: Assessment, maps: FittedMaps) -> None:
     found = assess_retrieval(unlabelled, maps)
     assert found.should_flag_for_review
     assert "not calibrated" in found.headline()
-    assert found.recommendations[0].startswith("Not calibrated: label at least 20 queries")
+    assert found.recommendations[0].startswith("The confidence is not calibrated: label")
     assert found.to_dict()["calibrated"] is False
 
 

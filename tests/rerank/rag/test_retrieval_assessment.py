@@ -61,7 +61,7 @@ def test_the_headline_says_level_and_confidence(maps: FittedMaps) -> None:
         ({"relevance": [0.1] * 5}, "No passage reaches"),
         ({"bm25_rank": [50] * 5}, "stages disagree"),
         ({"relevance": [0.5, 0.45, 0.1, 0.1, 0.1]}, "No clear winner"),
-        ({"titles": list("abcde")}, "scattered over documents"),
+        ({"titles": list("abcde")}, "the first passages come from many documents"),
         ({"truncated": [True, False, False, False, False]}, "max_length"),
     ],
 )
