@@ -61,7 +61,7 @@ def test_the_headline_says_level_and_confidence(maps: FittedMaps) -> None:
         ({"relevance": [0.1] * 5}, "No passage reaches"),
         ({"bm25_rank": [50] * 5}, "stages disagree"),
         ({"relevance": [0.5, 0.45, 0.1, 0.1, 0.1]}, "No clear winner"),
-        ({"titles": list("abcde")}, "the first passages come from many documents"),
+        ({"titles": list("abcde")}, "come from many documents"),
         ({"truncated": [True, False, False, False, False]}, "max_length"),
     ],
 )
@@ -86,7 +86,7 @@ def test_each_cause_has_its_recommendation(
     ("name", "value", "move", "told"),
     [
         ("query_coverage", 0.3, 0.4, "missing, but compared with a usual question this raises"),
-        ("query_coverage", 0.9, -0.4, "passages, but compared with a usual question this lowers"),
+        ("query_coverage", 0.9, -0.4, "question, but compared with a usual question this lowers"),
         ("query_coverage", 0.3, -0.4, "important words of the question are missing"),
         ("query_coverage", 0.3, 0.001, "important words of the question are missing"),
         ("gap", 0.2, 0.4, "a slight lead over the second passage"),
