@@ -91,7 +91,7 @@ class LogisticMap:
         Raises:
             ValueError: X is not (n, d), or not finite.
         """
-        return self._moves(as_features(X, len(self.coef)))
+        return self._contributions(as_features(X, len(self.coef)))
 
     def standardised(self, X: ArrayLike) -> Floats:
         """Return (n, d): each feature clipped to its range, minus its mean, divided by its scale.
@@ -107,7 +107,7 @@ class LogisticMap:
             x = np.minimum(np.maximum(x, low), high)
         return np.asarray((x - mean) / scale, dtype=np.float64)
 
-    def _moves(self, x: Floats) -> Floats:
+    def _contributions(self, x: Floats) -> Floats:
         return np.asarray(self._arrays[0] * self._standardised(x), dtype=np.float64)
 
     def logit(self, X: ArrayLike) -> Floats:
@@ -120,9 +120,11 @@ class LogisticMap:
             return self._line(as_scores(X))
         x = as_features(X, len(self.coef))
         if len(x) <= BLOCK:
-            logits = self._moves(x).sum(axis=1)
+            logits = self._contributions(x).sum(axis=1)
         else:
-            parts = [self._moves(x[i : i + BLOCK]).sum(axis=1) for i in range(0, len(x), BLOCK)]
+            parts = [
+                self._contributions(x[i : i + BLOCK]).sum(axis=1) for i in range(0, len(x), BLOCK)
+            ]
             logits = np.concatenate(parts)
         return _finite_logits(logits + self.intercept)
 

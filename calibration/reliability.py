@@ -90,21 +90,21 @@ class Reliability:
         if set(d) | {"extra"} != set(names):
             wrong = sorted(set(d) ^ set(names))
             raise ValueError(f"not a reliability of this version: missing or unknown {wrong}")
-        return cls(**{key: _typed(names[key], value) for key, value in d.items()})
+        return cls(**{key: _restore(names[key], value) for key, value in d.items()})
 
     def table(self, name: str = "confidence") -> str:
         """Return the plain text table of `Comparison.table` with one row."""
         return Comparison(((name, self),)).table()
 
 
-def _typed(kind: str, value: Any) -> Any:
+def _restore(kind: str, value: Any) -> Any:
     if kind == "Interval":
-        low, high = (_typed("float", v) for v in value)
+        low, high = (_restore("float", v) for v in value)
         return low, high
     if kind == "float":
         return float("nan") if value is None else float(value)
     if kind.startswith("Mapping"):
-        return {name: _typed("float", v) for name, v in value.items()}
+        return {name: _restore("float", v) for name, v in value.items()}
     return value
 
 

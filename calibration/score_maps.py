@@ -24,7 +24,7 @@ LEAST, MOST = 2.0**-1022, 1 - 2.0**-53
 """The ends of an isotonic probability: the numbers next to 0 and to 1."""
 
 
-def _tilt(z: Floats) -> Floats:
+def _heavy_tailed_sigmoid(z: Floats) -> Floats:
     """Return a number in [0, 1] that rises with z: a sigmoid whose tails keep rising."""
     near = np.minimum(np.maximum(z, -EDGE), EDGE)
     inner = sigmoid(near)
@@ -78,7 +78,9 @@ class IsotonicMap:
     def of(self, s: Floats) -> Floats:
         """`predict` for checked scores: (n,) and finite."""
         x, y = self._arrays
-        p = (1 - TILT) * np.interp(s, x, y) + TILT * _tilt((s - self.mean) / self.scale)
+        p = (1 - TILT) * np.interp(s, x, y) + TILT * _heavy_tailed_sigmoid(
+            (s - self.mean) / self.scale
+        )
         return np.minimum(np.maximum(p, LEAST), MOST)
 
     def to_dict(self) -> dict[str, Any]:

@@ -72,10 +72,10 @@ def fit_around(
     slope, intercept = weights[:2]
     coef = slope * np.array(old.coef) + weights[2:]
     if keep_signs and (coef * old.coef < 0).any():
-        worth = _worth(z, labels, groups)
+        worth = _row_weight(z, labels, groups)
         coef, slope, intercept = _sign_constrained(old, x, labels, weights, precision, worth)
     middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
-    low, high = _seen(old, as_features(X, len(old.coef)))
+    low, high = _feature_range(old, as_features(X, len(old.coef)))
     return LogisticMap(
         tuple(coef),
         float(slope * old.intercept + intercept + coef @ middle),
@@ -127,7 +127,7 @@ def _sign_constrained(
     return found[:d], float(found[d]), float(found[d + 1])
 
 
-def _seen(old: LogisticMap, x: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _feature_range(old: LogisticMap, x: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The range between those of rows x (n, d) and of `old`, by their worth; none without one."""
     if not old.low:
         return (), ()
@@ -169,7 +169,7 @@ def fit_update(
             np.zeros(1),
             precision=precision[1:],
             offset=slope * s,
-            worth=_worth(s, labels, groups),
+            worth=_row_weight(s, labels, groups),
         )[0]
     return LogisticMap((float(slope),), float(intercept), (0.0,), (1.0,))
 
@@ -186,13 +186,13 @@ def fit_bounded_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -
     """
     update = fit_update(scores, y, groups)
     s = as_scores(scores)
-    n = len(s) * _worth(s, as_labels(y, len(s)), groups) + OLD_WORTH
+    n = len(s) * _row_weight(s, as_labels(y, len(s)), groups) + OLD_WORTH
     slope, intercept = update.coef[0], update.intercept
     low, high = ((sign * np.log(n + 1) - intercept) / slope for sign in (-1, 1))
     return LogisticMap((slope,), intercept, (0.0,), (1.0,), (float(low),), (float(high),))
 
 
-def _worth(z: Floats, labels: NDArray[np.int64], groups: Groups) -> float:
+def _row_weight(z: Floats, labels: NDArray[np.int64], groups: Groups) -> float:
     """The share of an independent row that each row counts as, by its group."""
     return 1 / design_effect(labels - sigmoid(z), groups)
 
@@ -209,7 +209,7 @@ def _shrunk(
     target = labels.astype(np.float64)
     none = np.zeros(design.shape[1])
     none[0] = 1.0
-    worth = _worth(design[:, 0], labels, groups)
+    worth = _row_weight(design[:, 0], labels, groups)
     wider = precision.copy()
     wider[:2] /= WIDER**2
     narrow, wide = (

@@ -65,11 +65,11 @@ def ece_debiased(y: ArrayLike, p: ArrayLike, *, bins: int | None = None) -> floa
     plug_in = float(np.abs(np.bincount(number, labels - values)).sum() / len(values))
 
     low, high = 0.0, 1.0
-    if share @ _folded(0.0, error) >= plug_in:
+    if share @ _mean_absolute_normal(0.0, error) >= plug_in:
         return 0.0
     for _ in range(40):
         middle = (low + high) / 2
-        if share @ _folded(middle, error) < plug_in:
+        if share @ _mean_absolute_normal(middle, error) < plug_in:
             low = middle
         else:
             high = middle
@@ -79,7 +79,7 @@ def ece_debiased(y: ArrayLike, p: ArrayLike, *, bins: int | None = None) -> floa
 _bins = bins
 
 
-def _folded(gap: float, error: Floats) -> Floats:
+def _mean_absolute_normal(gap: float, error: Floats) -> Floats:
     """Return the mean of |gap + a normal error| for errors (bins,)."""
     from scipy.special import ndtr
 

@@ -65,11 +65,11 @@ class _Mesh:
 
     def smece(self, waves: Waves) -> Floats:
         """Return the smooth calibration error (m,) of residuals (m, waves)."""
-        sigmas = _fixed_points(lambda s: self.errors(waves, s), len(waves))
+        sigmas = _bisect_fixed_points(lambda s: self.errors(waves, s), len(waves))
         return np.minimum(1.0, self.errors(waves, sigmas))
 
 
-def _fixed_points(falling: Callable[[Floats], Floats], size: int) -> Floats:
+def _bisect_fixed_points(falling: Callable[[Floats], Floats], size: int) -> Floats:
     """Return the sigmas (size,) in [0, 1] that equal falling(sigma), to about 1e-3 from above.
 
     All bisections start from the same ends, so most of them ask for the same bandwidths.
@@ -152,7 +152,7 @@ def smece_interval(
         return UNKNOWN
     mesh, residuals = _Mesh(values), values - labels
     waves = mesh.waves(residuals)[None]
-    (sigma,) = _fixed_points(lambda s: mesh.errors(waves, s), 1)
+    (sigma,) = _bisect_fixed_points(lambda s: mesh.errors(waves, s), 1)
     signs = rng.integers(0, 2, size=(draws, n_groups)) * 2.0 - 1
     noise = mesh.error(np.stack([mesh.waves(sign[number] * residuals) for sign in signs]), sigma)
     low = float(mesh.error(waves, sigma)[0] - np.quantile(noise, (1 + level) / 2))
@@ -167,5 +167,5 @@ def smece_interval(
     def least(s: Floats) -> Floats:
         return z * np.sqrt(np.maximum(0.0, squares / len(values) ** 2 - s * s / n_groups))
 
-    (high,) = _fixed_points(lambda s: mesh.errors(waves, s) + least(s), 1)
+    (high,) = _bisect_fixed_points(lambda s: mesh.errors(waves, s) + least(s), 1)
     return max(0.0, low), float(high)

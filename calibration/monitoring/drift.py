@@ -205,7 +205,7 @@ class Drift:
     @property
     def sentence(self) -> str:
         """The decision in words."""
-        new, fitted = _worth(self.new_rows, self.m), _worth(self.fitted_rows, self.n)
+        new, fitted = _counts_as(self.new_rows, self.m), _counts_as(self.fitted_rows, self.n)
         rows = f"{new[0]} new rows{new[1]} against {fitted[0]} fitted rows{fitted[1]}"
         tail = f"(p {_p(self.p_value, '= ')}, level {self.level:g}; {rows})."
         if not self.fired:
@@ -240,7 +240,7 @@ def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
             `LEAST_ROWS` groups, or rows without groups.
     """
     _check_names(tuple(names))
-    x = _single(as_features(X, len(names)))
+    x = _as_float32(as_features(X, len(names)))
     n_groups = len(np.unique(group_codes(groups, len(x))))
     if n_groups < LEAST_ROWS:
         raise ValueError(f"a sketch needs at least {LEAST_ROWS} independent rows, got {n_groups}")
@@ -274,7 +274,7 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level}")
-    x = _single(as_features(X, len(fitted.names)))
+    x = _as_float32(as_features(X, len(fitted.names)))
     if not len(x):
         raise ValueError("an alarm needs at least one new row, got none")
     n, m = fitted.n, max(1, int(effective_rows(x, groups)))
@@ -301,7 +301,7 @@ def _holm(p: Floats) -> Floats:
     return np.minimum(result, 1.0)
 
 
-def _single(x: Floats) -> Floats:
+def _as_float32(x: Floats) -> Floats:
     most = float(np.finfo(np.float32).max)
     return np.clip(x, -most, most).astype(np.float32).astype(np.float64)
 
@@ -335,7 +335,7 @@ def _p(p: float, equals: str = "") -> str:
     return f"{equals}{p:.4f}" if p >= 0.0001 else "< 0.0001"
 
 
-def _worth(rows: int, independent: int) -> tuple[int, str]:
+def _counts_as(rows: int, independent: int) -> tuple[int, str]:
     """The number of rows, and how many independent ones they count as, if that differs."""
     same = not rows or rows == independent
     return rows or independent, "" if same else f" that count as {independent}"

@@ -70,14 +70,13 @@ def choose_stopping_threshold(
     `calibration.risk_control.fixed_sequence`.
     """
     losses = [
-        right_within[:, -1] - _handed_on_hold_answer(right_within, sufficiency, t)
-        for t in THRESHOLDS
+        right_within[:, -1] - _answer_in_context(right_within, sufficiency, t) for t in THRESHOLDS
     ]
     place = fixed_sequence(np.column_stack(losses), groups, risk=LOST)
     return None if place < 0 else THRESHOLDS[place]
 
 
-def _handed_on_hold_answer(right_within: Labels, sufficiency: Floats, threshold: float) -> Labels:
+def _answer_in_context(right_within: Labels, sufficiency: Floats, threshold: float) -> Labels:
     """1 if the passages handed on hold an answer, (n,)."""
     reached = sufficiency >= threshold
     k = np.where(reached.any(axis=1), reached.argmax(axis=1), right_within.shape[1] - 1)

@@ -102,7 +102,7 @@ def plan(
     untrained = frozenset(unseen(labelled, all_ids, trained_on))
     division = _divide(labelled, untrained)
     fit, report = (
-        _at_most(ids, labelled.question_group, max_queries, seed)
+        _limit_by_group(ids, labelled.question_group, max_queries, seed)
         for ids in (division.fit, division.report)
     )
     if len(fit) < LEAST_QUERIES or not report:
@@ -202,7 +202,7 @@ def unseen(labelled: LabelledSet, ids: Sequence[str], seen: frozenset[str]) -> l
     return labelled.without_repeats(ids, seen_ids)
 
 
-def _at_most(
+def _limit_by_group(
     ids: list[str], group: Callable[[str], str], limit: int | None, seed: int
 ) -> list[str]:
     """At most `limit` of the ids, drawn group by group (the last one cut), in the old order."""

@@ -69,7 +69,7 @@ def add_copies(pipeline: Pipeline, candidates: Labelled[Candidates]) -> Labelled
     wanted = copies_wanted(answered, pipeline.config.expected_unanswerable)
     seed = pipeline.config.seed
     answerable = sorted(
-        np.flatnonzero(answered).tolist(), key=lambda i: _drawn(candidates, i, seed)
+        np.flatnonzero(answered).tolist(), key=lambda i: _draw_key(candidates, i, seed)
     )
     rows = sorted(answerable[:wanted])
     if not rows:
@@ -101,6 +101,6 @@ def _copy(query: Query) -> Query:
     return replace(query, query_id=f"{query.query_id} (answers taken out)", metadata=metadata)
 
 
-def _drawn(candidates: Labelled[Candidates], row: int, seed: int) -> tuple[str, str]:
+def _draw_key(candidates: Labelled[Candidates], row: int, seed: int) -> tuple[str, str]:
     query = candidates.items[row].query
     return hashlib.sha256(f"{seed} {query.text}".encode()).hexdigest(), query.query_id

@@ -73,18 +73,18 @@ def entry_of(
     query, best = found.ranking.query, found.first(KEPT)
     now = time.time()
     top = best[0] if best else None
-    text = None if answer is None else _text(answer.answer)
+    text = None if answer is None else _storable_text(answer.answer)
     return Entry(
         entry_id=f"{int(now * 1e9):016x}{secrets.token_hex(4)}",
         answer_id=answer_id,
         time=now,
         mode=query.mode,
-        question=None if without_text else _text(query.text),
+        question=None if without_text else _storable_text(query.text),
         question_hash=query_hash(query.text),
-        asked=None if without_text else json.dumps(_asked(query), default=str),
+        asked=None if without_text else json.dumps(_query_row(query), default=str),
         passages=json.dumps(_scores(best)),
-        top_doc_id=_text(top.doc_id) if top else None,
-        top_document=_text(place_of(top).document) if top and not without_text else None,
+        top_doc_id=_storable_text(top.doc_id) if top else None,
+        top_document=_storable_text(place_of(top).document) if top and not without_text else None,
         confidence=found.confidence,
         sufficiency=found.sufficiency,
         level=found.level,
@@ -108,7 +108,7 @@ def _decision(found: Assessment, answer: BoundedAnswer | None) -> str:
     return UNSURE if answer.low_confidence else ANSWERED
 
 
-def _asked(query: Query) -> dict[str, Any]:
+def _query_row(query: Query) -> dict[str, Any]:
     """The query in the format of a labels file: see `rerank.data.records.read_query`."""
     row: dict[str, Any] = {"query": query.text}
     if query.metadata:
@@ -125,6 +125,6 @@ def _scores(passages: Sequence[RankedPassage]) -> list[dict[str, Any]]:
     return [passage.to_dict() for passage in passages]
 
 
-def _text(text: str) -> str:
+def _storable_text(text: str) -> str:
     """The text in a form that every database accepts: without NUL and without lone surrogates."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

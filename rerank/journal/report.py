@@ -138,7 +138,7 @@ def report(
     now = time.time()
     since = now - days * DAY
     models = tuple(ModelSummary(**row) for row in store.rows(_models(since)))
-    trends = store.rows(_never_sure(since, (since + now) / 2, documents))
+    trends = store.rows(_uncertain_documents(since, (since + now) / 2, documents))
     accuracy, calibrated = monitors(store, models[0].model if models else "", target=target)
     found = tuple(DocumentTrend(**row) for row in trends)
     return JournalReport(store.name, days, models, accuracy, calibrated, found)
@@ -164,7 +164,7 @@ def _models(since: float) -> Select[Any]:
     )
 
 
-def _never_sure(since: float, middle: float, most: int) -> Select[Any]:
+def _uncertain_documents(since: float, middle: float, most: int) -> Select[Any]:
     """Documents that were on top of searches, none of which was accepted."""
     document = func.coalesce(_C.top_document, _C.top_doc_id)
     asked = func.count(_C.question_hash.distinct())

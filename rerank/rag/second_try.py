@@ -27,10 +27,10 @@ from rerank.rag.expansion import expansion_words
 from rerank.types import Assessment, Candidates, FirstStage, Floats, Query, Scored
 
 FEEDBACK = 5  # passages whose words expand a query
-APART = 10  # top passages of each stage that `apart` takes
+APART = 10  # top passages of each stage that `search_stages_apart` takes
 
 
-def expanded(pipeline: Pipeline, first: Assessment) -> Candidates:
+def expand_query(pipeline: Pipeline, first: Assessment) -> Candidates:
     """The candidates of the query expanded with words from its best passages.
 
     Only BM25 uses the added words; similarity, coverage and the cross-encoder use the query alone.
@@ -52,7 +52,7 @@ def expanded(pipeline: Pipeline, first: Assessment) -> Candidates:
     return _candidates(pipeline, query, replace(stage, bm25=stage.bm25 * asked / max(1, all_words)))
 
 
-def apart(pipeline: Pipeline, first: Assessment) -> Candidates:
+def search_stages_apart(pipeline: Pipeline, first: Assessment) -> Candidates:
     """The top passages of each stage, merged: fusion may have ranked them too low."""
     query, config = first.ranking.query, pipeline.config
     vector = pipeline.encoder.encode([query.text])[0]
@@ -64,7 +64,7 @@ def apart(pipeline: Pipeline, first: Assessment) -> Candidates:
 
 
 Try = Callable[[Pipeline, Assessment], Candidates]
-TRIES: dict[str, Try] = {"expanded": expanded, "apart": apart}
+TRIES: dict[str, Try] = {"expanded": expand_query, "apart": search_stages_apart}
 
 
 def with_second_tries(

@@ -141,7 +141,7 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     two neighbouring sentences.
     """
     lower = evidence.lower()
-    if any(not _stands_in(name.lower(), lower) for name in NAME.findall(claim)):
+    if any(not _is_whole_word(name.lower(), lower) for name in NAME.findall(claim)):
         return 0.0
     wanted = {w: max(lexicon.weight(w), 0.0) for w in _stems(claim, lexicon)}
     total = sum(wanted.values())
@@ -173,5 +173,5 @@ def _negated(text: str) -> bool:
     return NEGATION.search(text) is not None
 
 
-def _stands_in(name: str, text: str) -> bool:
+def _is_whole_word(name: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None

@@ -38,7 +38,7 @@ class ExtractiveAnswerer:
                 found = found[1:]  # the title is not a sentence
             if found:
                 best = max(found, key=lambda s: self._shared(question, s))
-                quoted.append(f'"{_cut(best)}" [{source.id}].')
+                quoted.append(f'"{_shorten(best)}" [{source.id}].')
         return Generated(" ".join(quoted) or NO_ANSWER, 0)
 
     def _shared(self, question: str, sentence: str) -> float:
@@ -47,7 +47,7 @@ class ExtractiveAnswerer:
         return sum(self.weight(w) for w in asked & set(words(sentence, language=self.language)))
 
 
-def _cut(sentence: str) -> str:
+def _shorten(sentence: str) -> str:
     """The sentence without quotation marks and without its full stop, cut after `LONGEST`."""
     text = " ".join(sentence.replace('"', "'").split()).rstrip(".!?。！？")
     return text if len(text) <= LONGEST else text[: LONGEST - 2].rsplit(" ", 1)[0] + " …"

@@ -60,7 +60,7 @@ class LanguageModel:
             try:
                 return Generated(self._ask(asked), sent)
             except Exception as error:  # an answer that breaks off may raise errors of any library
-                if sent == tries or not _momentary(error):
+                if sent == tries or not _is_transient(error):
                     raise EndpointError(self._sentence(error, sent), calls=sent) from None
                 self.sleep(_wait(error, sent))
         raise AssertionError("a try returns or raises")
@@ -98,9 +98,7 @@ class LanguageModel:
 
     def _sentence(self, error: Exception, sent: int) -> str:
         times = "once" if sent == 1 else f"{sent} times"
-        return (
-            f"{self.config.llm}: the language model gave no answer, asked {times}: {_told(error)}"
-        )
+        return f"{self.config.llm}: the language model gave no answer, asked {times}: {_error_text(error)}"
 
 
 class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file
@@ -118,7 +116,7 @@ def _whole(answer: Any) -> str:
     return content or ""
 
 
-def _momentary(error: Exception) -> bool:
+def _is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later."""
     status = getattr(error, "status_code", None)
     return status is None or status in (408, 409, 425, 429) or status >= 500 or status < 400
@@ -135,7 +133,7 @@ def _wait(error: Exception, sent: int) -> float:
     return min(max(wait, 0.0), LONGEST_WAIT)
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     status = getattr(error, "status_code", None)
     text = " ".join(str(error).split())[:200] or type(error).__name__
     return f"status {status}: {text}" if status else text

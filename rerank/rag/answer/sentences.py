@@ -28,7 +28,7 @@ def split(text: str) -> list[str]:
 
 def sentences(answer: str) -> list[Sentence]:
     """The sentences of an answer; a citation after the full stop belongs to the one before."""
-    joined = re.sub(r"([.!?][\"'”’)]*)\s*((?:\s*\[S\d+[^\]]*\])+)", _before_the_end, answer)
+    joined = re.sub(r"([.!?][\"'”’)]*)\s*((?:\s*\[S\d+[^\]]*\])+)", _citation_before_end, answer)
     found = []
     for text in split(joined):
         cited = re.findall(r"S\d+", " ".join(CITATION.findall(text)))
@@ -38,6 +38,6 @@ def sentences(answer: str) -> list[Sentence]:
     return [sentence for sentence in found if re.search(r"\w", sentence.claim)]
 
 
-def _before_the_end(match: re.Match[str]) -> str:
+def _citation_before_end(match: re.Match[str]) -> str:
     end, cited = match[1], match[2].strip()
     return f" {cited}{end}" if end in ".!?" else f"{end[:-1]} {cited}{end[-1]}"

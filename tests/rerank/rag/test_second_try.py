@@ -11,10 +11,10 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.rag.second_try import (
     APART,
     TRIES,
-    apart,
     assess_try,
-    expanded,
+    expand_query,
     fit_best_of,
+    search_stages_apart,
     with_confidence,
     with_second_tries,
 )
@@ -28,7 +28,7 @@ def first(model: CalibratedReranker, questions: list[str]) -> Assessment:
 
 def test_the_stages_apart_are_merged(model: CalibratedReranker, first: Assessment) -> None:
     """Each candidate is among the first of one stage, with its scores in both."""
-    found = apart(model.pipeline, first).first_stage
+    found = search_stages_apart(model.pipeline, first).first_stage
     assert ((found.bm25_rank <= APART) | (found.dense_rank <= APART)).all()
     assert (found.dense_rank <= APART).sum() == APART
     before = first.ranking.first_stage
@@ -41,7 +41,7 @@ def test_an_expanded_query_keeps_to_what_was_asked(
     model: CalibratedReranker, first: Assessment
 ) -> None:
     """The candidates belong to the query itself; BM25 scores stay on its scale."""
-    found = expanded(model.pipeline, first)
+    found = expand_query(model.pipeline, first)
     assert found.query is first.ranking.query
     assert len(found) == len(first.ranking)
     assert found.first_stage.bm25.max() < 2 * first.ranking.first_stage.bm25.max()
