@@ -98,7 +98,8 @@ class LanguageModel:
 
     def _sentence(self, error: Exception, sent: int) -> str:
         times = "once" if sent == 1 else f"{sent} times"
-        return f"{self.config.llm}: the language model gave no answer, asked {times}: {_error_text(error)}"
+        why = _error_text(error)
+        return f"{self.config.llm}: the language model gave no answer, asked {times}: {why}"
 
 
 class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file
