@@ -21,7 +21,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.policy import decide
+from rerank.assessment.policy import decide, unlike_fitted
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
@@ -196,6 +196,7 @@ def test_searching_needs_none_of_the_training_libraries(
     code = f"""
 import json
 from rerank.assessment.predictions import predict
+from rerank.assessment.policy import unlike_fitted
 from rerank.assessment.model import CalibratedReranker
 found = CalibratedReranker.load({str(run.folder)!r}).search({question!r})
 print(json.dumps([found.to_dict(), sorted({{m.split(".")[0] for m in sys.modules}})]))
@@ -353,14 +354,16 @@ def test_probabilities_of_an_answer_agree(model: CalibratedReranker, queries: li
 def test_the_certified_threshold_decides(
     run: Run, queries: list[Query], copied: Path, threshold: float | None
 ) -> None:
-    """Certified is what reaches the certified threshold and is accepted besides; without a
-    threshold, none is.
+    """Certified is what reaches the certified threshold, is accepted, and is not unlike the labels.
+
+    Without a threshold, none is.
     """
     rewrite_calibrators(copied, lambda k: k["certificate"].update(threshold=threshold))
     model = CalibratedReranker.load(copied, cache=ScoreCache(Workspace(run.work).scores))
+    fitted = model.maps["search"].confidence.first
     for found in model.assess(queries):
-        expected = threshold is not None and found.confidence >= max(0.7, threshold)
-        assert found.certified == expected
+        reached = threshold is not None and found.confidence >= max(0.7, threshold)
+        assert found.certified == (reached and not unlike_fitted(found.features, fitted))
         assert found.accepted or not found.certified
 
 
