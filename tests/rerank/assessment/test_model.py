@@ -196,7 +196,6 @@ def test_searching_needs_none_of_the_training_libraries(
     code = f"""
 import json
 from rerank.assessment.predictions import predict
-from rerank.assessment.policy import unlike_fitted
 from rerank.assessment.model import CalibratedReranker
 found = CalibratedReranker.load({str(run.folder)!r}).search({question!r})
 print(json.dumps([found.to_dict(), sorted({{m.split(".")[0] for m in sys.modules}})]))
