@@ -6,6 +6,7 @@ visible mark; the answerer's own knowledge is never passed on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,10 +43,10 @@ class BoundedAnswer:
     low_confidence: bool
     confidence: float | None  # P(a source holds the answer); None if the gate failed
     level: str
-    sources: tuple[Source, ...]  # those that support the answer
-    quotes: tuple[str, ...]  # the supporting sentence of each
-    attribution_coverage: float | None  # of the answer as generated; None if there is none
-    model_calls: int
+    sources: tuple[Source, ...] = ()  # those that support the answer
+    quotes: tuple[str, ...] = ()  # the supporting sentence of each
+    attribution_coverage: float | None = None  # of the answer as generated; None if there is none
+    model_calls: int = 0
     calibrated: bool = True  # False: no label of this corpus was fitted on
     error: str = ""  # why the answerer gave no answer
     answer_confidence: float | None = None  # P(the answer is right), if fitted on labels
@@ -124,57 +125,69 @@ def bounded_answer(
     verdict = assess_context(assessment, gate)
     usable = [p for p in taken.passages if p.relevance >= config.min_score]
     calibrated = assessment.calibrated
-    level = preset(config.policy).level(verdict.confidence or 0.0, calibrated=calibrated)
-
-    def made_of(answer: str, refused: bool, **more: Any) -> BoundedAnswer:
-        low = not refused and verdict.verdict in ("PARTIAL", UNASSESSED)
-        given: dict[str, Any] = {
-            "sources": (),
-            "quotes": (),
-            "attribution_coverage": None,
-            "model_calls": 0,
-            "calibrated": calibrated,
-            **more,
-        }
-        return BoundedAnswer(
-            query.query_id,
-            f"{LOW}{answer}" if low else answer,
-            refused,
-            low,
-            verdict.confidence,
-            level,
-            **given,
-        )
-
+    refusal = BoundedAnswer(
+        query_id=query.query_id,
+        answer=NO_ANSWER,
+        refused=True,
+        low_confidence=False,
+        confidence=verdict.confidence,
+        level=preset(config.policy).level(verdict.confidence or 0.0, calibrated=calibrated),
+        calibrated=calibrated,
+    )
     if verdict.verdict == "INSUFFICIENT" or len(usable) < config.min_chunks:
-        return made_of(NO_ANSWER, True)
-    sources, calls = sources_of(usable), 0
+        return refusal
+    sources = sources_of(usable)
+    checked, calls = _generate(
+        answerer, query.text, sources, lexicon, config, note=verdict.note(), judge=judge
+    )
+    if checked is None:
+        return replace(refusal, model_calls=calls)
+    coverage = attribution_coverage(checked)
+    if not any(c.supported for c in checked):
+        return replace(refusal, model_calls=calls, attribution_coverage=coverage)
+    cited = {i for c in checked for i in c.quotes}
+    used = tuple(s for s in sources if s.id in cited)
+    low = verdict.verdict in ("PARTIAL", UNASSESSED)
+    return replace(
+        refusal,
+        answer=f"{LOW if low else ''}{without_unsupported(checked)}",
+        refused=False,
+        low_confidence=low,
+        sources=used,
+        quotes=tuple(next(c.quotes[s.id] for c in checked if s.id in c.quotes) for s in used),
+        attribution_coverage=coverage,
+        model_calls=calls,
+    )
+
+
+def _generate(
+    answerer: Answerer,
+    question: str,
+    sources: Sequence[Source],
+    lexicon: Lexicon,
+    config: AnswerConfig,
+    *,
+    note: str,
+    judge: Judge | None,
+) -> tuple[list[Checked] | None, int]:
+    """The checked sentences of the better one of at most two answers, and the calls of a model.
+
+    The sentences are None if the answerer says that the sources do not hold the answer.
+    """
     checked: list[Checked] = []
+    calls = 0
     for strict in (False, True):
         try:
-            made = answerer.generate(query.text, sources, note=verdict.note(), strict=strict)
+            made = answerer.generate(question, sources, note=note, strict=strict)
         except EndpointError as error:
             error.calls += calls
             raise
         calls += made.calls
         if NO_ANSWER.rstrip(".") in made.text:
-            return made_of(NO_ANSWER, True, model_calls=calls)
+            return None, calls
         again = check(made.text, sources, lexicon, judge=judge, threshold=config.support)
         if not checked or attribution_coverage(again) >= attribution_coverage(checked):
             checked = again
         if attribution_coverage(checked) >= config.coverage or not made.calls:
             break
-    coverage = attribution_coverage(checked)
-    if not any(c.supported for c in checked):
-        return made_of(NO_ANSWER, True, model_calls=calls, attribution_coverage=coverage)
-    cited = {i for c in checked for i in c.quotes}
-    used = tuple(s for s in sources if s.id in cited)
-    quotes = tuple(next(c.quotes[s.id] for c in checked if s.id in c.quotes) for s in used)
-    return made_of(
-        without_unsupported(checked),
-        False,
-        sources=used,
-        quotes=quotes,
-        attribution_coverage=coverage,
-        model_calls=calls,
-    )
+    return checked, calls
