@@ -110,10 +110,8 @@ def answer(
                 low_confidence=False,
                 confidence=found.confidence,
                 level="",
-                sources=(),
-                quotes=(),
-                attribution_coverage=None,
                 model_calls=error.calls,
+                calibrated=found.calibrated,
                 error=str(error),
             )
         answer_id = record(
