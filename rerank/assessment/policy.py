@@ -12,7 +12,7 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions
 from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
 from rerank.config import Config, Thresholds
-from rerank.types import Assessment, Floats
+from rerank.types import Assessment, Bools, Floats
 
 ABOVE_LOW = ("HIGH", "MEDIUM")
 UNLIKE = "not certified: the question is unlike those that were labelled"
@@ -43,16 +43,18 @@ def accepted(confidence: float, t: Thresholds) -> bool:
     return confidence >= t.medium
 
 
-def unlike_fitted(features: Floats, fitted: LogisticMap) -> bool:
-    """Whether `STRANGE` or more of the features (d,) lie outside the range fitted on.
+def unlike_fitted(features: Floats, fitted: LogisticMap) -> Bools:
+    """Whether `STRANGE` or more of a question's features lie outside the range fitted on.
 
-    A certificate is about questions like the labelled ones, so such a question is never certified.
-    It looks at no label, so it does not favour right answers.
+    `features` is (n, d); the result is (n,). A certificate is about questions like the labelled
+    ones, so such a question is never certified. It looks at no label, so it does not favour right
+    answers.
     """
     if not fitted.low:
-        return False
+        return np.zeros(len(features), dtype=np.bool_)
     low, high = np.array(fitted.low), np.array(fitted.high)
-    return int(((features < low) | (features > high)).sum()) >= STRANGE
+    outside: Bools = ((features < low) | (features > high)).sum(axis=1) >= STRANGE
+    return outside
 
 
 def reasons(
@@ -83,13 +85,14 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
     t, k = config.thresholds, config.sufficiency_k
     moves = maps.confidence.contributions(predicted.features)
     table, first = maps.features.ranking, maps.confidence.first
+    strange = unlike_fitted(predicted.features, first)
     names = list(table)
     assessments = []
     for i, ranking in enumerate(predicted.rankings):
         confidence = float(predicted.confidence[i])
         sufficiency = float(predicted.sufficiency[i, k - 1])
         why = reasons(names, predicted.features[i], first.mean, moves[i], table)
-        sure, unlike = accepted(confidence, t), unlike_fitted(predicted.features[i], first)
+        sure, unlike = accepted(confidence, t), bool(strange[i])
         if sure and maps.certificate.refused:
             why = (f"not certified: {maps.certificate.refused}", *why)
         elif sure and unlike and maps.certificate.promises(confidence):

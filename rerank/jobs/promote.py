@@ -16,9 +16,10 @@ import numpy as np
 
 from calibration.group_tests import mean_lower_bound, mean_upper_bound
 from calibration.non_inferiority import Difference, paired_difference, surely_better
-from calibration.thresholds import Certificate
+from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import open_folder
+from rerank.assessment.policy import unlike_fitted
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
@@ -164,18 +165,19 @@ def own_checks(
             + queries_needed(len(measured.right), smece, low, high, limit=gate.most_smece),
             bool(high <= gate.most_smece),
         ),
-        certified_check(model.maps[labelled.mode].certificate, measured, gate),
+        certified_check(model.maps[labelled.mode], measured, gate),
     ]
 
 
-def certified_check(certificate: Certificate, measured: Evaluation, gate: PromotionGate) -> Check:
+def certified_check(maps: FittedMaps, measured: Evaluation, gate: PromotionGate) -> Check:
     """Check that enough queries are certified, and that these new labels confirm the certificate.
 
     They confirm it if the lower bound of the share that is right, by group, reaches the target. If
     nothing is certified, there is nothing to confirm.
     """
-    confidences = measured.confidences[OURS].tolist()
-    promised = np.array([certificate.promises(c) for c in confidences], dtype=np.bool_)
+    certificate, confidences = maps.certificate, measured.confidences[OURS].tolist()
+    reached = np.array([certificate.promises(c) for c in confidences], dtype=np.bool_)
+    promised = reached & ~unlike_fitted(measured.features, maps.confidence.first)
     right, groups = measured.right[promised], measured.labelled.groups[promised]
     share, target, n = float(promised.mean()), certificate.target, len(right)
     outcome, confirmed = f"{share:.1%} are certified", True

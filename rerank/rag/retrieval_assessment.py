@@ -199,7 +199,7 @@ def _recommendations(
             f"{cut} of the first passages were cut at the model's max_length: split documents into "
             "shorter passages."
         )
-    if unlike_fitted(features, maps.confidence.first):
+    if unlike_fitted(features[np.newaxis], maps.confidence.first).any():
         found.append(
             "The model was never fitted on a question of this kind: label some, and recalibrate."
         )

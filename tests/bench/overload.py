@@ -36,6 +36,7 @@ TEXTS = [
     "Missing values of a time series are filled by those before them.",
     "A table is read from a file, with types that are found out or given.",
 ]
+Request = tuple[str, dict[str, object]]  # path and body
 WAITING = 8  # clients that wait for their answers
 GOAL = 0.9
 
@@ -57,7 +58,7 @@ class Turn:
         return in_time / (self.seconds * 4 / 5)
 
 
-def question(number: int) -> tuple[str, dict[str, object]]:
+def question(number: int) -> Request:
     """Path and body of one request; no two are the same."""
     if number % 2:
         return "/v1/search", {"query": f"median of array number {number}"}
@@ -65,12 +66,13 @@ def question(number: int) -> tuple[str, dict[str, object]]:
     return "/v1/rerank", {"query": f"median {number}", "documents": documents}
 
 
-HEAVY = "/v1/rerank", {"query": "median", "documents": [" ".join(TEXTS * 12) for _ in range(1000)]}
+HEAVY: Request = (
+    "/v1/rerank",
+    {"query": "median", "documents": [" ".join(TEXTS * 12) for _ in range(1000)]},
+)
 
 
-async def ask(
-    client: httpx.AsyncClient, request: tuple[str, dict[str, object]], turn: Turn, timeout: float
-) -> None:
+async def ask(client: httpx.AsyncClient, request: Request, turn: Turn, timeout: float) -> None:
     """Send one request, and note what came of it."""
     path, body = request
     sent = time.monotonic()
@@ -131,13 +133,14 @@ async def measure(url: str, o: argparse.Namespace) -> bool:
             latencies += [took for _, took in flood.answered]
             print(f"  {best.rate:.3g} a second: {dict(best.outcomes)}")
             print(f"  {flood.rate:.3g} a second: {dict(flood.outcomes)}", flush=True)
-    ratio, p50, p99 = median(ratios), *np.percentile(latencies, [50, 99]) / o.timeout
+    p50, p99 = (float(q) / o.timeout for q in np.percentile(latencies, [50, 99]))
+    ratio = median(ratios)
     print(
         f"at {o.times:g} times the sustainable rate: {ratio:.2f} of the best answers a second "
         f"({min(ratios):.2f} to {max(ratios):.2f} of {o.rounds} rounds); of those answered, the "
         f"median took {p50:.2f} of the time-out, the 99th percentile {p99:.2f}"
     )
-    return ratio >= GOAL and p99 <= 1
+    return bool(ratio >= GOAL and p99 <= 1)
 
 
 def main() -> int:

@@ -96,16 +96,19 @@ def _backend(stack: ExitStack, environment: Path, arguments: list[str]) -> Peer:
             text=True,
         )
     )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    questions, answers = process.stdin, process.stdout
 
     def answer() -> Any:
-        line = process.stdout.readline()
+        line = answers.readline()
         if not line:
             raise RuntimeError(f"its process ended with status {process.wait()}; {install}")
         return json.loads(line)
 
     def score(pairs: Pairs) -> np.ndarray:
-        process.stdin.write(json.dumps(pairs) + "\n")
-        process.stdin.flush()
+        questions.write(json.dumps(pairs) + "\n")
+        questions.flush()
         return np.array(answer())
 
     greeting = answer()

@@ -72,9 +72,9 @@ def printed(script: str, *arguments: str) -> Iterator[str]:
     Raises:
         SystemExit: the script failed.
     """
-    command = [sys.executable, "-u", HERE / script, *arguments]
+    command = [sys.executable, "-u", str(HERE / script), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield from process.stdout
+        yield from process.stdout or ()
     if process.returncode:
         raise SystemExit(f"{script} ended with status {process.returncode}")
 

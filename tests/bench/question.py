@@ -15,11 +15,11 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import numpy as np
@@ -28,6 +28,7 @@ from ratios import in_turns, ratios, table
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.steps import Piece, Speed, run_piece, steps
 from rerank.data.labelled_set import LabelledSet
+from rerank.inference.cross_encoder import Pair
 from rerank.inference.tokenizer import open_tokenizer
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.schemas import SearchRequest, search_response
@@ -54,9 +55,10 @@ class Profile:
     def __init__(self, model: CalibratedReranker) -> None:
         self._model = model
         pipeline = model.pipeline
-        cuts = {"encode": pipeline.encoder, "score": pipeline.reranker}
+        encoder, reranker = pipeline.encoder, pipeline.reranker
         self._tokenizers = {
-            stage: open_tokenizer(of.files, max_length=of.max_length) for stage, of in cuts.items()
+            "encode": open_tokenizer(encoder.files, max_length=encoder.max_length),
+            "score": open_tokenizer(reranker.files, max_length=reranker.max_length),
         }
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self._now: dict[str, float] = {}
@@ -79,7 +81,7 @@ class Profile:
             break
         self._now["evidence"] -= self._now["search"]  # which is part of what was timed
         with self._timed("JSON"):
-            asked = SearchRequest(query=text)
+            asked = SearchRequest.model_validate({"query": text})
             search_response(answer, asked, model="", request_id="").model_dump_json()
         for name, seconds in self._now.items():
             self.seconds[name].append(seconds)
@@ -87,7 +89,7 @@ class Profile:
     def _run(self, piece: Piece) -> dict[Any, Any]:
         start = self._now["tokenise"]
         with self._timed("tokenise"):
-            self._tokenizers[piece.stage](piece.items)
+            self._tokenizers[piece.stage](cast("Sequence[str] | Sequence[Pair]", piece.items))
         with self._timed(piece.stage):
             found = run_piece(self._model, piece.stage, piece.items)
         self._now[piece.stage] -= self._now["tokenise"] - start

@@ -10,6 +10,8 @@ right.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from planned import Planned, measure_sets
 
@@ -21,13 +23,14 @@ from rerank.data.words import words
 from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
 from rerank.fitting.passages import fit_score, limit_labelled
 from rerank.retrieval.fusion import top
+from rerank.retrieval.index import Index
 
 MEASURES = {"hit1": "hit@1", "mrr10": "MRR@10", "ndcg10": "nDCG@10"}
 
 
 def bm25_order(pipeline: Pipeline, text: str) -> tuple[str, ...]:
     """The ten best passages by BM25 alone."""
-    index = pipeline.index
+    index = cast("Index", pipeline.index)  # a labelled set is searched in an index of its own
     scores = index.bm25.scores(words(text, language=index.language))
     return tuple(index.passage(row).doc_id for row in top(scores, 10) if scores[row] > 0)
 

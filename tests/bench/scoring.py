@@ -52,9 +52,10 @@ def ways(files: ModelFiles, max_length: int, workers: int) -> dict[str, Way]:
     def predict(batch: int) -> Way:
         def run(pairs: Pairs) -> np.ndarray:
             torch.set_num_threads(workers)
-            return reference.predict(
+            logits: np.ndarray = reference.predict(
                 pairs, batch_size=batch, activation_fn=torch.nn.Identity(), show_progress_bar=False
             )
+            return logits
 
         return run
 
@@ -134,7 +135,8 @@ def _product(weights: np.ndarray) -> Callable[..., Any]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    return session.run
+    run: Callable[..., Any] = session.run
+    return run
 
 
 def sample(labelled: LabelledSet, count: int) -> Pairs:

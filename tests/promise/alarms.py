@@ -29,7 +29,7 @@ LOOKS = 20
 def features(rng: Generator, n: int) -> Floats:
     """Rows (n, 40) that hang together by four common causes."""
     x = rng.normal(size=(n, 4))[:, np.arange(WIDTH) % 4] + rng.normal(size=(n, WIDTH))
-    return x / np.sqrt(2)
+    return np.asarray(x / np.sqrt(2))
 
 
 def tied(x: Floats) -> Floats:

@@ -69,7 +69,7 @@ def lost(first: Floats, told: Floats) -> Floats:
 @lru_cache
 def lost_by_all() -> Floats:
     """The share of the population that loses an answer by each setting, (m,)."""
-    return lost(*population()).mean(axis=0)
+    return np.asarray(lost(*population()).mean(axis=0))
 
 
 def sizes(rng: Generator) -> tuple[float]:

@@ -29,12 +29,12 @@ SIZES = np.tile(np.arange(1, 6), 40)
 
 
 def _truth(z: Floats) -> Floats:
-    return expit(0.3 + z)
+    return np.asarray(expit(0.3 + z))
 
 
 def _told(z: Floats) -> Floats:
     """A confidence that is too sure."""
-    return expit(0.6 + 2 * z)
+    return np.asarray(expit(0.6 + 2 * z))
 
 
 def draw(

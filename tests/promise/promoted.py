@@ -9,9 +9,10 @@ from __future__ import annotations
 from functools import lru_cache, partial
 
 import numpy as np
-from experiments import Experiment, Floats, Row
-from judges import Found, percent, rare
+from experiments import Experiment, Floats, Found, Row
+from judges import percent, rare
 from numpy.random import Generator
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from calibration.non_inferiority import paired_difference, surely_better
@@ -42,7 +43,7 @@ def intercept(rate: float) -> float:
     return low
 
 
-def queries(rng: Generator) -> tuple[Floats, Floats, Floats]:
+def queries(rng: Generator) -> tuple[NDArray[np.int64], Floats, Floats]:
     """Return groups, how easy each query is (deviation 1.4, half of the document), and luck."""
     size = rng.integers(1, 2 * SIZE, DOCUMENTS)
     groups = np.repeat(np.arange(DOCUMENTS), size)

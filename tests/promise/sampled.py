@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from experiments import Experiment, Floats, Row
-from judges import Found, centred, covers
+from experiments import Experiment, Floats, Found, Row
+from judges import centred, covers
 from numpy.random import Generator
 
 from calibration.label_selection import choose_rows, weighted_mean

@@ -60,12 +60,12 @@ class Ranked:
 
 def strong(u: Floats) -> Floats:
     """A confidence that is the truth: sigmoid(0.3 + 2.2 z), z normal; 73 % could be accepted."""
-    return expit(0.3 + 2.2 * ndtri(1 - u))
+    return np.asarray(expit(0.3 + 2.2 * ndtri(1 - u)))
 
 
 def weak(u: Floats) -> Floats:
     """Nearly flat, 67.7 % in the mean; at least 70 % in the mean of the upper 75 %."""
-    return expit(0.75 + 0.25 * ndtri(1 - u))
+    return np.asarray(expit(0.75 + 0.25 * ndtri(1 - u)))
 
 
 def rising(u: Floats) -> Floats:
@@ -162,4 +162,4 @@ class Featured:
         return causes + own, self._truth(causes)
 
     def _truth(self, causes: Floats) -> Floats:
-        return expit(self.intercept + self.slope * causes[:, 0])
+        return np.asarray(expit(self.intercept + self.slope * causes[:, 0]))

@@ -134,7 +134,7 @@ async def witnessed(url: str, attack: Attack, seconds: float) -> bool:
         expected = (await client.post("/v1/rerank", json=ASKED)).json()["results"]
         seen: Counter[str] = Counter()
         times: list[float] = []
-        running = asyncio.create_task(attack(url, time.monotonic() + seconds))
+        running = asyncio.ensure_future(attack(url, time.monotonic() + seconds))
         while not running.done():
             start = time.perf_counter()
             try:

@@ -161,6 +161,13 @@ def spoil_folder(folder: Folder, draw: random.Random) -> str:
         path.unlink()
         path.symlink_to(target)
 
+    def in_its_place(make: Callable[[Path], object]) -> Callable[[], None]:
+        def put() -> None:
+            path.unlink()
+            make(path)
+
+        return put
+
     def by_socket() -> None:
         path.unlink()
         with socket.socket(socket.AF_UNIX) as made:
@@ -181,8 +188,8 @@ def spoil_folder(folder: Folder, draw: random.Random) -> str:
         "link to itself": lambda: elsewhere(path.name),
         "link to a folder": lambda: elsewhere("/"),
         "index is a link": whole_link,
-        "folder": lambda: (path.unlink(), path.mkdir()),
-        "pipe": lambda: (path.unlink(), os.mkfifo(path)),
+        "folder": in_its_place(Path.mkdir),
+        "pipe": in_its_place(os.mkfifo),
         "socket": by_socket,
         "missing": path.unlink,
         "renamed": lambda: path.rename(path.with_name("x" + path.name)),

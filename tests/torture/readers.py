@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -101,7 +101,7 @@ def _parquet() -> bytes:
 def _maps() -> bytes:
     """The maps of a mode, all of zeros."""
 
-    def flat(inputs: Sequence[str]) -> LogisticMap:
+    def flat(inputs: Collection[str]) -> LogisticMap:
         ones = (1.0,) * len(inputs)
         return LogisticMap((0.0,) * len(ones), 0.0, ones, ones)
 
