@@ -28,8 +28,8 @@ ORDER = re.compile(
 
 
 def gives_order(sentence: str) -> bool:
-    """Whether a sentence reads as an order to a language model."""
-    return ORDER.search(sentence) is not None
+    """Whether a sentence reads as an order to a language model, in one line or wrapped."""
+    return any(ORDER.search(text) for text in (sentence, " ".join(sentence.split())))
 
 
 def without_orders(text: str, *, mark: str = LEFT_OUT) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 CITATION = re.compile(r"\[(S\d+(?:\s*[,;]\s*S\d+)*)\]")
 SHORT = (r"e\.g", r"i\.e", "Dr", "Mr", "Mrs", "vs", "No", "Fig")  # no sentence ends after them
 ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in SHORT)
-END = re.compile(ABBREVIATION + r"(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|\n+|(?<=[。！？])")
-BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
+LINE_END = r"\n\s*\n|(?<![^\n]{40})\n+|\n(?![ \t]*[a-z])"  # but not where a long line is wrapped
+END = re.compile(rf"{ABBREVIATION}(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|{LINE_END}|(?<=[。！？])")
+BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,12 @@ class Sentence:
 
 
 def split(text: str) -> list[str]:
-    """The sentences of a text, in order, without the white space around them."""
-    return [part for piece in END.split(text) if (part := BULLET.sub("", piece).strip())]
+    """The sentences of a text, in order, without the white space around them.
+
+    A line ends a sentence, unless it is long and the next one goes on in lower case. The mark or
+    number of a list item belongs to no sentence.
+    """
+    return [part for piece in END.split(BULLET.sub("\n\n", text)) if (part := piece.strip())]
 
 
 def sentences(answer: str) -> list[Sentence]:
