@@ -8,7 +8,7 @@ from dataclasses import dataclass
 CITATION = re.compile(r"\[(S\d+(?:\s*[,;]\s*S\d+)*)\]")
 SHORT = (r"e\.g", r"i\.e", "Dr", "Mr", "Mrs", "vs", "No", "Fig")  # no sentence ends after them
 ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in SHORT)
-LINE_END = r"\n\s*\n|(?<![^\n]{40})\n+|\n(?![ \t]*[a-z])"  # but not where a long line is wrapped
+LINE_END = r"\n\s*\n|(?<![^\n]{40})\n+|\n(?![ \t]*[a-z(])"  # but not where a long line is wrapped
 END = re.compile(rf"{ABBREVIATION}(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|{LINE_END}|(?<=[。！？])")
 BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
 
@@ -25,7 +25,7 @@ class Sentence:
 def split(text: str) -> list[str]:
     """The sentences of a text, in order, without the white space around them.
 
-    A line ends a sentence, unless it is long and the next one goes on in lower case. The mark or
+    A line ends a sentence, unless it is long and the next one goes on in lower case or in brackets. The mark or
     number of a list item belongs to no sentence.
     """
     return [part for piece in END.split(BULLET.sub("\n\n", text)) if (part := piece.strip())]
