@@ -25,8 +25,8 @@ class Sentence:
 def split(text: str) -> list[str]:
     """The sentences of a text, in order, without the white space around them.
 
-    A line ends a sentence, unless it is long and the next one goes on in lower case or in brackets. The mark or
-    number of a list item belongs to no sentence.
+    A line ends a sentence, unless it is long and the next one goes on in lower case or in brackets.
+    The mark or number of a list item belongs to no sentence.
     """
     return [part for piece in END.split(BULLET.sub("\n\n", text)) if (part := piece.strip())]
 
