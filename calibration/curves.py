@@ -25,7 +25,7 @@ class Bin(NamedTuple):
     confidence: float  # the mean
     accuracy: float  # the share that is right
     rows: int
-    low: float  # the share's 95 % range if the confidence is exact
+    low: float  # the share's 95% range if the confidence is exact
     high: float
 
 

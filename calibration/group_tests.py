@@ -17,7 +17,7 @@ from calibration.arrays import Floats
 from calibration.selection import Counts, group_codes
 
 DRAWS = 2000
-"""Random weightings per tail probability; at a tail of 2.5 % its standard error is 0.35 %."""
+"""Random weightings per tail probability; at a tail of 2.5% its standard error is 0.35%."""
 
 BOUND_DRAWS = 9_999
 """Random weightings per bound."""

@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean in [0, 1] with its 95 % interval, which is NaN if every stratum has one label."""
+    """A mean in [0, 1] with its 95% interval, which is NaN if every stratum has one label."""
 
     mean: float
     low: float

@@ -32,8 +32,8 @@ DASH = "-"
 class Reliability:
     """Measurements of a confidence on n labelled queries. Every field is of the same rows.
 
-    Intervals are 95 %, by query group. `*_of_base_rate` is the score of the constant
-    `base_accuracy`. `smece_floor` and `smece_floor95` are the mean and the 95 % point of smECE if
+    Intervals are 95%, by query group. `*_of_base_rate` is the score of the constant
+    `base_accuracy`. `smece_floor` and `smece_floor95` are the mean and the 95% point of smECE if
     these confidences were exactly calibrated, with rows of a group as dependent as these labels.
     `accuracy_accepted` and its lower bound are None if no row reaches the threshold; the bound is
     exact for the effective number of accepted rows by group (`effective_accepted`). A number
@@ -126,13 +126,13 @@ class Comparison:
         """Return the table as text: a header, then one row per confidence.
 
         `at >= t` is the number of queries that reach the threshold; `right`, those of them whose
-        top passage is right; `lower bound`, the 95 % lower bound of that share, at their effective
+        top passage is right; `lower bound`, the 95% lower bound of that share, at their effective
         sample size. A dash means no value.
         """
         threshold = self.rows[0][1].threshold if self.rows else 0.7
         at = f"at >= {threshold:g}"
         extra = tuple(self.rows[0][1].extra) if self.rows else ()
-        head = ("", "AUROC", "Brier", "smECE [95 %]", at, "right", "lower bound", *extra)
+        head = ("", "AUROC", "Brier", "smECE [95%]", at, "right", "lower bound", *extra)
         return [head, *((name, *_cells(result)) for name, result in self.rows)]
 
     def table(self) -> str:
@@ -144,9 +144,9 @@ def _cells(r: Reliability) -> tuple[str, ...]:
     low, high = r.smece_interval
     right, bound = DASH, DASH
     if r.accuracy_accepted is not None:
-        right = f"{r.right_accepted} ({100 * r.accuracy_accepted:.1f} %)"
+        right = f"{r.right_accepted} ({100 * r.accuracy_accepted:.1f}%)"
     if r.accuracy_accepted_lower95 is not None:
-        bound = f"{100 * r.accuracy_accepted_lower95:.1f} %"
+        bound = f"{100 * r.accuracy_accepted_lower95:.1f}%"
     return (
         DASH if math.isnan(r.auroc) else f"{r.auroc:.3f}",
         f"{r.brier:.4f}",

@@ -342,7 +342,7 @@ class PromotionGate:
     """What a model must show to become the champion."""
 
     most_smece: float = _share(  # at 200 queries chance alone is 0.1
-        0.15, "the upper end of the 95 % interval of smECE may be this at most"
+        0.15, "the upper end of the 95% interval of smECE may be this at most"
     )
     least_certified: float = _share(
         0.05, "share of the queries that the certified threshold must accept"

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 UP = "\x1b[A"  # what tqdm writes to leave the line of a bar within another one
 DELAY = 2.0  # seconds after which a bar appears
-PLAIN = "{desc}: {n_fmt} of {total_fmt} ({percentage:.0f} %), {rate_fmt}, {remaining} left"
+PLAIN = "{desc}: {n_fmt} of {total_fmt} ({percentage:.0f}%), {rate_fmt}, {remaining} left"
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")

@@ -66,7 +66,7 @@ def naurc(y: ArrayLike, p: ArrayLike) -> float:
 def nauc(y: ArrayLike, p: ArrayLike) -> float:
     """Return MTEB's nAUC of abstention: 1 for the oracle, 0 for chance; NaN if y has one class.
 
-    The area, by the trapezoidal rule, under the accuracy with the least confident 0, 10, ..., 90 %
+    The area, by the trapezoidal rule, under the accuracy with the least confident 0, 10, ..., 90%
     left out, rescaled from the flat curve's area to the oracle's (Gisserot-Boukhlef et al. 2024);
     averaged over ties.
     """

@@ -33,7 +33,7 @@ def consistency_band(
     draws: int = 500,
     random_state: int = 0,
 ) -> tuple[Floats, Floats]:
-    """Return (low, high), (bins,) each: where 95 % of a bin's shares lie if p is exact.
+    """Return (low, high), (bins,) each: where 95% of a bin's shares lie if p is exact.
 
     labels and values (n,) are as from `arrays.check_y_p`, the bins as from `bins`. Labels are drawn
     by `sample_null_labels`, as dependent within a group (n,) as the given ones.

@@ -104,7 +104,7 @@ def smece_floor(
     draws: int = 200,
     random_state: int = 0,
 ) -> tuple[float, float]:
-    """Return the mean and the 95 % point of `smece` if p (n,) is exactly calibrated.
+    """Return the mean and the 95% point of `smece` if p (n,) is exactly calibrated.
 
     Labels are drawn from p itself by `sample_null_labels`, as dependent within a group (n,) as the
     labels y are, or as dependent as possible without y. A measured smECE below the second number

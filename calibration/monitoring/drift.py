@@ -32,7 +32,7 @@ def ks_bound(distance: float, n: int, m: int) -> float:
     """Return an upper bound of the p-value of a two-sample Kolmogorov-Smirnov distance in [0, 1].
 
     min(1, 2.17 exp(-2 distance^2 n m / (n + m))) for samples of n and m, n >= 4: the inequality of
-    Dvoretzky, Kiefer and Wolfowitz for two samples (Wei and Dudley 2012), 8 % above its limit for
+    Dvoretzky, Kiefer and Wolfowitz for two samples (Wei and Dudley 2012), 8% above its limit for
     large ones. It is proved for n = m, verified by computer for unequal sizes up to 200, and their
     conjecture beyond. Ties, and looking at some values only, can only make a distance smaller.
     """
@@ -218,7 +218,7 @@ class Drift:
         rows = [("", "moved", "fitted median", "median now", "outside", "p")]
         for move in self.moves[:limit]:
             medians = f"{move.fitted_median:.4g}", f"{move.median:.4g}"
-            cells = (f"{move.distance:.3f}", *medians, f"{100 * move.outside:.1f} %")
+            cells = (f"{move.distance:.3f}", *medians, f"{100 * move.outside:.1f}%")
             rows.append((move.name, *cells, _p(move.p_value)))
         return aligned(rows)
 

@@ -137,7 +137,7 @@ class CalibrationMonitor(_Bets):
         """What is known by now, in words."""
         shares = ((self.promised, "promised"), (self.hits, "were right"))
         labels = "1 label" if self.n == 1 else f"{self.n} labels"
-        means = " and ".join(f"{100 * s / max(1, self.n):.1f} % {word}" for s, word in shares)
+        means = " and ".join(f"{100 * s / max(1, self.n):.1f}% {word}" for s, word in shares)
         if not self.alarmed:
             return f"No alarm after {labels}: {means} ({_evidence(self.wealth)})."
         return (
@@ -218,11 +218,11 @@ class AccuracyMonitor(_Bets):
     def sentence(self) -> str:
         """What is known by now, in words."""
         seen = f"{self.hits} of {self.n} accepted answers were right"
-        bounds = f"between {100 * self.lower:.1f} % and {100 * self.upper:.1f} % on average"
+        bounds = f"between {100 * self.lower:.1f}% and {100 * self.upper:.1f}% on average"
         if not self.alarmed:
             return f"No alarm: {seen}, {bounds} ({_evidence(self.wealth)})."
         return (
-            f"Alarm: {seen}, {bounds}; the accuracy is or was below {100 * self.target:g} % "
+            f"Alarm: {seen}, {bounds}; the accuracy is or was below {100 * self.target:g}% "
             f"({_evidence(self.wealth)}, level {self.level:g})."
         )
 

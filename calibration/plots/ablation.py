@@ -166,7 +166,7 @@ def feature_groups(
         figure,
         "How to read it: from top to bottom the confidence is refitted with one group of features "
         "more, and measured on the same queries. A longer bar knows more; 0 knows only how many "
-        "are right in all. Lines are 95 % intervals: two that overlap may still differ, since the "
+        "are right in all. Lines are 95% intervals: two that overlap may still differ, since the "
         "queries are the same.",
     )
     return figure

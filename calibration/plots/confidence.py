@@ -51,8 +51,8 @@ def reliability_diagram(
 ) -> Figure:
     """Return the reliability diagram of confidences p (n,) against labels y (n,) of 0 and 1.
 
-    Dots are the `bins`, from `calibration.curves.reliability_bins` of y and p, with 95 % binomial
-    bars, exact for independent rows. The band is where 95 % of the dots fall if p is exactly
+    Dots are the `bins`, from `calibration.curves.reliability_bins` of y and p, with 95% binomial
+    bars, exact for independent rows. The band is where 95% of the dots fall if p is exactly
     calibrated.
 
     Raises:
@@ -79,7 +79,7 @@ def reliability_diagram(
         axes.yaxis.set_label_coords(-0.085, 0.5)
     figure.legend(
         handles=[
-            Line2D([], [], marker="o", color=BLUE, mec="white", ms=7, label="measured, 95 %"),
+            Line2D([], [], marker="o", color=BLUE, mec="white", ms=7, label="measured, 95%"),
             Line2D([], [], color=SOFT, lw=1.0, label="exact"),
             Line2D([], [], color=BAND, lw=8, label="chance alone"),
             Line2D([], [], color=AMBER, lw=1.1, ls=DASHED, label=f"threshold {threshold:g}"),

@@ -19,7 +19,7 @@ ALIKE = 0.7
 """Share of all runs of two texts that both contain, from which they are near duplicates."""
 
 BANDS, ROWS = 16, 4
-"""Of min-wise hashes. Texts that share 70 % of their runs are missed in 1 % of the draws."""
+"""Of min-wise hashes. Texts that share 70% of their runs are missed in 1% of the draws."""
 
 
 def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -51,7 +51,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Measurements of a confidence from some of the features; 95 % intervals by query group.
+    """Measurements of a confidence from some of the features; 95% intervals by query group.
 
     `saved` is the log loss of the base rate minus that of the step, in nats per query; `gain` is
     what the step saves more than the step before it, paired by query (NaN for the first);

@@ -107,7 +107,7 @@ class Evaluation:
             f"hit@1 of all {n}",
             f"MRR@10 of {answerable} answerable",
             f"nDCG@10 of {answerable}",
-            "nDCG@10 less fused [95 %]",
+            "nDCG@10 less fused [95%]",
         )
         rows: list[tuple[str, ...]] = [head]
         for name, v in self.orders.items():

@@ -66,7 +66,7 @@ def choose_stopping_threshold(
     `sufficiency` (n, d) its probability by maps that have not seen the query. The passages handed
     on are the first k, for the lowest k at which the sufficiency reaches the threshold, else all d.
     A question is lost if the d passages hold an answer and those handed on do not. At most a share
-    of `LOST` of new questions is lost, with 95 % confidence: see
+    of `LOST` of new questions is lost, with 95% confidence: see
     `calibration.risk_control.fixed_sequence`.
     """
     losses = [

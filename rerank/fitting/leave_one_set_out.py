@@ -69,7 +69,7 @@ def leave_one_set_out(
 def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Means over the sets, by number of labels and arm.
 
-    Besides, the mean difference of log loss, pooled minus alone, and its 95 % interval.
+    Besides, the mean difference of log loss, pooled minus alone, and its 95% interval.
     """
     counts = dict.fromkeys(count for rows in figures.values() for count in rows)
     means: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def markdown_table(means: Mapping[str, Any]) -> str:
                 lines.append([count, arm, str(arms[arm]["sets"]), *figures])
     gaps = [
         f"At {count} labels the log loss differs by {gap['log_loss']:+.3f} "
-        f"[{gap['low']:+.3f}, {gap['high']:+.3f}] (95 % over sets); it is lower in {gap['better']} "
+        f"[{gap['low']:+.3f}, {gap['high']:+.3f}] (95% over sets); it is lower in {gap['better']} "
         f"of {gap['sets']} sets, and {gap['worst']:+.3f} at worst."
         for count, arms in means.items()
         if (gap := arms.get("gap"))

@@ -99,7 +99,7 @@ def choose_cutoff(
 ) -> float:
     """The share of the best prior score that a passage needs to be scored; 0 for no cutoff.
 
-    It is the highest of `CUTOFFS` up to which scoring fewer passages costs no more than 0.5 % of
+    It is the highest of `CUTOFFS` up to which scoring fewer passages costs no more than 0.5% of
     nDCG@10, with one standard error to spare. `scored` had no cutoff; the orders are cross-fitted
     at each cutoff. With too few groups it is the pooled maps' cutoff, or 0 without pooled maps.
     """

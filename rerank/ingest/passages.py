@@ -28,7 +28,7 @@ AND = " > "  # between headings
 def estimate_tokens(text: str) -> int:
     """An estimate of a text's tokens, too high rather than too low.
 
-    Compared with BERT's WordPiece it is 12 % to 29 % too high for the median English passage.
+    Compared with BERT's WordPiece it is 12% to 29% too high for the median English passage.
     """
     return len(PIECE.findall(text))
 

@@ -160,7 +160,7 @@ def own_checks(
         ),
         Check(
             "calibrated",
-            f"the upper end of smECE's 95 % interval is {gate.most_smece:g} at most",
+            f"the upper end of smECE's 95% interval is {gate.most_smece:g} at most",
             f"smECE is {smece:.3f} [{low:.3f}, {high:.3f}]"
             + queries_needed(len(measured.right), smece, low, high, limit=gate.most_smece),
             bool(high <= gate.most_smece),
@@ -184,7 +184,7 @@ def certified_check(maps: FittedMaps, measured: Evaluation, gate: PromotionGate)
     if n:
         low, high = mean_lower_bound(right, groups), mean_upper_bound(right, groups)
         confirmed = low >= target
-        outcome += f", {right.sum()} of {n} of them right: at least {low:.1%}, with 95 % confidence"
+        outcome += f", {right.sum()} of {n} of them right: at least {low:.1%}, with 95% confidence"
         outcome += queries_needed(len(promised), float(right.mean()), low, high, limit=target)
     elif more := certificate.labels_missing:
         outcome += f"; calibrated on about {more:,} more labelled queries, some would be"
@@ -242,7 +242,7 @@ def best_checks(
         checks.append(
             Check(
                 f"no worse than the best champion so far: {name}",
-                f"the model loses less than {margins[name]:g} a query, with 95 % confidence",
+                f"the model loses less than {margins[name]:g} a query, with 95% confidence",
                 f"on {n} queries the model {outcome} version {version}, and at most {d.high:+.3f} "
                 "is lost" + queries_needed(n, d.mean, d.low, d.high, limit=margins[name]),
                 bool(d.high < margins[name]),

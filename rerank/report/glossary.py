@@ -5,10 +5,10 @@ from __future__ import annotations
 GLOSSARY = {
     "Act on": {
         "accepted": "confidence is 0.7 or more (--medium): show the answer; else it is advisory",
-        "certified": "accepted, and of all such 70 % or more are right, with 95 % confidence",
+        "certified": "accepted, and of all such 70% or more are right, with 95% confidence",
         "calibrated": "false before the first label of the corpus: then nothing is accepted",
         "verdict": "whether the first 5 passages hold an answer: SUFFICIENT, PARTIAL, INSUFFICIENT",
-        "context_certified": "SUFFICIENT, and of all such 70 % or more hold an answer, with 95 % "
+        "context_certified": "SUFFICIENT, and of all such 70% or more hold an answer, with 95% "
         "confidence",
     },
     "Made from": {

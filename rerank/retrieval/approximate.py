@@ -53,7 +53,7 @@ def write_graph(vectors: Vectors, folder: Path) -> None:
 def searching(count: int) -> int:
     """Candidates kept during a search of `count` passages: 512 up to 29,000, then more.
 
-    Of a million, 512, 1,500 and 3,000 find 97.5 %, 98.1 % and 98.8 % of the nearest hundred.
+    Of a million, 512, 1,500 and 3,000 find 97.5%, 98.1% and 98.8% of the nearest hundred.
     """
     return max(SEARCHING, round(3 * math.sqrt(count)))
 

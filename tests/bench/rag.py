@@ -10,7 +10,7 @@ settings and weights. Two Markdown tables come out:
 2. Unanswerable questions answered: the context gate beside hand-set formulas, each at the threshold
    at which it answers the same share of the answerable questions.
 
-Intervals (95 %) resample the groups of questions, with the same draws on both sides.
+Intervals (95%) resample the groups of questions, with the same draws on both sides.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
             ),
             "share of it": f"{(ndcg10.mean() - whole.mean()) / whole.mean():+.1%}",
             "Brier": f"{result.brier:.4f}",
-            "smECE [95 %]": f"{result.smece:.3f} [{low:.3f}, {high:.3f}]",
+            "smECE [95%]": f"{result.smece:.3f} [{low:.3f}, {high:.3f}]",
             "accepted": f"{result.accepted}",
             "right": f"{result.right_accepted}",
         }

@@ -43,7 +43,7 @@ def test_the_standard_error_is_that_of_two_labels_by_hand() -> None:
 
 
 def test_the_interval_holds_where_items_come_in_groups() -> None:
-    """Two people who agree or not on whole questions: 95 % intervals hold in at least 90 %."""
+    """Two people who agree or not on whole questions: 95% intervals hold in at least 90%."""
 
     def drawn(groups: int, seed: int) -> tuple[list[int], list[int], list[int]]:
         rng = np.random.default_rng(seed)

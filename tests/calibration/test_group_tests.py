@@ -36,7 +36,7 @@ def test_copies_of_a_row_are_one_row() -> None:
 
 
 def test_alike_groups_are_worth_more_than_as_many_rows() -> None:
-    """Thirty groups of twenty that are each 85 % right refute 70 % where thirty rows do not."""
+    """Thirty groups of twenty that are each 85% right refute 70% where thirty rows do not."""
     y = np.tile(np.append(np.ones(17), np.zeros(3)), 30)
     tail, _ = group_tails(y, np.repeat(np.arange(30), 20), 0.7)
     assert tail[-1] < 0.02 < binom.sf(25, 30, 0.7)
@@ -64,7 +64,7 @@ def normal(rng: np.random.Generator, groups: int) -> np.ndarray:
 
 
 def one_in_ten_bad(rng: np.random.Generator, groups: int) -> np.ndarray:
-    """Nine in ten are 76 % right, the tenth 9 %."""
+    """Nine in ten are 76% right, the tenth 9%."""
     return np.where(rng.random(groups) < 0.1, -2.3, 1.17)
 
 
@@ -115,7 +115,7 @@ def test_the_design_effect_is_that_of_the_sums() -> None:
 
 
 def test_as_many_groups_as_were_asked_for_do() -> None:
-    """Of twenty documents that are 84 % right a promise needs more, and with as many as it says it
+    """Of twenty documents that are 84% right a promise needs more, and with as many as it says it
     is given in most draws; of groups that are wrong it never would be.
     """
     rng = np.random.default_rng(0)

@@ -61,7 +61,7 @@ def test_the_estimate_is_unbiased_and_narrower_than_at_random() -> None:
         theirs.append(y[plain][accepted[plain]].mean())
     assert np.mean(ours) == pytest.approx(truth, abs=0.01)
     assert np.std(ours) < 0.8 * np.std(theirs)
-    assert covered >= 279  # 93 %
+    assert covered >= 279  # 93%
 
 
 def test_equal_weights_give_the_usual_interval() -> None:

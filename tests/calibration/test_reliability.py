@@ -84,14 +84,14 @@ def test_a_result_is_frozen(result: Reliability) -> None:
 
 
 def test_table_says_what_was_measured() -> None:
-    """Ten rows by hand: 5 of 6 at 0.9 right; its exact lower bound is 41.8 %; nobody says 0.95."""
+    """Ten rows by hand: 5 of 6 at 0.9 right; its exact lower bound is 41.8%; nobody says 0.95."""
     y = [1, 1, 1, 1, 1, 0, 1, 0, 0, 0]
     p = np.array([0.9] * 6 + [0.2] * 4)
     both = comparison({"loud": p, "shy": p / 2}, y, draws=20)
     head, loud, shy = both.table().splitlines()
     assert head.split("  ")[-1] == "lower bound"
     assert "at >= 0.7" in head
-    assert loud.endswith("6  5 (83.3 %)       41.8 %")
+    assert loud.endswith("6  5 (83.3%)       41.8%")
     assert loud.startswith("loud")
     assert shy.split()[-3:] == ["-", "-", "-"]
     assert both["shy"].accepted == 0

@@ -10,7 +10,7 @@ from calibration.thresholds import upper_bound
 
 
 def test_it_goes_as_far_as_the_bound_allows() -> None:
-    """Losses of 0, 1, 6 and 40 in 200: the exact bounds of the first two are below 5 %."""
+    """Losses of 0, 1, 6 and 40 in 200: the exact bounds of the first two are below 5%."""
     losses = np.arange(200)[:, None] < np.array([0, 1, 6, 40])
     assert [upper_bound(k, 200) <= 0.05 for k in (0, 1, 6, 40)] == [True, True, False, False]
     assert fixed_sequence(losses) == 1

@@ -30,7 +30,7 @@ def test_bounds_are_scipys(hits: int, n: int, level: float) -> None:
 
 
 def test_bounds_have_their_meaning() -> None:
-    """At the bound, as many hits or more have a chance of exactly 5 %."""
+    """At the bound, as many hits or more have a chance of exactly 5%."""
     assert binom.sf(64, 80, lower_bound(65, 80)) == pytest.approx(0.05)
     assert binom.cdf(65, 80, upper_bound(65, 80)) == pytest.approx(0.05)
 
@@ -50,24 +50,24 @@ def test_nonsense_is_refused(hits: int, n: int, level: float) -> None:
 
 
 def strong(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A confidence that is the truth: (p, truth, group) of 500 queries; 73 % could be accepted."""
+    """A confidence that is the truth: (p, truth, group) of 500 queries; 73% could be accepted."""
     truth = expit(0.3 + 2.2 * rng.normal(size=500))
     return truth, truth, np.arange(500)
 
 
 def uninformative(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A confidence that says nothing; every query is right with 68 %."""
+    """A confidence that says nothing; every query is right with 68%."""
     return rng.random(500), np.full(500, 0.68), np.arange(500)
 
 
 def tied(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two values of confidence, and no more than 69 % right in the upper one."""
+    """Two values of confidence, and no more than 69% right in the upper one."""
     p = np.where(rng.random(500) < 0.6, 0.8, 0.4)
     return p, np.where(p > 0.5, 0.69, 0.3), np.arange(500)
 
 
 def clustered(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Groups of ten that are right or wrong together, 68 % of them; p says nothing."""
+    """Groups of ten that are right or wrong together, 68% of them; p says nothing."""
     right = rng.random(50) < 0.68
     return np.repeat(rng.random(50), 10), np.repeat(right * 1.0, 10), np.repeat(np.arange(50), 10)
 
@@ -86,7 +86,7 @@ def test_a_certificate_by_hand() -> None:
 
 
 def test_a_bad_beginning_costs_its_share_of_the_chance() -> None:
-    """Where the first start fails, the second has two thirds of 5 % and not all of it."""
+    """Where the first start fails, the second has two thirds of 5% and not all of it."""
     size = np.arange(1, 61, dtype=float)
     ends = np.arange(60)
     starts, chances = starts_of(size, ends, (19, 49), None, 0.05)
@@ -119,7 +119,7 @@ def test_half_of_the_chance_goes_where_the_confidences_say() -> None:
 
 
 def test_sizes_are_what_their_accuracies_need() -> None:
-    """With that many rows, and not with one less, such an accuracy refutes 70 % four times in
+    """With that many rows, and not with one less, such an accuracy refutes 70% four times in
     five; the gaps are halved until there are no more rows.
     """
     sizes = sequence_tests.test_sizes(0.7, 0.95, 16_000)
@@ -140,7 +140,7 @@ def test_tails_are_the_binomials() -> None:
 
 
 def test_many_labels_certify_what_little_is_above_the_target() -> None:
-    """72 % right and 20,000 labels, of confidences that say nothing: where one test of all of them
+    """72% right and 20,000 labels, of confidences that say nothing: where one test of all of them
     would nearly always pass, a certificate is given in more than four draws of five.
     """
     rng = np.random.default_rng(0)
@@ -183,7 +183,7 @@ def test_clusters_would_fool_a_count_of_rows() -> None:
 
 
 def test_a_strong_signal_keeps_most_of_its_coverage() -> None:
-    """Of the 73 % that could be accepted with 70 % right, more than four fifths are, and true."""
+    """Of the 73% that could be accepted with 70% right, more than four fifths are, and true."""
     rng = np.random.default_rng(0)
     shares, false = [], 0
     for _ in range(200):
@@ -198,7 +198,7 @@ def test_a_strong_signal_keeps_most_of_its_coverage() -> None:
 
 
 def test_a_refusal_says_what_it_would_take() -> None:
-    """75 % of 100 are too few and more would do; 50 % is never enough."""
+    """75% of 100 are too few and more would do; 50% is never enough."""
     y = np.tile([1, 1, 0, 1], 25)
     few = certify(y, np.linspace(1, 0, 100))
     assert few.threshold is None

@@ -162,8 +162,8 @@ def experiments() -> list[Experiment]:
                 ),
             )
             for name, low, high in (
-                ("accuracy 70 %, the target", 0.7, 0.7),
-                ("accuracy from 95 % to 70 % and back", 0.7, 0.95),
+                ("accuracy 70%, the target", 0.7, 0.7),
+                ("accuracy from 95% to 70% and back", 0.7, 0.95),
             )
         ),
     ]

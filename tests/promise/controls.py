@@ -17,7 +17,7 @@ from calibration.monitoring.sequential import CalibrationMonitor
 from calibration.sequence_tests import test_sizes
 from calibration.thresholds import certify
 
-CLUSTERED = "50 groups right together, 68 %"
+CLUSTERED = "50 groups right together, 68%"
 STRONG = "strong: confidence is truth"
 NOISE = Featured(0.754, 0.0, 60)
 
@@ -34,7 +34,7 @@ def without_groups(rng: Generator) -> tuple[float]:
 def rare_large_groups(rng: Generator) -> tuple[float]:
     """Whether 200 groups are certified of which one in 200 has sixty rows, all wrong.
 
-    The others are single rows, 85 % right: 65 % of all rows. Every third draw has no large group,
+    The others are single rows, 85% right: 65% of all rows. Every third draw has no large group,
     and nothing in it tells that there are any.
     """
     large = rng.random(200) < 1 / 200
@@ -47,7 +47,7 @@ def rare_large_groups(rng: Generator) -> tuple[float]:
 def on_its_own_rows(rng: Generator) -> tuple[float]:
     """Whether a map of 60 features that say nothing is certified on the 500 rows it was fitted on.
 
-    No threshold deserves it: 68 % of all rows are right.
+    No threshold deserves it: 68% of all rows are right.
     """
     x, y, _ = NOISE.draw(rng, 500)
     p = fit_logistic(x, y, C=10.0).predict(x)
@@ -55,7 +55,7 @@ def on_its_own_rows(rng: Generator) -> tuple[float]:
 
 
 def without_a_test(rng: Generator) -> tuple[float]:
-    """Whether the lowest threshold at which 70 % *were* right is one at which fewer are."""
+    """Whether the lowest threshold at which 70% *were* right is one at which fewer are."""
     y, p, _ = WORLDS[STRONG].draw(rng)
     order = np.argsort(-p)
     share = np.cumsum(y[order]) / np.arange(1, len(y) + 1)
@@ -67,7 +67,7 @@ def without_a_test(rng: Generator) -> tuple[float]:
 
 
 def broken_promise(rng: Generator) -> tuple[float]:
-    """Whether a watch alarms within 200 labels that are right in 43 % where 70 % was said."""
+    """Whether a watch alarms within 200 labels that are right in 43% where 70% was said."""
     p: Floats = np.full(200, 0.7)
     return (float(CalibrationMonitor.start().update(rng.random(200) < 0.43, p).alarmed),)
 
@@ -113,6 +113,6 @@ def experiments() -> list[Experiment]:
             (control("the drift alarm fires"),),
         ),
         Experiment(
-            "said 70 %, right 43 %", 400, broken_promise, (control("the watch is silent", seen),)
+            "said 70%, right 43%", 400, broken_promise, (control("the watch is silent", seen),)
         ),
     ]

@@ -26,8 +26,8 @@ FOLDS = 5
 C = 0.1
 
 WORLDS = {
-    "5 features that say nothing, 68 % right": Featured(0.754, 0.0, 5),
-    "5 features, many confidences near 70 %": Featured(0.8, 0.5, 5),
+    "5 features that say nothing, 68% right": Featured(0.754, 0.0, 5),
+    "5 features, many confidences near 70%": Featured(0.8, 0.5, 5),
     "30 features, 29 of them noise": Featured(0.6, 1.0, 30),
     "rephrasings by four, right together": Featured(0.8, 0.5, 5, size=4, apart=0.5),
 }

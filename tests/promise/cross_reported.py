@@ -31,7 +31,7 @@ C = 0.1
 NAMES = ("logistic", "beta")
 
 WORLDS = {
-    "5 features, many confidences near 70 %": Featured(0.8, 0.5, 5),
+    "5 features, many confidences near 70%": Featured(0.8, 0.5, 5),
     "5 features, a good confidence": Featured(0.6, 1.5, 5),
     "30 features, 29 of them noise": Featured(0.6, 1.0, 30),
     "rephrasings by four, right together": Featured(0.8, 1.0, 5, size=4, apart=0.5),

@@ -1,4 +1,4 @@
-"""A calibrated confidence is true: of fresh rows that get about 0.7, about 70 % are right."""
+"""A calibrated confidence is true: of fresh rows that get about 0.7, about 70% are right."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def calibration(then: str, n: int, rng: Generator) -> tuple[float, float, float]
     """Fit on n rows; return the gap, smECE, and whether that is within chance.
 
     The gap is the mean of truth less confidence, in the population, of the rows from 0.65 to 0.75;
-    NaN where there is none. smECE and its 95 % point under exact calibration are of 3,000 rows.
+    NaN where there is none. smECE and its 95% point under exact calibration are of 3,000 rows.
     """
     x, y, groups = WORLD.draw(rng, n)
     found = fit_two_stage(x, y, groups, then=then, C=1.0)[0]

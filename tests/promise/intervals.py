@@ -145,14 +145,14 @@ def binomial(rng: Generator) -> tuple[float, float]:
 
 
 def floor(rng: Generator) -> tuple[float]:
-    """Whether exactly calibrated labels have an smECE above the 95 % point of `smece_floor`."""
+    """Whether exactly calibrated labels have an smECE above the 95% point of `smece_floor`."""
     p = expit(rng.normal(0.3, 0.5) + 1.2 * rng.normal(size=500))
     y = rng.random(500) < p
     return (float(smece(y, p) > smece_floor(p, random_state=int(rng.integers(2**31)))[1]),)
 
 
 def floor_of_groups(rng: Generator) -> tuple[float]:
-    """Whether 60 groups of five copies, exactly calibrated, are above their floor's 95 % point."""
+    """Whether 60 groups of five copies, exactly calibrated, are above their floor's 95% point."""
     group = np.repeat(np.arange(60), 5)
     p = expit(rng.normal(0.3, 1.2, 60))[group]
     y, seed = rng.random(60)[group] < p, int(rng.integers(2**31))
@@ -197,12 +197,12 @@ def experiments() -> list[Experiment]:
             "500 rows, exactly calibrated",
             300,
             floor,
-            (Row("smECE is above its floor's 95 % point", (0,), partial(about, rate=1 - LEVEL)),),
+            (Row("smECE is above its floor's 95% point", (0,), partial(about, rate=1 - LEVEL)),),
         ),
         Experiment(
             "60 groups of 5 copies, exactly calibrated",
             150,
             floor_of_groups,
-            (Row("smECE is above its floor's 95 % point", (0,), rare),),
+            (Row("smECE is above its floor's 95% point", (0,), rare),),
         ),
     ]

@@ -1,7 +1,7 @@
 """From the numbers of an experiment to one verdict: how often, how much, and what is allowed.
 
 Rates and means in, `Found` out. A bound on a rate gives chance three binomial standard errors. In
-brackets behind a measured rate stands its exact one-sided bound at 99 %. It knows nothing of what
+brackets behind a measured rate stands its exact one-sided bound at 99%. It knows nothing of what
 was counted.
 """
 
@@ -26,7 +26,7 @@ def error(rate: float, repeats: int) -> float:
 
 def percent(share: float) -> str:
     """A share as a percentage with one digit."""
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}%"
 
 
 def rare(found: Floats, *, level: float = 0.05, sure: float = 0.008) -> Found:
@@ -100,7 +100,7 @@ def about(found: Floats, *, rate: float) -> Found:
 def never_below(found: Floats, *, least: float) -> Found:
     """Whether no number of (repeats, 1) is below `least`, but for last digits."""
     lowest = float(found[:, 0].min())
-    return Found(f"lowest {100 * lowest:.4f} %", f">= {percent(least)}", lowest >= least - 1e-6)
+    return Found(f"lowest {100 * lowest:.4f}%", f">= {percent(least)}", lowest >= least - 1e-6)
 
 
 def share_of(found: Floats, *, best: float, least: float) -> Found:
@@ -133,5 +133,5 @@ def small(found: Floats, *, most: float) -> Found:
     Its share is told and not judged: a map fitted on few rows is off by what they cannot tell.
     """
     mean, within = float(found[:, 0].mean()), float(found[:, 1].mean())
-    measured = f"{mean:.3f}; within chance in {100 * within:.0f} %"
+    measured = f"{mean:.3f}; within chance in {100 * within:.0f}%"
     return Found(measured, f"<= {most:.3f}", mean <= most)

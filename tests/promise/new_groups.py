@@ -64,10 +64,10 @@ class Documents:
 
 
 WORLDS = {
-    "15 documents that differ, 69 % right": Documents(normal, 0.96, 0.0, 15, 40),
-    "40 documents that differ, 69 % right": Documents(normal, 0.96, 0.0, 40, 25),
-    "15 documents, one in ten bad, 69 % right": Documents(one_in_ten_bad, 1.13, 0.0, 15, 40),
-    "40 documents, one in ten bad, 69 % right": Documents(one_in_ten_bad, 1.13, 0.0, 40, 25),
+    "15 documents that differ, 69% right": Documents(normal, 0.96, 0.0, 15, 40),
+    "40 documents that differ, 69% right": Documents(normal, 0.96, 0.0, 40, 25),
+    "15 documents, one in ten bad, 69% right": Documents(one_in_ten_bad, 1.13, 0.0, 15, 40),
+    "40 documents, one in ten bad, 69% right": Documents(one_in_ten_bad, 1.13, 0.0, 40, 25),
     "60 documents that differ, a good confidence": Documents(normal, 0.6, 1.2, 60, 20),
     "30 documents, one in ten bad, a good confidence": Documents(one_in_ten_bad, 1.0, 1.2, 30, 30),
     "100 documents of few rows, one in ten bad": Documents(one_in_ten_bad, 1.0, 1.2, 100, 5),

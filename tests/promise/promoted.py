@@ -100,14 +100,14 @@ def within(found: Floats, *, most: float) -> Found:
     """Whether the mean of (repeats, 1) losses is at most this; 95 in 100 of them are told."""
     mean, high = float(found.mean()), float(np.quantile(found, 0.95))
     return Found(
-        f"{percent(mean)}, 95 % of chains {percent(high)}", f"<= {percent(most)}", mean <= most
+        f"{percent(mean)}, 95% of chains {percent(high)}", f"<= {percent(most)}", mean <= most
     )
 
 
 def usable(found: Floats) -> Found:
     """Whether a model that is as good passes in half of the tries at least."""
     rate = float(found.mean())
-    return Found(f"passes in {percent(rate)}", ">= 50.0 %", rate >= 0.5)
+    return Found(f"passes in {percent(rate)}", ">= 50.0%", rate >= 0.5)
 
 
 def experiments() -> list[Experiment]:

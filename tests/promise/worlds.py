@@ -59,12 +59,12 @@ class Ranked:
 
 
 def strong(u: Floats) -> Floats:
-    """A confidence that is the truth: sigmoid(0.3 + 2.2 z), z normal; 73 % could be accepted."""
+    """A confidence that is the truth: sigmoid(0.3 + 2.2 z), z normal; 73% could be accepted."""
     return np.asarray(expit(0.3 + 2.2 * ndtri(1 - u)))
 
 
 def weak(u: Floats) -> Floats:
-    """Nearly flat, 67.7 % in the mean; at least 70 % in the mean of the upper 75 %."""
+    """Nearly flat, 67.7% in the mean; at least 70% in the mean of the upper 75%."""
     return np.asarray(expit(0.75 + 0.25 * ndtri(1 - u)))
 
 
@@ -79,24 +79,24 @@ def fifths(u: Floats) -> Floats:
 
 
 WORLDS = {
-    "uninformative, 68 % right": Ranked(rising, lambda u: np.full_like(u, 0.68)),
-    "uninformative, 69.9 % right": Ranked(rising, lambda u: np.full_like(u, 0.699)),
+    "uninformative, 68% right": Ranked(rising, lambda u: np.full_like(u, 0.68)),
+    "uninformative, 69.9% right": Ranked(rising, lambda u: np.full_like(u, 0.699)),
     "weakly informative": Ranked(weak, weak),
     "strong: confidence is truth": Ranked(strong, strong),
-    "50 groups right together, 68 %": Ranked(
+    "50 groups right together, 68%": Ranked(
         rising, lambda u: np.full_like(u, 0.68), 50, tuple(range(1, 20))
     ),
-    "100 groups, larger ones worse: 68 % of rows": Ranked(
+    "100 groups, larger ones worse: 68% of rows": Ranked(
         rising, lambda u: np.full_like(u, 0.68), 100, tuple(range(1, 10)), by_size=0.04
     ),
-    "five values; the upper two 72 %, then 65 %": Ranked(
+    "five values; the upper two 72%, then 65%": Ranked(
         fifths, lambda u: np.where(u < 0.4, 0.72, 0.65)
     ),
-    "all right down to half, then 35 %": Ranked(rising, lambda u: np.where(u < 0.5, 1.0, 0.35)),
-    "75 % right down to a third, then 65 %": Ranked(
+    "all right down to half, then 35%": Ranked(rising, lambda u: np.where(u < 0.5, 1.0, 0.35)),
+    "75% right down to a third, then 65%": Ranked(
         rising, lambda u: np.where(u < 1 / 3, 0.75, 0.65)
     ),
-    "the surest tenth 60 % right, the next 75 %": Ranked(
+    "the surest tenth 60% right, the next 75%": Ranked(
         rising, lambda u: np.where(u < 0.1, 0.6, np.where(u < 0.4, 0.75, 0.6))
     ),
 }

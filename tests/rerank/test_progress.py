@@ -37,7 +37,7 @@ def test_without_a_terminal_there_are_plain_lines(
     with progress(3, "reading", unit="file") as bar:
         bar.update(3)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[-1].startswith("reading: 3 of 3 (100 %), ")
+    assert lines[-1].startswith("reading: 3 of 3 (100%), ")
     assert lines[-1].endswith(" left")
     with progress(1, "indexing") as outer, progress(2, "exporting") as inner:
         inner.update(2)

@@ -64,7 +64,7 @@ def check(
 
     A fit confirmed the threshold of 0.5 (see `fit_support`): on 745 undecided pairs of four
     labelled sets (pydata, stackfaq, covid_qa, squad2), each query with its right passage and with
-    the nearest other one, the fitted threshold is 0.47, with a 95 % interval of [0.41, 0.56]. The
+    the nearest other one, the fitted threshold is 0.47, with a 95% interval of [0.41, 0.56]. The
     mean of the two error rates at 0.5 is .308 [.275, .340]; thresholds fitted on three sets lower
     it on the fourth by .005 on average. So the judge is weak at any threshold. Words alone, without
     the judge, accept all sentences that are quoted verbatim.

@@ -20,7 +20,7 @@ function draw(tag, attributes = {}, ...children) {
   return element;
 }
 
-const percent = (p, digits = 0) => `${(100 * p).toFixed(digits)} %`;
+const percent = (p, digits = 0) => `${(100 * p).toFixed(digits)}%`;
 
 const LEVELS = { HIGH: "high", MEDIUM: "high", LOW: "medium", VERY_LOW: "low" };
 

@@ -29,7 +29,7 @@ function show(data) {
       make("figure", {}, diagram(data.curves.bins),
         make("figcaption", { class: "quiet" },
           "Reliability: how often answers of about one confidence were right. On the dashed line " +
-          "the confidence is true; the grey bars show where 95 % of dots fall by chance if it is.")),
+          "the confidence is true; the grey bars show where 95% of dots fall by chance if it is.")),
       make("figure", {}, coverage(rows, here),
         make("figcaption", { class: "quiet" },
           "Risk against coverage: the share of wrong answers among those accepted."))),
@@ -39,7 +39,7 @@ function show(data) {
     make("p", { class: "quiet" },
       "AUROC: how well right answers are told from wrong ones (1 is best, 0.5 is chance). Brier and smECE: the " +
       "error of the confidence (0 is best). Then how many answers a threshold of 0.7 accepts, how many of " +
-      "these are right, and the least share that is right with 95 % confidence."),
+      "these are right, and the least share that is right with 95% confidence."),
     table("Comparison", head.map((cell) => cell || "confidence by"), body, "calibrated"),
     ...origin(data),
   );
@@ -58,7 +58,7 @@ function slider(rows, threshold, here) {
     sentence.textContent = row.rows
       ? `From ${row.threshold.toFixed(2)} up, ${row.rows} of ${all} answers are accepted ` +
         `(${percent(row.rows / all)}); ${row.right} of these were right ` +
-        `(${percent(row.right / row.rows, 1)}, at least ${percent(row.lower95, 1)} with 95 % confidence, for a threshold chosen beforehand).`
+        `(${percent(row.right / row.rows, 1)}, at least ${percent(row.lower95, 1)} with 95% confidence, for a threshold chosen beforehand).`
       : `From ${row.threshold.toFixed(2)} up, no answer is accepted.`;
     input.setAttribute("aria-valuetext", row.threshold.toFixed(2));
     here.setAttribute("x1", x(row.rows / all));

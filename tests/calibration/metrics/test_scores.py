@@ -65,7 +65,7 @@ def test_smece_does_not_depend_on_order() -> None:
 
 
 def test_smece_floor_is_where_true_models_are() -> None:
-    """Of 200 exactly calibrated samples about 5 % lie above the floor's 95 % point."""
+    """Of 200 exactly calibrated samples about 5% lie above the floor's 95% point."""
     p = np.random.default_rng(5).beta(2, 2, 300)
     mean, high = metrics.smece_floor(p, draws=200, random_state=1)
     rng = np.random.default_rng(6)
@@ -96,7 +96,7 @@ def test_auroc_of_one_class_is_nan() -> None:
 
 
 def test_the_floor_knows_groups() -> None:
-    """Sixty groups of five copies, exactly calibrated: rarely above the 95 % point by groups.
+    """Sixty groups of five copies, exactly calibrated: rarely above the 95% point by groups.
 
     By rows it is above in most draws; labels that do not go together need no such room.
     """
@@ -319,7 +319,7 @@ def test_separated_classes_are_not_surely_so() -> None:
 
 @pytest.mark.parametrize("steep", [1.0, 5.0])
 def test_intervals_hold_with_few_rows(steep: float) -> None:
-    """With 50 rows, AUROC 0.74 or 0.96, the intervals hold AUROC and Brier score in 92 % or so."""
+    """With 50 rows, AUROC 0.74 or 0.96, the intervals hold AUROC and Brier score in 92% or so."""
     z = norm.ppf((np.arange(100_000) + 0.5) / 100_000)
     truth, told = expit(0.3 + steep * z), expit(0.6 + 1.5 * steep * z)
     below = np.cumsum(1 - truth) - (1 - truth) / 2

@@ -56,13 +56,13 @@ def rate(change: Callable[[np.ndarray], None], repeats: int, sizes: tuple = (600
 
 @pytest.mark.parametrize(("sizes", "repeats"), [((600, 200), 200), ((100, 30), 100)])
 def test_false_alarms_are_as_rare_as_promised(sizes: tuple, repeats: int) -> None:
-    """Where nothing has changed, at most 5 % of the windows fire: 40 features, heavy ties."""
+    """Where nothing has changed, at most 5% of the windows fire: 40 features, heavy ties."""
     found = rate(lambda _: None, repeats, sizes)
     assert found <= LEVEL + 3 * np.sqrt(LEVEL * (1 - LEVEL) / repeats)
 
 
 def test_a_shift_of_two_features_is_seen() -> None:
-    """Half a standard deviation in 2 of 40 features fires in more than 90 % of the windows."""
+    """Half a standard deviation in 2 of 40 features fires in more than 90% of the windows."""
 
     def shift(x: np.ndarray) -> None:
         x[:, :2] += 0.5
@@ -71,7 +71,7 @@ def test_a_shift_of_two_features_is_seen() -> None:
 
 
 def test_a_spread_of_two_features_is_seen() -> None:
-    """1.6 times the standard deviation, the median unmoved, fires in more than 90 %."""
+    """1.6 times the standard deviation, the median unmoved, fires in more than 90%."""
 
     def spread(x: np.ndarray) -> None:
         x[:, :2] *= 1.6
@@ -260,8 +260,8 @@ def test_the_table_and_the_sentence() -> None:
     found = alarm(sketch(x, ["still", "moved"]), window)
     assert found.table().splitlines() == [
         "       moved  fitted median  median now  outside         p",
-        "moved  0.600             49         108   60.0 %  < 0.0001",
-        "still  0.010             49          48    0.0 %    1.0000",
+        "moved  0.600             49         108   60.0%  < 0.0001",
+        "still  0.010             49          48    0.0%    1.0000",
     ]
     assert len(found.table(limit=1).splitlines()) == 2
     assert found.sentence == (

@@ -52,7 +52,7 @@ def labels_until(
 
 @pytest.mark.parametrize("name", CONFIDENCES)
 def test_a_true_model_is_seldom_alarmed_at_ever(name: str) -> None:
-    """Looked at after each of 2,000 labels, at most 5 % of calibrated streams ever alarm."""
+    """Looked at after each of 2,000 labels, at most 5% of calibrated streams ever alarm."""
     rng = np.random.default_rng(len(name))
     streams = (CONFIDENCES[name](rng) for _ in range(150))
     alarms = [
@@ -105,7 +105,7 @@ def test_a_change_after_a_good_time_is_seen() -> None:
 
 @pytest.mark.parametrize("truth", [0.7, 0.8])
 def test_an_accuracy_that_holds_is_seldom_alarmed_at(truth: float) -> None:
-    """At the target or above it, at most 5 % of the streams ever alarm."""
+    """At the target or above it, at most 5% of the streams ever alarm."""
     rng = np.random.default_rng(4)
     streams = (rng.random(STEPS) < truth for _ in range(150))
     alarms = [AccuracyMonitor.start(0.7, LEVEL).update(y).alarmed for y in streams]
@@ -272,10 +272,10 @@ def test_nothing_is_known_at_the_start() -> None:
 def test_sentences() -> None:
     """What was promised, what came, and the evidence."""
     watch = CalibrationMonitor.start().update([1, 1, 0, 1], [0.7, 0.8, 0.6, 0.7])
-    assert watch.sentence.startswith("No alarm after 4 labels: 70.0 % promised and 75.0 % were")
+    assert watch.sentence.startswith("No alarm after 4 labels: 70.0% promised and 75.0% were")
     accuracy = AccuracyMonitor.start(0.7).update(np.arange(100) % 2)
     assert accuracy.sentence.startswith("Alarm: 50 of 100 accepted answers were right, between")
-    assert "is or was below 70 %" in accuracy.sentence
+    assert "is or was below 70%" in accuracy.sentence
     assert AccuracyMonitor.start(0.7).update([1]).sentence.startswith("No alarm: 1 of 1")
 
 

@@ -47,7 +47,7 @@ def test_it_is_of_the_size_that_is_promised(pydata: LabelledSet) -> None:
 
 
 def test_shares_of_splits_and_unanswerable_queries(pydata: LabelledSet) -> None:
-    """The splits have their shares of the queries, and about 18 % are unanswerable, in each."""
+    """The splits have their shares of the queries, and about 18% are unanswerable, in each."""
     for split, share in SPLITS.items():
         ids = pydata.splits[split]
         assert len(ids) / len(pydata.queries) == pytest.approx(share, abs=0.05)

@@ -60,7 +60,7 @@ def test_runs_and_grades_are_paired() -> None:
 
 
 def test_the_interval_is_that_of_scipys_bootstrap() -> None:
-    """Mean and 95 % percentile interval agree with scipy.stats.bootstrap on the differences."""
+    """Mean and 95% percentile interval agree with scipy.stats.bootstrap on the differences."""
     rng = np.random.default_rng(0)
     better, worse = rng.random(200), rng.random(200)
     mean, low, high = paired_bootstrap(better, worse, list(map(str, range(200))), draws=4000)

@@ -94,7 +94,7 @@ def test_each_threshold_can_fail(
 def test_a_promise_is_confirmed_or_the_check_fails(
     model: CalibratedReranker, measured: Evaluation
 ) -> None:
-    """Thirteen passes of which six are right are consistent with 70 %, and confirm nothing."""
+    """Thirteen passes of which six are right are consistent with 70%, and confirm nothing."""
     n = len(measured.right)
     fitted = model.maps["search"]
     maps = replace(fitted, certificate=replace(fitted.certificate, threshold=0.5, refused=""))
