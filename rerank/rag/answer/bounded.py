@@ -120,10 +120,11 @@ def bounded_answer(
         EndpointError: the answerer cannot be reached.
     """
     query = assessment.ranking.query
-    taken = take(assessment, config.strategy)
-    gate = ContextGate(max(1, taken.k), config.min_score, config.sufficient, config.partial)
+    taken = take(assessment, config.strategy).passages
+    usable = [p for p in taken if p.relevance >= config.min_score]
+    # sufficiency at the count of sources: passages that are not handed on hold no answer
+    gate = ContextGate(max(1, len(usable)), config.min_score, config.sufficient, config.partial)
     verdict = assess_context(assessment, gate)
-    usable = [p for p in taken.passages if p.relevance >= config.min_score]
     calibrated = assessment.calibrated
     refusal = BoundedAnswer(
         query_id=query.query_id,

@@ -74,6 +74,17 @@ def test_no_evidence_means_no_call(
     assert found.to_dict()["sources"] == []
 
 
+def test_the_confidence_is_that_of_the_sources(assessment: Assessment, lexicon: Lexicon) -> None:
+    """A passage below `min_score` is no source, so what it adds to the sufficiency is not told."""
+    found = bounded_answer(assessment, Scripted(GOOD), lexicon, AnswerConfig(min_score=0.7))
+    assert found.confidence == 0.6  # of the first passage; the first two would have 0.8
+    assert found.low_confidence
+    refused = bounded_answer(
+        assessment, Scripted(GOOD), lexicon, AnswerConfig(min_score=0.7, partial=0.65)
+    )
+    assert (refused.refused, refused.model_calls) == (True, 0)
+
+
 def test_an_empty_ranking_is_refused(lexicon: Lexicon) -> None:
     """There is nothing to answer from."""
     assert bounded_answer(make_assessment(confidence=0.0), Scripted(), lexicon).refused
