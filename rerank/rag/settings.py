@@ -6,6 +6,7 @@ It imports nothing heavy: the command line makes its options from these fields.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from rerank.config import check_options, option
 from rerank.errors import InputError
@@ -16,6 +17,17 @@ DEEPEST = 10  # largest k that sufficiency is known for
 def _check_bands(sufficient: float, partial: float) -> None:
     if partial > sufficient:
         raise InputError(f"expected `partial` <= `sufficient`, got {partial} and {sufficient}")
+
+
+def _is_url(text: str) -> bool:
+    """Whether it is an http URL with a host."""
+    try:
+        parts = urlsplit(text)
+        parts.port  # noqa: B018  # raises if it is no port
+    except ValueError:
+        return False
+    printed = text.isprintable() and " " not in text
+    return printed and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +87,7 @@ class LanguageModelConfig:
         check_options(self)
         if bool(self.llm) != bool(self.llm_model):
             raise InputError("a language model needs both `llm`, its URL, and `llm_model`")
-        if self.llm and not self.llm.startswith(("http://", "https://")):
+        if self.llm and not _is_url(self.llm):
             raise InputError(f"`llm` should be a URL, such as http://host:8000/v1, got {self.llm}")
 
 

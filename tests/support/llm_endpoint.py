@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
@@ -111,6 +111,22 @@ def stalls(handler: Handler, _: dict[str, Any]) -> None:
     """Send nothing until the endpoint is closed."""
     handler.endpoint.closing.wait()
     handler.close_connection = True
+
+
+def drips(piece: bytes) -> Behaviour:
+    """Send this piece again and again, each in time, and never an end."""
+
+    def behave(handler: Handler, _: dict[str, Any]) -> None:
+        handler.send_response(200)
+        handler.send_header("content-type", "application/json")
+        handler.send_header("connection", "close")
+        handler.end_headers()
+        handler.close_connection = True
+        with suppress(OSError):  # the client has had enough
+            while not handler.endpoint.closing.wait(0.05):
+                handler.wfile.write(piece)
+
+    return behave
 
 
 @contextmanager

@@ -6,8 +6,10 @@ retried a few times; what cannot succeed fails at once.
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +22,8 @@ from rerank.rag.settings import LanguageModelConfig
 
 KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint needs one
 LONGEST_WAIT = 30.0  # most seconds between two tries, whatever the endpoint asks for
+LONGEST_TOKEN = 32  # characters of an answer for each token it may have, at most
+LARGEST = 1 << 24  # bytes of a response: a stream has some hundreds for each token
 
 
 class LanguageModel:
@@ -66,35 +70,33 @@ class LanguageModel:
         raise AssertionError("a try returns or raises")
 
     def _ask(self, asked: Sequence[Message]) -> str:
-        given: dict[str, Any] = {
-            "model": self.config.llm_model,
-            "messages": list(asked),
-            "temperature": 0,
-            "max_tokens": self.config.llm_max_tokens,
-        }
-        make = self.client.chat.completions.create
-        text = (
-            self._streamed(make(**given, stream=True))
-            if self.config.llm_stream
-            else _whole(make(**given))
+        body = self._body(
+            {
+                "model": self.config.llm_model,
+                "messages": list(asked),
+                "temperature": 0,
+                "max_tokens": self.config.llm_max_tokens,
+                "stream": self.config.llm_stream,
+            }
         )
-        if not text.strip():
+        text = (_streamed(body) if self.config.llm_stream else _whole(body)).strip()
+        if not text:
             raise BrokenAnswer("the answer is empty")
-        return text.strip()
+        if len(text) > self.config.llm_max_tokens * LONGEST_TOKEN:
+            raise BrokenAnswer("the answer is much longer than `llm_max_tokens` allows")
+        return text
 
-    def _streamed(self, stream: Any) -> str:
-        """The text of a stream, which must end in time."""
-        end, parts, finished = time.monotonic() + self.config.llm_timeout, [], False
-        with stream:
-            for chunk in stream:
-                for choice in chunk.choices:
-                    parts.append(choice.delta.content or "")
-                    finished = finished or choice.finish_reason is not None
+    def _body(self, given: dict[str, Any]) -> bytes:
+        """The body of the response, which must end in time, however slowly it comes."""
+        end, body = time.monotonic() + self.config.llm_timeout, bytearray()
+        with self.client.chat.completions.with_streaming_response.create(**given) as response:
+            for part in response.iter_bytes():
+                body += part
                 if time.monotonic() > end:
                     raise BrokenAnswer(f"it took more than {self.config.llm_timeout:g} seconds")
-        if not finished:
-            raise BrokenAnswer("the answer breaks off")
-        return "".join(parts)
+                if len(body) > LARGEST:
+                    raise BrokenAnswer(f"it has more than {LARGEST:,} bytes")
+        return bytes(body)
 
     def _sentence(self, error: Exception, sent: int) -> str:
         times = "once" if sent == 1 else f"{sent} times"
@@ -106,12 +108,34 @@ class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file
     """The response is not an answer; the message says why."""
 
 
-def _whole(answer: Any) -> str:
+def _whole(body: bytes) -> str:
     """The text of an answer that is not streamed."""
     try:
-        content = answer.choices[0].message.content
-    except (AttributeError, IndexError, TypeError):
+        content = json.loads(body)["choices"][0]["message"]["content"]
+    except (ValueError, KeyError, IndexError, TypeError):
         raise BrokenAnswer("it is no chat completion") from None
+    return _text(content)
+
+
+def _streamed(body: bytes) -> str:
+    """The text of a stream of server-sent events; their other lines, such as pings, say nothing."""
+    parts, finished = [], False
+    for line in re.split(r"\r\n|\r|\n", body.decode(errors="replace")):
+        field, _, data = line.partition(":")
+        if field != "data" or data.strip() == "[DONE]":
+            continue
+        try:
+            for choice in json.loads(data)["choices"]:
+                parts.append(_text((choice.get("delta") or {}).get("content")))
+                finished = finished or choice.get("finish_reason") is not None
+        except (ValueError, KeyError, AttributeError, TypeError):
+            raise BrokenAnswer("it is no stream of a chat completion") from None
+    if not finished:
+        raise BrokenAnswer("the answer breaks off")
+    return "".join(parts)
+
+
+def _text(content: Any) -> str:
     if content is not None and not isinstance(content, str):
         raise BrokenAnswer("its content is no text")
     return content or ""
@@ -131,7 +155,7 @@ def _wait(error: Exception, sent: int) -> float:
         wait = float(asked)
     except ValueError:
         wait = 0.5 * 2 ** (sent - 1) * random.uniform(0.75, 1.25)
-    return min(max(wait, 0.0), LONGEST_WAIT)
+    return min(max(0.0, wait), LONGEST_WAIT)  # in this order, NaN becomes 0
 
 
 def _error_text(error: Exception) -> str:

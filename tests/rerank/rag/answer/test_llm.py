@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from llm_endpoint import Behaviour, breaks_off, endpoint, says, sends, stalls, status
+from llm_endpoint import Behaviour, breaks_off, drips, endpoint, says, sends, stalls, status
 
 from rerank.errors import EndpointError, InputError
 from rerank.rag.answer.attribution import REMOVED, Lexicon
@@ -74,6 +74,39 @@ def test_a_stall_ends_in_a_sentence(sources: list[Source]) -> None:
     assert told.value.calls == 2
 
 
+@pytest.mark.parametrize(("stream", "piece"), [(False, b" "), (True, b": ping\n\n")])
+def test_a_slow_drip_ends_in_time(stream: bool, piece: bytes, sources: list[Source]) -> None:
+    """Each piece comes in time, but the answer does not."""
+    with endpoint(drips(piece)) as place, pytest.raises(EndpointError, match=r"more than 0\.3 s"):
+        model(place.url, stream=stream, llm_timeout=0.3, llm_retries=0).generate("What?", sources)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_endless_answer_is_not_read(stream: bool, sources: list[Source]) -> None:
+    """It ignores `max_tokens`; checking so many sentences would take minutes."""
+    with endpoint(says(GOOD * 20)) as place, pytest.raises(EndpointError, match="much longer"):
+        model(place.url, stream=stream, llm_max_tokens=30, llm_retries=0).generate("A?", sources)
+
+
+@pytest.mark.parametrize("chunk", ["null", "[]", '{"choices": [null]}', '{"error": "no"}'])
+def test_a_stream_of_something_else_is_no_answer(chunk: str, sources: list[Source]) -> None:
+    """The sentence does not quote an error of Python."""
+    with (
+        endpoint(sends(f"data: {chunk}\n\ndata: [DONE]\n\n".encode())) as place,
+        pytest.raises(EndpointError, match="no stream of a chat completion"),
+    ):
+        model(place.url, stream=True, llm_retries=0).generate("What?", sources)
+
+
+@pytest.mark.parametrize(("asked", "waits"), [("nan", 0.0), ("-3", 0.0), ("inf", 30.0)])
+def test_no_odd_wait_is_obeyed(asked: str, waits: float, sources: list[Source]) -> None:
+    """`Retry-After` is whatever the endpoint sends."""
+    waited: list[float] = []
+    with endpoint(status(429, retry_after=asked), says(GOOD)) as place:
+        model(place.url, waited).generate("What is a median?", sources)
+    assert waited == [waits]
+
+
 @pytest.mark.parametrize("code", [400, 401, 404])
 def test_a_refusal_is_not_sent_again(code: int, sources: list[Source]) -> None:
     """The same request would be refused again."""
@@ -126,5 +159,6 @@ def test_half_a_language_model_is_refused() -> None:
     """A URL needs the name of a model, and looks like one."""
     with pytest.raises(InputError, match="`llm_model`"):
         LanguageModelConfig(llm="http://localhost/v1")
-    with pytest.raises(InputError, match="should be a URL"):
-        LanguageModelConfig(llm="localhost", llm_model="m")
+    for wrong in ("localhost", "http://", "http://[::1", "http://a:99999/v1", "http://a b/v1"):
+        with pytest.raises(InputError, match="should be a URL"):
+            LanguageModelConfig(llm=wrong, llm_model="m")
