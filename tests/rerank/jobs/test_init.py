@@ -87,9 +87,10 @@ def test_the_default_model_reranks_and_does_not_search() -> None:
 
 
 @NEEDS_MAPS
-def test_the_bundled_maps_are_of_this_version_and_of_the_bundled_weights() -> None:
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in BUNDLED.glob(f"*/{FILE}")))
+def test_the_bundled_maps_are_of_this_version_and_of_the_bundled_weights(name: str) -> None:
     """Where a feature or the weights change they are to be made again: `make prior`."""
-    config = Config()
+    config = Config(reranker=name)
     models = (resolve(config.encoder), resolve(config.reranker))
     found = pooled_maps.pooled_for(*models, config)
     assert found is not None
