@@ -49,10 +49,9 @@ class AdvisoryPolicy:
 
         Without calibration it is LOW_CONFIDENCE at most.
         """
-        if not calibrated:
-            confidence = min(confidence, self.low)
         starts = (self.high, self.medium, self.low, float("-inf"))
-        return next(n for n, start in zip(ACTIONS, starts, strict=True) if confidence >= start)
+        levels = list(zip(ACTIONS, starts, strict=True))[0 if calibrated else 2 :]
+        return next(name for name, start in levels if confidence >= start)
 
 
 PRESETS = {"default": AdvisoryPolicy(), "legal": AdvisoryPolicy(high=0.85)}

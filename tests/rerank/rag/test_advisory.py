@@ -45,6 +45,14 @@ def test_the_legal_preset_begins_high_earlier() -> None:
         preset("legel")
 
 
+def test_bands_that_meet_give_no_higher_level_without_calibration() -> None:
+    """LOW at most, even where HIGH begins at the same number."""
+    policy = AdvisoryPolicy(high=0.5, medium=0.5, low=0.5)
+    assert policy.level(0.99) == "HIGH_CONFIDENCE"
+    assert policy.level(0.99, calibrated=False) == "LOW_CONFIDENCE"
+    assert policy.level(0.1, calibrated=False) == "VERY_LOW_CONFIDENCE"
+
+
 def test_low_confidence_is_recorded_and_handed_over() -> None:
     """The event names confidence, threshold and summary; the answer is there, and flagged."""
     assessment = make_assessment(texts=["a"], confidence=0.42)
