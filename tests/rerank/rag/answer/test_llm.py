@@ -98,6 +98,14 @@ def test_a_stream_of_something_else_is_no_answer(chunk: str, sources: list[Sourc
         model(place.url, stream=True, llm_retries=0).generate("What?", sources)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_a_surrogate_pair_can_be_written(stream: bool, sources: list[Source]) -> None:
+    """JSON can hold one, UTF-8 cannot."""
+    with endpoint(says(f"{GOOD} \ud800")) as place:
+        made = model(place.url, stream=stream).generate("What is a median?", sources)
+    assert made.text == f"{GOOD} ?"
+
+
 @pytest.mark.parametrize(("asked", "waits"), [("nan", 0.0), ("-3", 0.0), ("inf", 30.0)])
 def test_no_odd_wait_is_obeyed(asked: str, waits: float, sources: list[Source]) -> None:
     """`Retry-After` is whatever the endpoint sends."""
