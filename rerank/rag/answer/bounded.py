@@ -114,10 +114,8 @@ def bounded_answer(
 
     The answerer is not called if the context is insufficient, or fewer than `min_chunks` passages
     reach `min_score`. If the attribution is below `config.coverage`, it is called again, more
-    strictly; what is then unsupported is removed, with a mark.
-
-    Raises:
-        EndpointError: the answerer cannot be reached.
+    strictly; what is then unsupported is removed, with a mark. If the answerer cannot be reached,
+    `error` says why.
     """
     query = assessment.ranking.query
     taken = take(assessment, config.strategy).passages
@@ -138,9 +136,12 @@ def bounded_answer(
     if verdict.verdict == "INSUFFICIENT" or len(usable) < config.min_chunks:
         return refusal
     sources = sources_of(usable)
-    checked, calls = _generate(
-        answerer, query.text, sources, lexicon, config, note=verdict.note(), judge=judge
-    )
+    try:
+        checked, calls = _generate(
+            answerer, query.text, sources, lexicon, config, note=verdict.note(), judge=judge
+        )
+    except EndpointError as error:
+        return replace(refusal, answer="", model_calls=error.calls, error=str(error))
     if checked is None:
         return replace(refusal, model_calls=calls)
     coverage = attribution_coverage(checked)

@@ -11,7 +11,7 @@ from typing import Any
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS
 from rerank.data.canonical import to_json
-from rerank.errors import EndpointError, FolderError
+from rerank.errors import FolderError
 from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import Judge, Lexicon
 from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
@@ -99,21 +99,8 @@ def answer(
     for query in queries:
         start = time.perf_counter()
         found = model.assess([query])[0]
-        try:
-            made = bounded_answer(found, writes, lexicon, config, judge=judge)
-            made = made.rated(found.confidence, fitted, config.policy)
-        except EndpointError as error:
-            made = BoundedAnswer(
-                query_id=query.query_id,
-                answer="",
-                refused=True,
-                low_confidence=False,
-                confidence=found.confidence,
-                level="",
-                model_calls=error.calls,
-                calibrated=found.calibrated,
-                error=str(error),
-            )
+        made = bounded_answer(found, writes, lexicon, config, judge=judge)
+        made = made.rated(found.confidence, fitted, config.policy)
         answer_id = record(
             found,
             model=model.version,

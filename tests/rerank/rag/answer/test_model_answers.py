@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from rerank.rag.answer.context import sources_of
 from rerank.rag.answer.model_answers import answer, cross_encoder_judge, write_answers
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Query
+
+NONE = LanguageModelConfig()
 
 
 def test_each_question_gets_its_answer(
@@ -49,6 +52,12 @@ def test_an_endpoint_that_fails_costs_one_answer(
     assert len(place.requests) == 2
     assert all("status 404" in one.error and one.refused and not one.answer for one in found)
     assert all("error" in one.to_dict() for one in found)
+    whole = list(
+        answer(model, [Query(q) for q in questions[:2]], replace(config, language_model=NONE))
+    )
+    assert [(one.confidence, one.level) for one in found] == [
+        (one.confidence, one.level) for one in whole
+    ]
 
 
 def test_the_judge_knows_a_passage_by_its_own_words(model: CalibratedReranker) -> None:
