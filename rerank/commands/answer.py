@@ -50,6 +50,8 @@ def _answer_file(o: argparse.Namespace, config: AnswerConfig) -> int:
     from rerank.rag.answer.model_answers import answer, write_answers
 
     queries = read_queries(o.queries)
+    if o.out.exists() and o.out.samefile(o.queries):
+        raise InputError(f"{o.out}: this would replace the queries; give another --out")
     with journal_kept(o) as record:
         made = answer(load_model(o), queries, config, record=record)
         with progress(len(queries), "answering", unit="query") as bar:

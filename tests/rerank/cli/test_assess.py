@@ -108,6 +108,17 @@ def test_a_failing_language_model_is_exit_code_3(
     assert "status 401" in json.loads(out.read_text())["error"]
 
 
+def test_answers_never_replace_their_questions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor with `--overwrite`, which is about answers."""
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text('{"_id": "a", "text": "what?"}\n')
+    given = ("--queries", queries, "--out", queries, "--overwrite")
+    assert "would replace the queries" in refused(capsys, "answer", "none", *given)
+    assert "what?" in queries.read_text()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
