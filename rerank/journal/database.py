@@ -6,6 +6,7 @@ power cut loses what was committed. It knows nothing of what the journal contain
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +42,8 @@ def address(url: str) -> URL:
     try:
         found = make_url(url)
     except (ArgumentError, ValueError):
-        raise InputError(f"{url!r:.200} is no URL of a journal; {EXPECTED}") from None
+        hidden = re.sub(r"://[^/]*@", "://***@", url)  # may have a password
+        raise InputError(f"{hidden!r:.200} is no URL of a journal; {EXPECTED}") from None
     kind = found.get_backend_name()
     if kind == "postgresql":
         return found.set(drivername="postgresql+psycopg")
@@ -56,7 +58,18 @@ def shown(url: URL) -> str:
 
 
 def open_engine(url: URL, *, patience: float) -> Engine:
-    """An engine whose statements wait at most `patience` seconds for locks held by others."""
+    """An engine whose statements wait at most `patience` seconds for locks held by others.
+
+    Raises:
+        InputError: the URL has an option that the driver cannot read.
+    """
+    try:
+        return _engine(url, patience)
+    except (ArgumentError, ValueError) as error:
+        raise InputError(f"{shown(url)!r:.200} cannot hold a journal: {error}") from None
+
+
+def _engine(url: URL, patience: float) -> Engine:
     if url.get_backend_name() == "sqlite":
         engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": patience})
         event.listen(engine, "connect", _prepare_sqlite)

@@ -211,6 +211,9 @@ def test_the_schema_of_a_newer_version_is_refused(store: JournalStore) -> None:
         ("journal.db", "no URL of a journal; expected sqlite:///PATH or postgresql://"),
         ("sqlite://", "cannot hold a journal"),
         ("mysql://user:secret@host/db", "cannot hold a journal"),
+        ("postgresql://user:secret@host:port/db", r"'postgresql://\*\*\*@host:port/db' is no URL"),
+        ("postgresql://user:secret@/db?port=x", "cannot hold a journal: .*port"),
+        ("sqlite:///{folder}/none.db?timeout=x", "cannot hold a journal: .*float"),
         ("sqlite:///{folder}/none.db", "there is no journal at"),
     ],
 )
