@@ -51,15 +51,16 @@ def sources_of(passages: Sequence[RankedPassage]) -> list[Source]:
 def context(sources: Sequence[Source], note: str = "") -> str:
     """The sources as a language model sees them, each within a tag that its text cannot close."""
     blocks = [
-        f'<source id="{s.id}" document="{_escaped(s.place.document)}" '
-        f'place="{_escaped(s.place.within)}" score="{s.passage.relevance:.2f}">\n'
-        f"{_escaped(without_orders(s.passage.text))}\n</source>"
+        f'<source id="{s.id}" document="{_shown(s.place.document)}" '
+        f'place="{_shown(s.place.within)}" score="{s.passage.relevance:.2f}">\n'
+        f"{_shown(s.passage.text)}\n</source>"
         for s in sources
     ]
     return "\n\n".join(filter(None, (note, *blocks)))
 
 
-def _escaped(text: str) -> str:
+def _shown(text: str) -> str:
+    text = without_orders(text)
     for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
         text = text.replace(sign, entity)
     return text
