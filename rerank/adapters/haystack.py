@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rerank.adapters.metadata import document_metadata
+from rerank.adapters.metadata import document_metadata, with_words
 from rerank.errors import optional
 
 with optional():
@@ -29,8 +29,9 @@ class CalibratedRanker:
     def run(
         self, query: str, documents: list[Document], top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """The best documents, best first; the input documents are not changed."""
-        found = self.model.rerank(query, [d.content or "" for d in documents])
+        """The best documents, best first, without empty ones; the input ones are not changed."""
+        documents = [documents[row] for row in with_words([d.content or "" for d in documents])]
+        found = self.model.rerank(query, [d.content for d in documents])
         ranked = [
             replace(
                 documents[p.row],

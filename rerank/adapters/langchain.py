@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rerank.adapters.metadata import document_metadata
+from rerank.adapters.metadata import document_metadata, with_words
 from rerank.errors import optional
 
 with optional():
@@ -27,7 +27,8 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """The best documents, best first; the input documents are not changed."""
+        """The best documents, best first, without empty ones; the input ones are not changed."""
+        documents = [documents[row] for row in with_words([d.page_content for d in documents])]
         found = self.model.rerank(query, [d.page_content for d in documents])
         return [
             documents[p.row].model_copy(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rerank.adapters.metadata import document_metadata
+from rerank.adapters.metadata import document_metadata, with_words
 from rerank.errors import InputError, optional
 
 with optional():
@@ -31,7 +31,7 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        """The best nodes, best first; the input nodes are not changed.
+        """The best nodes, best first, without empty ones; the input nodes are not changed.
 
         Raises:
             InputError: there is no query.
@@ -39,11 +39,12 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
         if query_bundle is None:
             raise InputError("a query is needed to order nodes by; pass query_bundle or query_str")
         texts = [n.node.get_content(metadata_mode=MetadataMode.NONE) for n in nodes]
-        found = self.model.rerank(query_bundle.query_str, texts)
+        rows = with_words(texts)
+        found = self.model.rerank(query_bundle.query_str, [texts[row] for row in rows])
         kept = []
         for passage in found.first(self.top_n):
             if passage.relevance >= self.min_relevance:
-                node = nodes[passage.row].node.model_copy()
+                node = nodes[rows[passage.row]].node.model_copy()
                 node.metadata = {**node.metadata, **document_metadata(found, passage)}
                 kept.append(NodeWithScore(node=node, score=passage.relevance))
         return kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rerank.types import Assessment, RankedPassage
@@ -20,3 +21,8 @@ def document_metadata(assessment: Assessment, passage: RankedPassage) -> dict[st
         "accepted": assessment.accepted,
         "calibrated": assessment.calibrated,
     }
+
+
+def with_words(texts: Sequence[str]) -> list[int]:
+    """Rows of the documents that have words; the others, such as images, cannot be ranked."""
+    return [row for row, text in enumerate(texts) if text.strip()]

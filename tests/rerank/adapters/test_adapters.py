@@ -16,6 +16,7 @@ MISSING = "is not installed; the extra [adapters] brings it"
 
 QUERY = "What is the median?"
 TEXTS = ["a mean", "the median", "a mode"]
+EMPTY = ["", " \n"]  # such as images have; they are left out
 
 
 class Model:
@@ -46,13 +47,17 @@ def test_langchain() -> None:
     documents = pytest.importorskip("langchain_core.documents", reason=f"langchain-core {MISSING}")
     from rerank.adapters.langchain import CalibratedCompressor
 
-    given = [documents.Document(page_content=t, metadata={"n": i}) for i, t in enumerate(TEXTS)]
+    given = [
+        documents.Document(page_content=t, metadata={"n": i})
+        for i, t in enumerate(EMPTY + TEXTS, -2)
+    ]
     found = CalibratedCompressor(model=Model(), top_n=2).compress_documents(given, QUERY)
     assert [d.metadata["n"] for d in found] == [1, 2]
     assert found[0].metadata == {"n": 1, **BEST}
     assert all(set(d.metadata) == {"n"} for d in given)
     least = CalibratedCompressor(model=Model(), min_relevance=1.0)
     assert not least.compress_documents(given, QUERY)
+    assert not least.compress_documents(given[:2], QUERY)
 
 
 def test_llama_index() -> None:
@@ -63,9 +68,10 @@ def test_llama_index() -> None:
 
     given = [
         schema.NodeWithScore(node=schema.TextNode(text=t, metadata={"n": i}), score=0.0)
-        for i, t in enumerate(TEXTS)
+        for i, t in enumerate(EMPTY + TEXTS, -2)
     ]
     made = CalibratedPostprocessor(model=Model(), top_n=2)
+    assert not made.postprocess_nodes(given[:2], query_str=QUERY)
     found = made.postprocess_nodes(given, query_str=QUERY)
     assert [n.node.metadata["n"] for n in found] == [1, 2]
     assert [n.score for n in found] == [0.8, 0.2]
@@ -80,7 +86,7 @@ def test_haystack() -> None:
     haystack = pytest.importorskip("haystack", reason=f"haystack-ai {MISSING}")
     from rerank.adapters.haystack import CalibratedRanker
 
-    given = [haystack.Document(content=t, meta={"n": i}) for i, t in enumerate(TEXTS)]
+    given = [haystack.Document(content=t, meta={"n": i}) for i, t in enumerate(EMPTY + TEXTS, -2)]
     pipeline = haystack.Pipeline()
     pipeline.add_component("ranker", CalibratedRanker(Model()))
     found = pipeline.run({"ranker": {"query": QUERY, "documents": given, "top_k": 2}})
