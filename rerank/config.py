@@ -130,7 +130,7 @@ class Config:
     encoder_max_length: int = option(128, "tokens of a passage that the bi-encoder reads", least=16)
     reranker: str = option(
         "minilm-reranker",
-        "cross-encoder: minilm-reranker, minilm-reranker-small (twice as fast), a folder, or hub id",
+        "cross-encoder: minilm-reranker, minilm-reranker-small (2 x as fast), a folder, or hub id",
     )
     max_length: int = option(
         192, "tokens of query and passage together that the cross-encoder reads", least=16
