@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rerank.adapters.metadata import document_metadata, with_words
+from rerank.adapters.metadata import rank_documents
 from rerank.errors import optional
 
 with optional():
@@ -17,7 +17,7 @@ class CalibratedRanker:
     """Orders documents by calibrated relevance, which becomes their score.
 
     `model` is from `rerank.load`. `min_relevance` leaves out documents that are likely to be wrong:
-    0.0 keeps all, up to `top_k`.
+    0.0 keeps all, up to `top_k`. Documents without a text are left out.
     """
 
     def __init__(self, model: Any, *, top_k: int = 10, min_relevance: float = 0.0) -> None:
@@ -29,16 +29,20 @@ class CalibratedRanker:
     def run(
         self, query: str, documents: list[Document], top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """The best documents, best first, without empty ones; the input ones are not changed."""
-        documents = [documents[row] for row in with_words([d.content or "" for d in documents])]
-        found = self.model.rerank(query, [d.content for d in documents])
-        ranked = [
+        """The best documents, best first; the input documents are not changed."""
+        ranked = rank_documents(
+            self.model,
+            query,
+            [(d.content or "", d.meta) for d in documents],
+            count=self.top_k if top_k is None else top_k,
+            min_relevance=self.min_relevance,
+        )
+        best = [
             replace(
-                documents[p.row],
-                score=p.relevance,
-                meta={**documents[p.row].meta, **document_metadata(found, p)},
+                documents[place],
+                score=added["relevance_score"],
+                meta={**documents[place].meta, **added},
             )
-            for p in found.first(self.top_k if top_k is None else top_k)
-            if p.relevance >= self.min_relevance
+            for place, added in ranked
         ]
-        return {"documents": ranked}
+        return {"documents": best}

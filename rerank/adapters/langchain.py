@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from rerank.adapters.metadata import document_metadata, with_words
+from rerank.adapters.metadata import rank_documents
 from rerank.errors import optional
 
 with optional():
@@ -17,8 +17,10 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
     """Orders documents by calibrated relevance, and adds the confidence to their metadata.
 
     `model` is from `rerank.load`. `min_relevance` leaves out documents that are likely to be wrong:
-    0.0 keeps all, up to `top_n`.
+    0.0 keeps all, up to `top_n`. Documents without a text are left out.
     """
+
+    model_config: ClassVar[Any] = {"extra": "forbid"}
 
     model: Any
     top_n: int = 5
@@ -27,13 +29,15 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """The best documents, best first, without empty ones; the input ones are not changed."""
-        documents = [documents[row] for row in with_words([d.page_content for d in documents])]
-        found = self.model.rerank(query, [d.page_content for d in documents])
+        """The best documents, best first; the input documents are not changed."""
+        ranked = rank_documents(
+            self.model,
+            query,
+            [(d.page_content, d.metadata) for d in documents],
+            count=self.top_n,
+            min_relevance=self.min_relevance,
+        )
         return [
-            documents[p.row].model_copy(
-                update={"metadata": {**documents[p.row].metadata, **document_metadata(found, p)}}
-            )
-            for p in found.first(self.top_n)
-            if p.relevance >= self.min_relevance
+            documents[place].model_copy(update={"metadata": {**documents[place].metadata, **added}})
+            for place, added in ranked
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rerank.adapters.metadata import document_metadata, with_words
+from rerank.adapters.metadata import rank_documents
 from rerank.errors import InputError, optional
 
 with optional():
@@ -16,7 +16,7 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     """Orders nodes by calibrated relevance, which becomes their score.
 
     `model` is from `rerank.load`. `min_relevance` leaves out nodes that are likely to be wrong: 0.0
-    keeps all, up to `top_n`.
+    keeps all, up to `top_n`. Nodes without a text are left out.
     """
 
     model: Any
@@ -31,20 +31,23 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        """The best nodes, best first, without empty ones; the input nodes are not changed.
+        """The best nodes, best first; the input nodes are not changed.
 
         Raises:
             InputError: there is no query.
         """
         if query_bundle is None:
             raise InputError("a query is needed to order nodes by; pass query_bundle or query_str")
-        texts = [n.node.get_content(metadata_mode=MetadataMode.NONE) for n in nodes]
-        rows = with_words(texts)
-        found = self.model.rerank(query_bundle.query_str, [texts[row] for row in rows])
-        kept = []
-        for passage in found.first(self.top_n):
-            if passage.relevance >= self.min_relevance:
-                node = nodes[rows[passage.row]].node.model_copy()
-                node.metadata = {**node.metadata, **document_metadata(found, passage)}
-                kept.append(NodeWithScore(node=node, score=passage.relevance))
-        return kept
+        ranked = rank_documents(
+            self.model,
+            query_bundle.query_str,
+            [(n.node.get_content(MetadataMode.NONE), n.node.metadata) for n in nodes],
+            count=self.top_n,
+            min_relevance=self.min_relevance,
+        )
+        best = []
+        for place, added in ranked:
+            node = nodes[place].node.model_copy()
+            node.metadata = {**node.metadata, **added}
+            best.append(NodeWithScore(node=node, score=added["relevance_score"]))
+        return best

@@ -1,11 +1,42 @@
-"""The metadata of a ranked document: the same keys in every framework."""
+"""Documents of a framework through the model, and the metadata that they get: the same for all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rerank.types import Assessment, RankedPassage
+from rerank.errors import InputError
+from rerank.types import Assessment, Passage, RankedPassage
+
+
+def rank_documents(
+    model: Any,
+    query: str,
+    documents: Sequence[tuple[str, Mapping[str, Any]]],
+    *,
+    count: int,
+    min_relevance: float,
+) -> list[tuple[int, dict[str, Any]]]:
+    """The places in `documents` of the `count` best, best first, each with the metadata to add.
+
+    A document is its text and its metadata, which the model may have features of. Documents without
+    a text, such as images, cannot be judged and are left out.
+
+    Raises:
+        InputError: not a loaded model, a count below 1, or a query without words.
+    """
+    if not hasattr(model, "rerank"):
+        raise InputError(f"`model` should be a model of `rerank.load`, got {model!r:.100}")
+    if count < 1:
+        raise InputError(f"expected to return 1 document at least (top_n or top_k), got {count}")
+    places = [i for i, (text, _) in enumerate(documents) if text.strip()]
+    passages = [Passage(str(i), "", *documents[i]) for i in places]
+    found = model.rerank(query, passages)
+    return [
+        (places[passage.row], document_metadata(found, passage))
+        for passage in found.first(count)
+        if passage.relevance >= min_relevance
+    ]
 
 
 def document_metadata(assessment: Assessment, passage: RankedPassage) -> dict[str, Any]:
@@ -21,8 +52,3 @@ def document_metadata(assessment: Assessment, passage: RankedPassage) -> dict[st
         "accepted": assessment.accepted,
         "calibrated": assessment.calibrated,
     }
-
-
-def with_words(texts: Sequence[str]) -> list[int]:
-    """Rows of the documents that have words; the others, such as images, cannot be ranked."""
-    return [row for row, text in enumerate(texts) if text.strip()]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from assessments import make_assessment
 
-from rerank.types import Assessment
+from rerank.adapters.metadata import rank_documents
+from rerank.errors import InputError
+from rerank.types import Assessment, Passage
 
 MISSING = "is not installed; the extra [adapters] brings it"
 
@@ -22,18 +25,29 @@ EMPTY = ["", " \n"]  # such as images have; they are left out
 class Model:
     """Says of the three texts, whatever their order, which is likely to be right."""
 
-    def rerank(self, text: str, passages: Sequence[str]) -> Assessment:
+    given: Sequence[Passage] = ()
+
+    def rerank(self, text: str, passages: Sequence[Passage]) -> Assessment:
         """The likeliest first."""
         assert text == QUERY
+        self.given = passages
+        texts = [passage.text for passage in passages]
         likely = {"the median": 0.8, "a mode": 0.2, "a mean": 0.1}
-        order = sorted(range(len(passages)), key=lambda i: -likely[passages[i]])
+        order = sorted(range(len(texts)), key=lambda i: -likely[texts[i]])
         found = make_assessment(
-            texts=[passages[i] for i in order], relevance=[likely[passages[i]] for i in order]
+            texts=[texts[i] for i in order], relevance=[likely[texts[i]] for i in order]
         )
         stage = replace(found.ranking.first_stage, rows=np.array(order))
         candidates = replace(found.ranking.candidates, first_stage=stage)
         ranking = replace(found.ranking, candidates=candidates)
         return replace(found, ranking=ranking, confidence=0.8, level="MEDIUM", accepted=True)
+
+
+def ranked(
+    documents: Sequence[tuple[str, Mapping[str, Any]]], model: Any = None, count: int = 5
+) -> list[tuple[int, dict[str, Any]]]:
+    """The ranked documents; the stub model unless another is given."""
+    return rank_documents(model or Model(), QUERY, documents, count=count, min_relevance=0.0)
 
 
 BEST = {
@@ -64,7 +78,6 @@ def test_llama_index() -> None:
     """A node postprocessor, called as a query engine calls it."""
     schema = pytest.importorskip("llama_index.core.schema", reason=f"llama-index-core {MISSING}")
     from rerank.adapters.llama_index import CalibratedPostprocessor
-    from rerank.errors import InputError
 
     given = [
         schema.NodeWithScore(node=schema.TextNode(text=t, metadata={"n": i}), score=0.0)
@@ -95,3 +108,29 @@ def test_haystack() -> None:
     assert [d.score for d in ranked] == [0.8, 0.2]
     assert ranked[0].meta == {"n": 1, **BEST}
     assert all(set(d.meta) == {"n"} for d in given)
+
+
+def test_the_model_sees_the_metadata() -> None:
+    """A model with features of metadata needs them; without them it silently assumes the usual."""
+    model = Model()
+    ranked([("a mean", {"source_type": "government"}), ("the median", {})], model)
+    assert [p.metadata for p in model.given] == [{"source_type": "government"}, {}]
+
+
+def test_documents_without_a_text_are_left_out() -> None:
+    """An image or an empty chunk does not make the whole question fail."""
+    documents: list[tuple[str, dict[str, Any]]] = [("", {}), ("a mean", {}), (" ", {})]
+    assert [place for place, _ in ranked([*documents, ("the median", {})])] == [3, 1]
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_count_below_one_is_refused(count: int) -> None:
+    """A count of -1 would leave out the last document."""
+    with pytest.raises(InputError, match=f"1 document at least .* got {count}"):
+        ranked([("a mean", {})], count=count)
+
+
+def test_a_path_is_no_model() -> None:
+    """The message says what to pass instead."""
+    with pytest.raises(InputError, match=r"model of `rerank\.load`, got 'work/model'"):
+        ranked([("a mean", {})], "work/model")
