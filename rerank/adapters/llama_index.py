@@ -33,6 +33,9 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     ) -> list[NodeWithScore]:
         """The best nodes, best first; the input nodes are not changed.
 
+        The metadata added are for programs: LlamaIndex leaves them out of the texts for language
+        models and encoders.
+
         Raises:
             InputError: there is no query.
         """
@@ -49,5 +52,7 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
         for place, added in ranked:
             node = nodes[place].node.model_copy()
             node.metadata = {**node.metadata, **added}
+            for hidden in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
+                setattr(node, hidden, [*getattr(node, hidden), *added])
             best.append(NodeWithScore(node=node, score=added["relevance_score"]))
         return best

@@ -90,6 +90,9 @@ def test_llama_index() -> None:
     assert [n.score for n in found] == [0.8, 0.2]
     assert found[0].node.metadata == {"n": 1, **BEST}
     assert all(set(n.node.metadata) == {"n"} for n in given)
+    for reader in (schema.MetadataMode.LLM, schema.MetadataMode.EMBED):
+        assert found[0].node.get_content(reader) == given[1].node.get_content(reader)
+    assert not given[1].node.excluded_llm_metadata_keys
     with pytest.raises(InputError, match="a query is needed"):
         made.postprocess_nodes(given)
 
