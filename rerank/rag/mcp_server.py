@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.errors import optional
+from rerank.errors import RerankError, optional
 from rerank.rag.adaptive import take
 from rerank.rag.context import assess_context
 from rerank.rag.retrieval_assessment import assess_with
@@ -13,6 +16,7 @@ from rerank.rag.settings import ContextGate, Strategy
 
 with optional():
     from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
 
 INSTRUCTIONS = (
     "Search indexed documents. {about} Answer only from the passages, cite their doc_id, and say "
@@ -40,8 +44,8 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
         `confidence` is P(one of the passages answers the question). A `note` that is not empty
         belongs in front of the passages.
         """
-        strategy = Strategy(min_k, max_k)
-        found = take(model.search(query), strategy)
+        with _told_to_the_client():
+            found = take(model.search(query), Strategy(min_k, max_k))
         verdict = assess_context(found.assessment, ContextGate(max(1, found.k)))
         return {**found.to_dict(), "verdict": verdict.verdict, "note": verdict.note()}
 
@@ -50,8 +54,18 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
 
         It gives the signals, what each moved the confidence by, and recommendations.
         """
-        return assess_with(model, model.search(query)).to_dict()
+        with _told_to_the_client():
+            return assess_with(model, model.search(query)).to_dict()
 
     for tool in (search, assess_retrieval_confidence):
-        server.add_tool(tool)
+        server.add_tool(tool, description=inspect.getdoc(tool))
     return server
+
+
+@contextmanager
+def _told_to_the_client() -> Iterator[None]:
+    """Our errors as those of a tool, whose sentence the client gets to read."""
+    try:
+        yield
+    except RerankError as error:
+        raise ToolError(str(error)) from None

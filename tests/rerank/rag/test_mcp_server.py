@@ -35,7 +35,7 @@ def test_the_tools_are_described(model: CalibratedReranker) -> None:
 
     tools = {tool.name: tool.description for tool in asyncio.run(ask()).tools}
     assert set(tools) == {"search", "assess_retrieval_confidence"}
-    assert all(tools.values())
+    assert all(text and "\n  " not in text for text in tools.values()), "indented as in the code"
 
 
 def test_search_gives_what_python_gives(model: CalibratedReranker, questions: list[str]) -> None:
@@ -58,7 +58,15 @@ def test_assessment_gives_what_python_gives(
     assert found.structured_content == expected
 
 
-@pytest.mark.parametrize("wrong", [{"query": " "}, {"query": "x", "min_k": 5, "max_k": 2}])
-def test_bad_input_is_told(model: CalibratedReranker, wrong: dict[str, Any]) -> None:
-    """As an error of the tool, not of the server."""
-    assert called(model, "search", **wrong).is_error
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"query": " "}, "the query is empty; expected some words"),
+        ({"query": "x", "min_k": 5, "max_k": 2}, "expected `min_k` <= `max_k`, got 5 and 2"),
+    ],
+)
+def test_bad_input_is_told(model: CalibratedReranker, wrong: dict[str, Any], sentence: str) -> None:
+    """As an error of the tool, with the sentence, so that a language model can call it better."""
+    found = called(model, "search", **wrong)
+    assert found.is_error
+    assert found.content[0].text.endswith(sentence)
