@@ -49,8 +49,8 @@ class Recalibration:
         return [
             f"{before.n} labels, worth {self.effective:.0f} independent ones: "
             f"{before.base_accuracy:.1%} of the top passages are right.",
-            f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {self.gain:+.4f} nats better, "
-            "cross-fitted.",
+            f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss "
+            f"{abs(self.gain):.4f} nats {'better' if self.gain >= 0 else 'worse'}, cross-fitted.",
             self.monitor.sentence,
             self.certificate.sentence,
         ]

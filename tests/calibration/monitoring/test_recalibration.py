@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -130,3 +132,11 @@ def test_where_nothing_moved_copies_cost_no_more_than_single_labels() -> None:
         blind.append(cost(fit_update(z, y)))
     assert np.mean(known) < 0.01
     assert np.mean(blind) > 1.5 * np.mean(known)
+
+
+def test_a_loss_is_told_as_one() -> None:
+    """Not as a gain below zero."""
+    found = learned(0.0, 300)
+    better, worse = (replace(found, gain=gain).sentences()[1] for gain in (0.0123, -0.0123))
+    assert better.endswith("log loss 0.0123 nats better, cross-fitted.")
+    assert worse.endswith("log loss 0.0123 nats worse, cross-fitted.")
