@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
+import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -25,6 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from rerank.data.checks import as_text
+from rerank.errors import InputError
 from rerank.journal.database import (
     address,
     bring_up_to_date,
@@ -110,8 +112,10 @@ class JournalStore:
         is for the newest of them. No comment is kept for an entry whose texts are left out.
 
         Raises:
-            InputError: the comment is not text, or is too long.
+            InputError: `right` is not a boolean, or the comment is not text, or is too long.
         """
+        if not isinstance(right, bool | np.bool_):  # None would delete the judgement
+            raise InputError(f"`right` should be True or False, got {right!r:.100}")
         as_text("comment", comment, most=LONGEST_COMMENT, empty=True)
         comment = comment.replace("\0", " ")
         c = JOURNAL.c
@@ -122,9 +126,9 @@ class JournalStore:
             .limit(1)
             .scalar_subquery()
         )
-        same = and_(c.right.is_not(None), c.right == right)
+        same = and_(c.right.is_not(None), c.right == bool(right))
         values: dict[Any, Any] = {
-            c.right: right,
+            c.right: bool(right),
             c.judged: case((same, c.judged), else_=time.time()),
         }
         if comment:

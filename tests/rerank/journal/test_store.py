@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -117,6 +117,16 @@ def test_the_newest_word_wins_and_the_same_again_changes_nothing(store: JournalS
     assert not store.judge("c", True)
     with pytest.raises(InputError, match="comment"):
         store.judge("a", True, "x" * 10_001)
+
+
+@pytest.mark.parametrize("word", [None, "yes", 1])
+def test_a_word_that_is_no_boolean_is_refused(store: JournalStore, word: Any) -> None:
+    """None deleted the judgement; a boolean of NumPy is one."""
+    store.add([make_entry("a")])
+    assert store.judge("a", cast(bool, np.bool_(False)))
+    with pytest.raises(InputError, match=f"should be True or False, got {word!r}"):
+        store.judge("a", word)
+    assert store.rows(ALL)[0]["right"] is False
 
 
 def test_of_answers_with_one_id_the_newest_is_meant(store: JournalStore) -> None:
