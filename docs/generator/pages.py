@@ -11,7 +11,11 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
-ELSEWHERE = {"README.md": "index.md", "models/minilm-reranker/README.md": "minilm-reranker.md"}
+ELSEWHERE = {
+    "README.md": "index.md",
+    "models/minilm-reranker/README.md": "minilm-reranker.md",
+    "models/minilm-reranker-small/README.md": "minilm-reranker-small.md",
+}
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 FILE_NAME = re.compile(r"\[(?:docs/)?([\w-]+)\.md\]\(")  # as the text of a link
 

@@ -91,8 +91,8 @@ def test_llama_index() -> None:
     assert found[0].node.metadata == {"n": 1, **BEST}
     assert all(set(n.node.metadata) == {"n"} for n in given)
     for reader in (schema.MetadataMode.LLM, schema.MetadataMode.EMBED):
-        assert found[0].node.get_content(reader) == given[1].node.get_content(reader)
-    assert not given[1].node.excluded_llm_metadata_keys
+        assert found[0].node.get_content(reader) == given[3].node.get_content(reader)
+    assert not given[3].node.excluded_llm_metadata_keys
     with pytest.raises(InputError, match="a query is needed"):
         made.postprocess_nodes(given)
 
