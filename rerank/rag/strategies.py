@@ -22,7 +22,7 @@ def read_strategies(path: Path = BUNDLED) -> dict[str, Strategy]:
         InputError: the file cannot be read, or a table is not a strategy.
     """
     try:
-        kept = tomllib.loads(path.read_text(encoding="utf-8"))
+        kept = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -38,9 +38,8 @@ def strategy(name: str, path: Path = BUNDLED) -> Strategy:
     """
     known = read_strategies(path)
     if name not in known:
-        raise InputError(
-            f"{path}: no strategy {name!r}; it has {', '.join(known)}{nearest(name, known)}"
-        )
+        names = ", ".join(known) or "none"
+        raise InputError(f"{path}: no strategy {name!r}; it has {names}{nearest(name, known)}")
     return known[name]
 
 

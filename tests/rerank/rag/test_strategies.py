@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ BUNDLED = {  # as the people who asked for them know them
 
 
 def test_the_bundled_strategies() -> None:
-    """One a kind of task; none has a similarity floor."""
+    """One a kind of task; all have the default floor."""
     assert read_strategies() == {name: Strategy(*given) for name, given in BUNDLED.items()}
     assert {s.similarity_floor for s in read_strategies().values()} == {0.2}
 
@@ -32,6 +33,8 @@ def test_a_file_of_the_user(tmp_path: Path) -> None:
     """What it leaves out has the default."""
     path = tmp_path / "mine.toml"
     path.write_text("[support]\nmax_k = 3\n")
+    assert strategy("support", path) == Strategy(max_k=3)
+    path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())  # as some editors save it
     assert strategy("support", path) == Strategy(max_k=3)
 
 
@@ -44,6 +47,7 @@ def test_a_file_of_the_user(tmp_path: Path) -> None:
         ("[b]\nmin_k = 5\nmax_k = 2", "`min_k` <= `max_k`"),
         ("b = 3", "should be a table"),
         ("[b", "no TOML"),
+        ("", "it has none"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, text: str, words: str) -> None:
