@@ -25,6 +25,12 @@ REMOVED = "[removed: not supported by the sources]"
 NEGATION = re.compile(r"\b(not|never|no|none|neither|nor|without|cannot)\b|n['’]t\b", re.IGNORECASE)
 NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w-]+|\b[A-Z]{2,}\b|\b\d[\d.,]*\d\b|\b\d\b|\b\w+[._]\w[\w.]*")
 
+# from 2: "one" is a pronoun too
+COUNTS = {
+    **{2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven"},
+    **{8: "eight", 9: "nine", 10: "ten", 11: "eleven", 12: "twelve"},
+}
+
 Judge = Callable[[str, Source], float]  # (claim, source) -> P(the source supports the claim)
 
 
@@ -143,6 +149,8 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     lower = evidence.lower()
     if any(not _is_whole_word(name.lower(), lower) for name in NAME.findall(claim)):
         return 0.0
+    if _counts(claim) - _counts(evidence):
+        return 0.0
     wanted = {w: max(lexicon.weight(w), 0.0) for w in _stems(claim, lexicon)}
     total = sum(wanted.values())
     if total <= 0 or len(wanted) < FEW:
@@ -167,6 +175,12 @@ def best_sentence(claim: str, evidence: str, lexicon: Lexicon) -> str:
 
 def _stems(text: str, lexicon: Lexicon) -> set[str]:
     return set(words(text, language=lexicon.language))
+
+
+def _counts(text: str) -> set[int]:
+    """The numbers from 2 to 12 in a text, as English words or in digits."""
+    found = set(re.findall(r"\w+", text.lower()))
+    return {number for number, word in COUNTS.items() if found & {word, str(number)}}
 
 
 def _negated(text: str) -> bool:

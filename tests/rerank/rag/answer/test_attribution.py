@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rerank.errors import InputError
@@ -42,6 +44,23 @@ def test_words_decide(
     if supported:
         (quote,) = found.quotes.values()
         assert quote in sources[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("claim", "supported"),
+    [
+        ("The red pump starts within five minutes [S1].", True),
+        ("The red pump starts within 5 minutes [S1].", True),  # in digits, as the source has them
+        ("The red pump starts within three minutes [S1].", False),
+    ],
+)
+def test_numbers_in_words_count_as_numbers(
+    claim: str, supported: bool, sources: list[Source], lexicon: Lexicon
+) -> None:
+    """One word among many would weigh too little."""
+    passage = replace(sources[0].passage, text="The red pump starts within 5 minutes.")
+    (found,) = check(claim, [replace(sources[0], passage=passage)], lexicon)
+    assert found.supported == supported
 
 
 @pytest.mark.parametrize(("probability", "supported"), [(0.9, True), (0.5, True), (0.4, False)])
