@@ -39,7 +39,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--journal",
         metavar="URL",
-        help="instead of --labels: what people said of answers in the journal of a server",
+        help="instead of --labels: what people said of answers in a journal",
     )
     p.add_argument(
         "--answers",
@@ -63,9 +63,12 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 def _run(o: argparse.Namespace) -> None:
     from rerank.jobs.recalibrate import recalibrate
 
+    if o.answers and o.journal is None:
+        raise InputError("--answers takes what people said of answers from a --journal URL")
     if (o.labels is None) == (o.journal is None):
         raise InputError(
-            "expected labels: a file or a set with --labels, or a journal's URL with --journal"
+            "expected labels: a file or a set with --labels, or a journal's URL with --journal; "
+            f"got {'neither' if o.labels is None else 'both'}"
         )
     if o.answers:
         _fit_answers(o)
@@ -95,8 +98,6 @@ def _run(o: argparse.Namespace) -> None:
 
 
 def _fit_answers(o: argparse.Namespace) -> None:
-    if o.journal is None:
-        raise InputError("--answers takes what people said of answers from a --journal URL")
     from rerank.jobs.answer_confidence import fit_answers
 
     count, right = fit_answers(

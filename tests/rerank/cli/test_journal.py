@@ -132,7 +132,11 @@ def test_labels_of_answers_become_their_confidence(
         assert "got 40 of which 40 are right" in refused(capsys, *fitting)
         for i in range(0, 40, 2):  # those of low attribution
             store.judge(str(i), i % 8 == 0)
-    assert "--journal" in refused(capsys, *fitting[:2], "--answers", *fitting[-2:], "--labels=x")
+    alone = (*fitting[:2], "--answers", *fitting[-2:])
+    for without in (alone, (*alone, "--labels=x")):
+        assert "--answers takes" in refused(capsys, *without)
+    both = refused(capsys, *fitting[:4], *fitting[-2:], "--labels=x")
+    assert both.endswith("--journal; got both")
     assert call(*fitting) == 0
     assert "fitted on 40 labelled ones, of which 25 were right" in capsys.readouterr().out
     question = next(iter(small.queries.values())).text
