@@ -44,7 +44,7 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
         `confidence` is P(one of the passages answers the question). A `note` that is not empty
         belongs in front of the passages.
         """
-        with _told_to_the_client():
+        with _as_tool_errors():
             found = take(model.search(query), Strategy(min_k, max_k))
         verdict = assess_context(found.assessment, ContextGate(max(1, found.k)))
         return {**found.to_dict(), "verdict": verdict.verdict, "note": verdict.note()}
@@ -54,7 +54,7 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
 
         It gives the signals, what each moved the confidence by, and recommendations.
         """
-        with _told_to_the_client():
+        with _as_tool_errors():
             return assess_with(model, model.search(query)).to_dict()
 
     for tool in (search, assess_retrieval_confidence):
@@ -63,7 +63,7 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
 
 
 @contextmanager
-def _told_to_the_client() -> Iterator[None]:
+def _as_tool_errors() -> Iterator[None]:
     """Our errors as those of a tool, whose sentence the client gets to read."""
     try:
         yield
