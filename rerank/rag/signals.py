@@ -87,9 +87,10 @@ def _graph_support(a: Assessment) -> float:
     best = a.ranking.passages[0].metadata
     named = [metadata_name(best, key) for key in ("graph_support", "graph_boost")]
     try:
-        return float(next(filter(None, named), "0"))
+        support = float(next(filter(None, named), "0"))
     except ValueError:
         return 0.0
+    return support if math.isfinite(support) else 0.0  # JSON has no infinity
 
 
 def _feature(name: str) -> Measure:

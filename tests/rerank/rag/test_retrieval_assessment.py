@@ -100,6 +100,14 @@ def test_words_and_direction_agree(name: str, value: float, move: float, told: s
     assert ("compared" in words) == ("compared" in told)
 
 
+@pytest.mark.parametrize(("boost", "support"), [(0.4, 0.4), ("0.4", 0.4), ("much", 0), ("inf", 0)])
+def test_graph_support_is_a_number(boost: Any, support: float) -> None:
+    """Metadata hold anything; JSON has no infinity."""
+    metadata = [{"graph_boost": boost}] * len(TEXTS)
+    measure, _ = SIGNALS["graph_support"]
+    assert measure(make_assessment(texts=TEXTS, metadata=metadata)) == support
+
+
 def test_nothing_found_is_flagged(maps: FittedMaps) -> None:
     """With the one thing to do about it."""
     found = assess_retrieval(make_assessment(confidence=0.0), maps)
