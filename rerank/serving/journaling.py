@@ -14,13 +14,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerank.assessment.ranking_features import meaning
 from rerank.data.canonical import to_json
 from rerank.errors import JournalError, optional
-from rerank.serving.schemas import Refusal
+from rerank.serving.schemas import KnownFields, Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 
@@ -188,7 +188,7 @@ class JournalRecorder:
         await self._app(scope, receive, answer)
 
 
-class FeedbackRequest(BaseModel):
+class FeedbackRequest(KnownFields):
     """Whether an answer was right."""
 
     model_config: ClassVar[Any] = {

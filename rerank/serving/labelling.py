@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from rerank.config import LabelConfig
 from rerank.rag.sources import place_of
-from rerank.serving.schemas import Refusal
+from rerank.serving.schemas import KnownFields, Refusal
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
@@ -83,7 +83,7 @@ class Labels:
         return kept
 
 
-class LabelRequest(BaseModel):
+class LabelRequest(KnownFields):
     """An annotator's action on the current question or passage."""
 
     model_config: ClassVar[Any] = {"extra": "forbid"}

@@ -99,13 +99,10 @@ Metadata = Annotated[
 ]
 
 
-class QueryRequest(BaseModel):
-    """The fields of every request. Unknown fields are refused, so that typos are noticed."""
+class KnownFields(BaseModel):
+    """A request whose unknown fields are refused, so that typos are noticed."""
 
     ignored: ClassVar[Mapping[str, str]] = {}
-
-    query: str = Field(description="the question, in plain words")
-    metadata: Metadata = None
 
     @model_validator(mode="before")
     @classmethod
@@ -129,6 +126,13 @@ class QueryRequest(BaseModel):
             for name in set(names).difference(present[:1] or names[:1]):
                 kept.pop(name, None)
         return kept
+
+
+class QueryRequest(KnownFields):
+    """The fields of every request with a query."""
+
+    query: str = Field(description="the question, in plain words")
+    metadata: Metadata = None
 
     def to_query(self, settings: Settings) -> Query:
         """The query of the request.

@@ -24,6 +24,8 @@ with optional():
     import lancedb
     from lancedb.query import MatchQuery, MultiMatchQuery
 
+TEXTS = ("string", "json")  # in the name of a type that keyword search can read
+
 
 class LanceTable:
     """A table with a column of fixed-size vectors and, for keyword search, text columns."""
@@ -75,6 +77,10 @@ class LanceTable:
         check_known_fields(s, [*s.fields, *s.keyword, s.vector], table.schema.names)
         if s.vector and not hasattr(table.schema.field(s.vector).type, "list_size"):
             raise InputError(f"{s}: its column {s.vector!r} holds no vectors of a fixed size")
+        for name in s.keyword:
+            kind = str(table.schema.field(name).type)
+            if not any(text in kind for text in TEXTS):
+                raise InputError(f"{s}: its column {name!r} of `keyword` holds no text, but {kind}")
         return table
 
     def _rows(self, search: Any, score: str, count: int) -> list[dict[str, Any]]:

@@ -137,6 +137,8 @@ class QdrantCollection:
     def _call(self, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
+        except InputError:  # of ours, which names the collection already
+            raise
         except ResponseHandlingException as error:
             raise RetrieverError(f"{self.settings}: no answer: {error}") from None
         except UnexpectedResponse as error:

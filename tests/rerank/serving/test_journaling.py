@@ -103,6 +103,8 @@ def test_feedback_is_recorded_at_once(asking: httpx.Client, tmp_path: Path) -> N
     )
     for wrong in ({"id": "a"}, {"id": "a", "right": "yes"}, {"id": "a", "right": True, "x": 1}):
         assert asking.post("/v1/feedback", json=wrong).status_code == 422
+    refused = asking.post("/v1/feedback", json={"id": "none", "right": True, "coment": "why"})
+    assert_refused(refused, 422, "unknown field 'coment'; did you mean 'comment'?")
     example = asking.get("/openapi.json").json()["components"]["schemas"]["FeedbackRequest"]
     assert set(example["examples"][0]) == {"id", "right"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -111,6 +112,17 @@ def test_what_the_collection_lacks(
             search()
 
 
+def test_keyword_search_needs_text(settings: RetrieverSettings) -> None:
+    """A column of another type is the settings' fault, not the system's."""
+    if settings.system != "lancedb":
+        pytest.skip("LanceDB's columns have types")
+    system = connect(replace(settings, keyword=("vector",)))
+    with pytest.raises(
+        InputError, match="'vector' of `keyword` holds no text, but fixed_size_list"
+    ):
+        system.keyword("zebra", 1)
+
+
 def test_vectors_of_another_size(system: SearchSystem) -> None:
     """Both sizes are told."""
     with pytest.raises(InputError, match=f"have {WIDTH} numbers, those of the encoder 3"):
@@ -122,6 +134,7 @@ def test_a_folder_that_is_not_there(settings: RetrieverSettings, tmp_path: Path)
     if settings.remote:
         pytest.skip("a server")
     system = connect(replace(settings, url=str(tmp_path / "none")))
-    with pytest.raises(InputError, match="there is no such folder"):
+    once = f"{re.escape(str(system.settings))}: there is no such folder"
+    with pytest.raises(InputError, match=f"^{once}$"):
         system.keyword("zebra", 1)
     assert not (tmp_path / "none").exists()
