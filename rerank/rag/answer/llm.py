@@ -23,6 +23,7 @@ from rerank.rag.settings import LanguageModelConfig
 KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint needs one
 LONGEST_WAIT = 30.0  # most seconds between two tries, whatever the endpoint asks for
 LONGEST_TOKEN = 32  # characters of an answer for each token it may have, at most
+THOUGHTS = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)  # of some models, before an answer
 LARGEST = 1 << 24  # bytes of a response: a stream has some hundreds for each token
 
 
@@ -79,7 +80,8 @@ class LanguageModel:
                 "stream": self.config.llm_stream,
             }
         )
-        text = (_streamed(body) if self.config.llm_stream else _whole(body)).strip()
+        text = _streamed(body) if self.config.llm_stream else _whole(body)
+        text = THOUGHTS.sub("", text).strip()
         if not text:
             raise BrokenAnswer("the answer is empty")
         if len(text) > self.config.llm_max_tokens * LONGEST_TOKEN:
@@ -101,7 +103,8 @@ class LanguageModel:
     def _sentence(self, error: Exception, sent: int) -> str:
         times = "once" if sent == 1 else f"{sent} times"
         why = _error_text(error)
-        return f"{self.config.llm}: the language model gave no answer, asked {times}: {why}"
+        place = re.sub(r"//[^/]*@", "//", self.config.llm).partition("?")[0]  # no password, no key
+        return f"{place}: the language model gave no answer, asked {times}: {why}"
 
 
 class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file

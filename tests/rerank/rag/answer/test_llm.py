@@ -98,6 +98,22 @@ def test_a_stream_of_something_else_is_no_answer(chunk: str, sources: list[Sourc
         model(place.url, stream=True, llm_retries=0).generate("What?", sources)
 
 
+def test_thoughts_are_no_part_of_the_answer(sources: list[Source]) -> None:
+    """Some models write them before it; joined to its first sentence they would pass the check."""
+    with endpoint(says(f"<think>\nWhat is it?\nMaybe the mean.</think>{GOOD}")) as place:
+        assert model(place.url).generate("What is a median?", sources).text == GOOD
+
+
+def test_no_key_is_told(sources: list[Source]) -> None:
+    """Errors are printed, and stand in the file of answers."""
+    with endpoint(status(401)) as place:
+        asked = model(place.url.replace("//", "//me:secret@"))
+        with pytest.raises(EndpointError) as told:
+            asked.generate("What is a median?", sources)
+    assert place.url in str(told.value)
+    assert "secret" not in str(told.value)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_half_a_surrogate_pair_can_be_written(stream: bool, sources: list[Source]) -> None:
     """JSON can hold one, UTF-8 cannot."""
