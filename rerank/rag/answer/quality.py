@@ -70,11 +70,17 @@ def fit_answer_confidence(
     """Logistic regression of `right` (n,) on the retrieval's log-odds and the quality.
 
     Raises:
-        InputError: fewer than 30 answers, or only one outcome among them.
+        InputError: fewer than 30 answers, only one outcome among them, or not one of each argument
+            an answer.
     """
     with optional():
         from calibration.fitting import fit_logistic
 
+    if not len(retrieval) == len(qualities) == len(right):
+        raise InputError(
+            "expected one confidence, one quality and one outcome an answer, got "
+            f"{len(retrieval)}, {len(qualities)} and {len(right)}"
+        )
     if len(right) < LEAST or len(set(right)) < 2:
         raise InputError(
             f"expected {LEAST} labelled answers or more, right and wrong ones, got {len(right)} of "

@@ -33,6 +33,8 @@ def test_what_is_refused() -> None:
         fit_answer_confidence([0.5] * 5, fine[:5], [0, 1, 0, 1, 0])
     with pytest.raises(InputError, match="of which 40 are right"):
         fit_answer_confidence([0.5] * 40, fine, [1] * 40)
+    with pytest.raises(InputError, match="got 40, 3 and 40"):
+        fit_answer_confidence([0.5] * 40, fine[:3], [0, 1] * 20)
     with pytest.raises(InputError, match="from 0 to 1"):
         AnswerQuality(parses=2)
     with pytest.raises(InputError, match="can be read"):
