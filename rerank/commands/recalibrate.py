@@ -84,7 +84,6 @@ def _run(o: argparse.Namespace) -> None:
             max_labels=o.max_labels,
             overwrite=o.overwrite,
             name=o.name,
-            at_random=o.journal is None,  # people chose which answers to judge
         )
     except TrackingError:
         if not o.json:

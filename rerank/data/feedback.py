@@ -2,8 +2,9 @@
 
 One JSON object per line: `query`, and either `right` (was the top passage right?) or `relevant`
 (the ids of the right passages; empty if nothing answers the query). With `passages`, the label is
-about the caller's list, otherwise about a search. A folder of a labelled set holds the same and
-more, and has its own corpus.
+about the caller's list, otherwise about a search. `chosen` is true if somebody chose to judge this
+answer: such labels are of no random sample, and certify nothing. A folder of a labelled set holds
+the same and more, and has its own corpus.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Feedback:
     group: str
     right: bool | None
     relevant: frozenset[str]
+    chosen: bool = False  # by whoever judged it, not drawn at random
 
     def is_hit(self, ranking: Ranking) -> bool:
         """Whether the top passage of the ranking is right."""
@@ -113,6 +115,9 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
     """
     query = replace(read_query({**row, "_id": "label"}), query_id="")
     right, relevant = read_right(row), row.get("relevant")
+    chosen = row.get("chosen", False)
+    if not isinstance(chosen, bool):
+        raise InputError(f"'chosen' should be true or false, got {chosen!r:.80}")
     if (right is None) == (relevant is None):
         raise InputError(f"expected one of 'right' and 'relevant', got {sorted(row)}")
     if relevant is not None and not isinstance(relevant, list):
@@ -122,7 +127,7 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
         unknown = sorted(set(ids) - {passage.doc_id for passage in query.passages})
         if unknown:
             raise InputError(f"'relevant' names {unknown[0]!r:.80}, which is not in 'passages'")
-    return Feedback(query, " ".join(query.text.lower().split()), right, frozenset(ids))
+    return Feedback(query, " ".join(query.text.lower().split()), right, frozenset(ids), chosen)
 
 
 def check_known_passages(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:

@@ -117,7 +117,7 @@ def recalibrate(
     most `max_labels` are used, drawn at random.
 
     `at_random`: whether the labels are of a random sample of the questions. If people chose which
-    answers to judge, they are not, and nothing is certified.
+    answers to judge, they are not, and nothing is certified. Labels that say `chosen` never are.
 
     The model is tracked as by `calibrate`, under `name`: by default the name of `model`, or, if the
     new model searches another corpus, one made from the name of the set.
@@ -133,6 +133,7 @@ def recalibrate(
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = _labels(model, feedback, split, workspace)
         feedback, notes = _usable_labels(model, feedback, max_labels)
+        at_random = at_random and not any(f.chosen for f in feedback)
         recalibrated = _recalibrated_modes(model, feedback, pipeline, notes, at_random=at_random)
         contents, recalibration = _model_contents(
             model, feedback, pipeline, corpus, recalibrated, name

@@ -48,7 +48,7 @@ def newest_labels(store: JournalStore, most: int | None = None) -> list[Row]:
 
 def label_of(row: Row) -> dict[str, Any]:
     """A row of `newest_labels` that has its text, in the format of a labels file."""
-    return {**json.loads(row["asked"]), "right": bool(row["right"])}
+    return {**json.loads(row["asked"]), "right": bool(row["right"]), "chosen": True}
 
 
 def monitors(

@@ -19,6 +19,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.jobs.journal import journal_labels
 from rerank.journal.entry import Entry, entry_of
 from rerank.journal.journal import Journal
+from rerank.journal.labels import label_of, newest_labels
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import JournalStore
 from rerank.rag.answer.quality import AnswerQuality
@@ -218,6 +219,7 @@ def test_recalibrate_and_drift_take_a_journal(
         for i, found in enumerate(model.assess([Query(text) for text in fresh])):
             store.add([entry_of(found, answer_id=str(i), model="m", latency=0)])
             store.judge(str(i), i % 3 > 0)
+        exported = "".join(f"{json.dumps(label_of(row))}\n" for row in newest_labels(store))
     moved, journal = tmp_path / "moved", sqlite_url(tmp_path)
     more = ("--work", tmp_path / "work")
     assert (
@@ -239,6 +241,10 @@ def test_recalibrate_and_drift_take_a_journal(
     certificate = CalibratedReranker.load(moved).maps["search"].certificate
     assert certificate.refused.startswith("The labels are not of a random sample")
     assert manifest["recalibrated"]["right"] == sum(i % 3 > 0 for i in range(2, 14))
+    labels, same = tmp_path / "labels.jsonl", tmp_path / "same"
+    labels.write_text(exported)
+    assert call("recalibrate", run.folder, "--labels", labels, "--out", same, *more) == 0
+    assert CalibratedReranker.load(same).maps["search"].certificate.refused == certificate.refused
     capsys.readouterr()
     assert call("drift", run.folder, "--journal", journal, "--json", *more) in (0, 1)
     assert json.loads(capsys.readouterr().out)["new_rows"] == 14

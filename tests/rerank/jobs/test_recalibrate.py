@@ -65,6 +65,7 @@ def test_labels_are_read_in_both_forms(tmp_path: Path, rankings: dict[str, Ranki
         ('{"query": "x"}', "expected one of 'right' and 'relevant'"),
         ('{"query": "x", "right": true, "relevant": []}', "expected one of 'right' and 'relevant'"),
         ('{"query": "x", "right": "yes"}', "'right' should be true or false"),
+        ('{"query": "x", "right": true, "chosen": 1}', "'chosen' should be true or false"),
         ('{"query": "x", "relevant": [1.5]}', "'relevant'"),
         ('{"query": " ", "right": true}', "'query' is empty"),
     ],

@@ -229,4 +229,5 @@ def test_the_journal_is_watched_judged_and_exported(asking: httpx.Client, tmp_pa
     (tmp_path / "labels.jsonl").write_bytes(labels.content)
     (label,) = read_feedback(tmp_path / "labels.jsonl")
     assert (label.query.text, label.right) == ("<script>alert(1)</script> bread", False)
+    assert label.chosen
     assert asking.get("/v1/journal", params={"days": 0}).status_code == 422
