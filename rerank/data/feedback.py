@@ -22,6 +22,7 @@ from rerank.data.labelled_set import ASKED_ABOUT, LabelledSet
 from rerank.data.labels import Labels
 from rerank.data.lines import read_records
 from rerank.data.records import read_id, read_query, read_right
+from rerank.data.weights import WEIGHT
 from rerank.errors import InputError
 from rerank.types import Mode, Passage, Query, Ranking
 
@@ -127,6 +128,7 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
         unknown = sorted(set(ids) - {passage.doc_id for passage in query.passages})
         if unknown:
             raise InputError(f"'relevant' names {unknown[0]!r:.80}, which is not in 'passages'")
+    chosen = chosen or WEIGHT in query.metadata  # of a sample that `label-next` drew by confidence
     return Feedback(query, " ".join(query.text.lower().split()), right, frozenset(ids), chosen)
 
 

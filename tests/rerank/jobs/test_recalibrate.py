@@ -17,6 +17,7 @@ from rerank.config import Config
 from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
     check_known_passages,
+    feedback_from,
     feedback_of,
     group_labels,
     hit_labels,
@@ -55,6 +56,13 @@ def test_labels_are_read_in_both_forms(tmp_path: Path, rankings: dict[str, Ranki
     found = read_feedback(written(tmp_path, [json.dumps(line) for line in lines]))
     assert hit_labels(found, [ranking] * 5).tolist() == [1, 0, 1, 0, 0]
     assert found[0].group == found[1].group != found[2].group
+
+
+def test_labels_that_label_next_chose_are_chosen() -> None:
+    """They were drawn by confidence, so unweighted they are no random sample."""
+    row = {"query": "x", "right": True}
+    assert not feedback_from(row).chosen
+    assert feedback_from({**row, "metadata": {"weight": 2.5}}).chosen
 
 
 @pytest.mark.parametrize(
