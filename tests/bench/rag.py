@@ -4,11 +4,13 @@
 
 Each set's model is calibrated with the default settings, and measured on the set's test questions
 over the whole corpus. A model that FOLDER holds already is used if it was made from the same data,
-settings and weights. Two Markdown tables come out:
+settings and weights. Three Markdown tables come out:
 
 1. Passages handed on: adaptive retrieval beside fixed k, for answerable questions.
 2. Unanswerable questions answered: the context gate beside hand-set formulas, each at the threshold
    at which it answers the same share of the answerable questions.
+3. What `rerank answer` would do before any sentence is written: answer, answer with LOW CONFIDENCE,
+   refuse; and whether the confidence that it states is true of its sources.
 
 Intervals (95%) resample the groups of questions, with the same draws on both sides.
 """
@@ -31,7 +33,8 @@ from rerank import CalibratedReranker, LabelledSet
 from rerank.data.labels import hits
 from rerank.inference.score_cache import ScoreCache
 from rerank.rag.adaptive import take
-from rerank.rag.settings import DEEPEST, ContextGate, Strategy
+from rerank.rag.answer.bounded import usable_context
+from rerank.rag.settings import DEEPEST, AnswerConfig, ContextGate, Strategy
 from rerank.types import Bools, Floats, Ints
 from rerank.workspace import Workspace
 
@@ -39,6 +42,7 @@ THRESHOLDS = (0.5, 0.7, 0.8, 0.9)  # of adaptive retrieval; 0.7 is the default
 FIXED = (1, 3, 5, 8)
 RATES = (0.5, 0.7, 0.9)  # shares of the answerable questions that are answered
 FORMULAS = ("sufficiency score", "seven-metric score", "coverage score")
+VERDICTS = ("SUFFICIENT", "PARTIAL", "INSUFFICIENT")  # answered, with LOW CONFIDENCE, refused
 DRAWS = 2000
 
 
@@ -53,6 +57,9 @@ class Measured:
     found: dict[float, Floats]  # adaptive threshold -> (n,) 1 where one of these is right
     sufficiency: Floats  # (n,) what the gate decides from
     formulas: dict[str, Floats]  # name -> (n,)
+    verdicts: list[str]  # (n,) of the gate of an answer
+    stated: Floats  # (n,) its confidence that a source is right
+    sourced: Floats  # (n,) 1 where a source is right
 
 
 def drawn(labelled: LabelledSet, most: int | None) -> LabelledSet:
@@ -79,6 +86,11 @@ def measured(labelled: LabelledSet, model: CalibratedReranker, work: Path) -> Me
                 for one, grades in zip(taken, questions.grades, strict=True)
             ]
         )
+    gated = [usable_context(one, AnswerConfig()) for one in answers]
+    sourced = [
+        float(any(p.doc_id in grades for p in usable))
+        for (usable, _), grades in zip(gated, questions.grades, strict=True)
+    ]
     return Measured(
         answerable=np.array([bool(grades) for grades in questions.grades]),
         groups=group_codes(questions.groups.tolist(), len(questions)),
@@ -87,6 +99,9 @@ def measured(labelled: LabelledSet, model: CalibratedReranker, work: Path) -> Me
         found=found,
         sufficiency=np.array([one.sufficiency_at[ContextGate().k - 1] for one in answers]),
         formulas={name: evaluation.confidences[name] for name in FORMULAS},
+        verdicts=[verdict.verdict for _, verdict in gated],
+        stated=np.array([verdict.confidence for _, verdict in gated], dtype=np.float64),
+        sourced=np.array(sourced),
     )
 
 
@@ -173,6 +188,28 @@ def refusals_row(m: Measured, formula: str, rate: float) -> dict[str, str]:
     }
 
 
+def answers_row(m: Measured, verdict: str) -> dict[str, str]:
+    """The questions of one verdict: how many, and how true the confidence in their sources is."""
+    these = np.array([one == verdict for one in m.verdicts])
+    row = {
+        "of the answerable": f"{these[m.answerable].mean():.2f}",
+        "of the unanswerable": f"{these[~m.answerable].mean():.2f}" if any(~m.answerable) else "-",
+    }
+    if verdict == "INSUFFICIENT" or not these.any():
+        return row
+
+    def too_sure(weight: Floats) -> float:
+        own = weight * these
+        return float(np.dot(own, m.stated - m.sourced) / own.sum()) if own.any() else float("nan")
+
+    return {
+        **row,
+        "stated": f"{m.stated[these].mean():.3f}",
+        "a source is right": f"{m.sourced[these].mean():.3f}",
+        "stated less right": interval(too_sure, m.groups),
+    }
+
+
 def main() -> None:
     """Read the command line, and print the tables of all sets."""
     parser = argparse.ArgumentParser(description="what calibrated numbers give in RAG")
@@ -181,7 +218,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("work"))
     parser.add_argument("--max-queries", type=int, help="bound on questions to fit on and to ask")
     o = parser.parse_args()
-    curves, adaptive, refused = {}, {}, {}
+    curves, adaptive, refused, answered = {}, {}, {}, {}
     for folder in o.sets:
         labelled, out = drawn(LabelledSet.read(folder), o.max_queries), o.models / folder.name
         rerank.calibrate(labelled, out, work=o.work, max_queries=o.max_queries)
@@ -198,7 +235,9 @@ def main() -> None:
         for rate in RATES if not m.answerable.all() else ():
             for name in FORMULAS:
                 refused[f"{folder.name}, {rate:.0%}, {name}"] = refusals_row(m, name, rate)
-        print("\n\n".join(map(table, (curves, adaptive, refused))), flush=True)
+        for verdict in VERDICTS:
+            answered[f"{folder.name}, {verdict}"] = answers_row(m, verdict)
+        print("\n\n".join(map(table, (curves, adaptive, refused, answered))), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ from rerank.rag.answer.attribution import (
 from rerank.rag.answer.context import Source, sources_of
 from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.quality import AnswerConfidence, AnswerQuality
-from rerank.rag.context import UNASSESSED, assess_context
+from rerank.rag.context import UNASSESSED, ContextVerdict, assess_context
 from rerank.rag.settings import AnswerConfig, ContextGate
-from rerank.types import Assessment
+from rerank.types import Assessment, RankedPassage
 
 LOW = "Answer (LOW CONFIDENCE - limited source coverage): "
 
@@ -118,11 +118,7 @@ def bounded_answer(
     `error` says why.
     """
     query = assessment.ranking.query
-    taken = take(assessment, config.strategy).passages
-    usable = [p for p in taken if p.relevance >= config.min_score]
-    # sufficiency at the count of sources: passages that are not handed on hold no answer
-    gate = ContextGate(max(1, len(usable)), config.min_score, config.sufficient, config.partial)
-    verdict = assess_context(assessment, gate)
+    usable, verdict = usable_context(assessment, config)
     calibrated = assessment.calibrated
     refusal = BoundedAnswer(
         query_id=query.query_id,
@@ -133,7 +129,7 @@ def bounded_answer(
         level=preset(config.policy).level(verdict.confidence or 0.0, calibrated=calibrated),
         calibrated=calibrated,
     )
-    if verdict.verdict == "INSUFFICIENT" or len(usable) < config.min_chunks:
+    if verdict.verdict == "INSUFFICIENT":
         return refusal
     sources = sources_of(usable)
     try:
@@ -160,6 +156,23 @@ def bounded_answer(
         attribution_coverage=coverage,
         model_calls=calls,
     )
+
+
+def usable_context(
+    assessment: Assessment, config: AnswerConfig
+) -> tuple[list[RankedPassage], ContextVerdict]:
+    """The passages to answer from, and the verdict on them: P(one of them holds an answer).
+
+    They reach `min_score`. Fewer than `min_chunks` are insufficient.
+    """
+    taken = take(assessment, config.strategy).passages
+    usable = [p for p in taken if p.relevance >= config.min_score]
+    # sufficiency at the count of sources: passages that are not handed on hold no answer
+    gate = ContextGate(max(1, len(usable)), config.min_score, config.sufficient, config.partial)
+    verdict = assess_context(assessment, gate)
+    if len(usable) < config.min_chunks:
+        verdict = replace(verdict, verdict="INSUFFICIENT")
+    return usable, verdict
 
 
 def _generate(

@@ -141,9 +141,8 @@ def _streamed(body: bytes) -> str:
 def _text(content: Any) -> str:
     if content is not None and not isinstance(content, str):
         raise BrokenAnswer("its content is no text")
-    return (
-        (content or "").encode(errors="replace").decode()
-    )  # JSON may escape half a surrogate pair
+    text = content or ""
+    return text.encode(errors="replace").decode()  # JSON may escape half a surrogate pair
 
 
 def _is_transient(error: Exception) -> bool:
