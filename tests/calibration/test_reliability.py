@@ -91,7 +91,7 @@ def test_table_says_what_was_measured() -> None:
     head, loud, shy = both.table().splitlines()
     assert head.split("  ")[-1] == "lower bound"
     assert "at >= 0.7" in head
-    assert loud.endswith("6  5 (83.3%)       41.8%")
+    assert loud.endswith("6  5 (83.3%)        41.8%")
     assert loud.startswith("loud")
     assert shy.split()[-3:] == ["-", "-", "-"]
     assert both["shy"].accepted == 0

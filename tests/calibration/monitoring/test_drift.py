@@ -260,8 +260,8 @@ def test_the_table_and_the_sentence() -> None:
     found = alarm(sketch(x, ["still", "moved"]), window)
     assert found.table().splitlines() == [
         "       moved  fitted median  median now  outside         p",
-        "moved  0.600             49         108   60.0%  < 0.0001",
-        "still  0.010             49          48    0.0%    1.0000",
+        "moved  0.600             49         108    60.0%  < 0.0001",
+        "still  0.010             49          48     0.0%    1.0000",
     ]
     assert len(found.table(limit=1).splitlines()) == 2
     assert found.sentence == (
