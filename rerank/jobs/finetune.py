@@ -240,13 +240,18 @@ def _mine_all(
         sets, trained, parts, limits, strict=True
     ):
         labelled = training_set.labelled
-        index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
+        index = None
+        if for_validation or not training_set.within:
+            index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
         if config.temperature:  # use any of the queries, not only the first groups
             random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
-        mined = mine(
-            labelled, ids, index, bi_encoder, config, limit=limit, within=training_set.within
+        searched = None if training_set.within else index
+        mined = mine(labelled, ids, searched, bi_encoder, config, limit=limit)
+        lists = (
+            validation_queries(labelled, for_validation, index, bi_encoder, depth=config.depth)
+            if index
+            else []
         )
-        lists = validation_queries(labelled, for_validation, index, bi_encoder, depth=config.depth)
         examples += mined
         validation += lists
         counts.append({"examples": len(mined), "validation": len(lists)})

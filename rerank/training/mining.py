@@ -111,24 +111,23 @@ def _overlap_keys(labelled: LabelledSet, query_id: str) -> frozenset[tuple[str, 
 def mine(
     labelled: LabelledSet,
     ids: Sequence[str],
-    index: Index,
+    index: Index | None,
     encoder: Encoder,
     config: FinetuneConfig,
     *,
     limit: int | None = None,
-    within: bool = False,
 ) -> list[Example]:
     """`limit` examples from the queries `ids`, in their order; by default one per query.
 
     A limit above the number of queries goes round again, and draws other wrong passages. Passages
     that a person judged wrong come first, above all the passage that an unanswerable query was
-    asked about; the first stage's best fill the rest. With `within`, for questions that do not name
-    their subject, only passages of the query's own group fill it, and a query that has none is left
-    out.
+    asked about; the first stage's best fill the rest. Without an `index`, for questions that do not
+    name their subject, only passages of the query's own group fill it, and a query that has none is
+    left out.
     """
     draw = random.Random(f"{config.seed}:{labelled.name}:lists")
     queries = [labelled.queries[i] for i in ids[:limit]]
-    if within:
+    if index is None:
         by_group = _of_groups(labelled)
         lists = [by_group[labelled.group(q.query_id)] for q in queries]
     else:
@@ -140,9 +139,8 @@ def mine(
             for query, vector in zip(queries, vectors, strict=True)
         ]
     rounds = itertools.cycle(zip(queries, lists, strict=True))
-    anywhere = None if within else index
     examples = (
-        _example(labelled, query, candidates, anywhere, config, draw)
+        _example(labelled, query, candidates, index, config, draw)
         for query, candidates in itertools.islice(rounds, limit or len(queries))
     )
     return [example for example in examples if 0 in example.labels]
@@ -170,17 +168,17 @@ def _example(
     labelled: LabelledSet,
     query: Query,
     candidates: Sequence[Passage],
-    anywhere: Index | None,
+    index: Index | None,
     config: FinetuneConfig,
     draw: random.Random,
 ) -> Example:
-    """One example from the first stage's `candidates`, best first; unordered without `anywhere`."""
+    """One example from the first stage's `candidates`, best first; unordered without `index`."""
     right = sorted(labelled.relevant(query.query_id))
     shown = [labelled.corpus[draw.choice(right)]] if right else []
     answers = {doc_id: _word_set(labelled.corpus[doc_id]) for doc_id in right}
     judged = [labelled.corpus[i] for i in _judged_wrong(labelled, query.query_id)]
     near = [p for p in candidates if _is_wrong(p, answers) and p not in judged]
-    if anywhere is not None:
+    if index is not None:
         near = near[: config.depth]
     if shown and near and config.withheld and draw.random() < config.withheld:
         shown = []
@@ -189,8 +187,8 @@ def _example(
     sure = [*first_wrong, *draw.sample(others, len(others))][:room]
     hard = [*sure, *draw.sample(near, min(room - len(sure), len(near)))]
     easy: list[Passage] = []
-    if anywhere is not None:
-        easy = [anywhere.passage(draw.randrange(len(anywhere))) for _ in range(config.easy)]
+    if index is not None:
+        easy = [index.passage(draw.randrange(len(index))) for _ in range(config.easy)]
     easy = [p for p in easy if _is_wrong(p, answers)]
     passages = [p.full_text for p in (*shown, *hard, *easy)]
     labels = (1,) * len(shown) + (0,) * (len(passages) - len(shown))

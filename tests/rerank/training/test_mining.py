@@ -164,7 +164,7 @@ def test_within_a_group_no_other_passage_is_wrong(
     name = {i: "a" if k < 3 else "b" if k < 5 else "alone" for k, i in enumerate(ids)}
     queries = {i: replace(small.queries[i], metadata={"group": name[i]}) for i in ids}
     known = replace(small, queries=queries, qrels={i: small.qrels[i] for i in ids})
-    found = mine(known, ids, index, encoder, FinetuneConfig(hard=2, easy=1), within=True)
+    found = mine(known, ids, None, encoder, FinetuneConfig(hard=2, easy=1))
     by_text = {small.queries[i].text: i for i in ids}
     assert {by_text[e.query] for e in found} <= set(ids[:5])
     assert found  # fewer than five where two of a group have the same answer
