@@ -17,6 +17,7 @@ from rerank.errors import InputError, nearest
 from rerank.types import Precision
 
 LARGEST = 2**31 - 1  # of any whole number
+EARLIER = {"long_passages": "beginning"}  # what configurations meant before they had these fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,12 @@ class Config:
     max_length: int = option(
         192, "tokens of query and passage together that the cross-encoder reads", least=16
     )
+    long_passages: str = option(
+        "excerpt",
+        "what it reads of a passage that is longer: excerpt, the title and the part with most of "
+        "the query's words, or the beginning",
+        choices=("excerpt", "beginning"),
+    )
     precision: Precision = option(
         "int8",
         "of the cross-encoder; int8 is fastest on a CPU, fp32 is exact, bf16 is for GPUs and newer "
@@ -221,7 +228,7 @@ class Config:
             raise InputError(f"unknown configuration fields {strange}; expected {sorted(known)}")
         try:
             thresholds = Thresholds(**values.get("thresholds", {}))
-            return cls(**{**values, "thresholds": thresholds})
+            return cls(**{**EARLIER, **values, "thresholds": thresholds})
         except (TypeError, AttributeError) as error:
             raise InputError(f"the configuration cannot be read: {error}") from None
 

@@ -192,7 +192,7 @@ class Scored:
     candidates: Candidates
     prior: Floats  # (n,) score by the first stage only, which chose what to score; falling
     logits: Floats  # (m,)
-    truncated: Bools  # (m,) the cross-encoder did not see the end of this passage
+    truncated: Bools  # (m,) the cross-encoder did not see all of this passage
 
     def __len__(self) -> int:
         """Count of candidates, scored or not."""

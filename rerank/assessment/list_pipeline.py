@@ -99,13 +99,13 @@ class ListPipeline(Pipeline):
         last = self.last_scores(candidates)
         order = np.argsort(np.isnan(last), kind="stable")
         count = int((~np.isnan(last)).sum())
-        return Selection(candidates.take(order), prior[order], count, known=True)
+        none_cut = np.zeros(count, dtype=np.bool_)
+        return Selection(candidates.take(order), prior[order], count, (), none_cut, known=True)
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of the last stage."""
         scores = self.last_scores(selection.candidates)[: selection.count]
-        none_cut = np.zeros(len(scores), dtype=np.bool_)
-        return Scored(selection.candidates, selection.prior, scores, none_cut)
+        return Scored(selection.candidates, selection.prior, scores, selection.excerpts)
 
     def last_scores(self, candidates: Candidates) -> Floats:
         """The scores (n,) of the last stage; NaN for a passage without one."""

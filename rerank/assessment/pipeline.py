@@ -29,6 +29,7 @@ from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder, Vectors
+from rerank.retrieval.excerpts import excerpts
 from rerank.retrieval.retriever import Retriever
 from rerank.types import Bools, Candidates, Floats, Passage, Query, Scored
 
@@ -79,21 +80,23 @@ class ReadPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Candidates, likeliest first; the first `count` are to be scored.
+    """Candidates, likeliest first; the first `count` are scored, or have known scores.
 
-    `known`: their scores came with the query.
+    `texts` is what the cross-encoder reads of these passages, `excerpts` (count,) whether that is
+    only a part.
     """
 
     candidates: Candidates
     prior: Floats
     count: int
-    known: bool
+    texts: Sequence[str]
+    excerpts: Bools
+    known: bool  # their scores came with the query
 
     @property
     def pairs(self) -> list[Pair]:
-        """The query with each of the first passages."""
-        c = self.candidates
-        return [(c.query.text, p.full_text) for p in c.passages[: self.count]]
+        """The query with each text."""
+        return [(self.candidates.query.text, text) for text in self.texts]
 
     @property
     def pairs_to_score(self) -> list[Pair]:
@@ -233,7 +236,11 @@ class Pipeline(ABC):
         """The candidates, likeliest first, and which of them `score` would score."""
         candidates, prior = by_prior(candidates, prior)
         count = count_to_score(prior[: self.config.rerank_depth], cutoff)
-        return Selection(candidates, prior, count, candidates.query.logits is not None)
+        texts = self._texts_to_read(candidates.query.text, candidates.passages[:count])
+        full = [p.full_text for p in candidates.passages[:count]]
+        excerpts = np.array([text != whole for text, whole in zip(texts, full, strict=True)], bool)
+        known = candidates.query.logits is not None
+        return Selection(candidates, prior, count, texts, excerpts, known)
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of `selection.pairs_to_score`."""
@@ -242,7 +249,7 @@ class Pipeline(ABC):
         if known is not None:
             logits = known[candidates.first_stage.rows[: selection.count]]
             truncated = self.reranker.truncates(selection.pairs)
-        return Scored(candidates, selection.prior, logits, truncated)
+        return Scored(candidates, selection.prior, logits, truncated | selection.excerpts)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """The vectors of texts, at least one, as the index has them."""
@@ -255,6 +262,13 @@ class Pipeline(ABC):
             return np.zeros(0), np.zeros(0, dtype=np.bool_)
         with self._timed("score"):
             return self.reranker.score(pairs)
+
+    def _texts_to_read(self, query: str, passages: Sequence[Passage]) -> list[str]:
+        """What the cross-encoder reads of each passage: the excerpt of one that is too long."""
+        if self.config.long_passages == "beginning" or not passages:
+            return [p.full_text for p in passages]
+        tokenizer, language = self.reranker.tokenizer(), self.config.language
+        return excerpts(query, passages, tokenizer, self.index.weight, language=language)
 
     def with_metadata(self, features: Floats, passages: Sequence[Passage]) -> Floats:
         """The features (n, d) of the passages, and those of their metadata."""

@@ -64,7 +64,8 @@ class PooledMaps:
 def scored_by(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
     """What determines the scores that pooled maps are fitted on; precision hardly changes them."""
     prints = fingerprints(encoder, reranker, config)
-    return {part: value for part, value in prints.items() if part != "precision"}
+    models = {part: value for part, value in prints.items() if part != "precision"}
+    return models | {"long_passages": config.long_passages}
 
 
 def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> PooledMaps | None:

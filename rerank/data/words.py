@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Container
 from itertools import chain, islice
 
 import regex
@@ -47,6 +48,18 @@ def sentence_words(text: str, *, language: str = "english") -> list[list[str]]:
     parts = [_split_words(part) for part in end.split(normal)]
     stems = iter(_stems(list(chain.from_iterable(parts)), language))
     return [list(islice(stems, len(part))) for part in parts]
+
+
+def word_places(text: str, wanted: Container[str], *, language: str) -> dict[str, list[int]]:
+    """The characters at which the `wanted` words (stems of `words`) of a text begin, in order."""
+    plain = text.isascii()
+    found = list(ASCII_WORD.finditer(text.lower()) if plain else WORD.finditer(text))
+    stems = _stems([m[0] if plain else _normalise(m[0]) for m in found], language)
+    places: dict[str, list[int]] = {}
+    for match, stem in zip(found, stems, strict=True):
+        if stem in wanted:
+            places.setdefault(stem, []).append(match.start())
+    return places
 
 
 def _split_words(normal: str) -> list[str]:

@@ -86,6 +86,10 @@ class CrossEncoder:
         tokenizer, _ = self._open()
         return np.array([t.cut for t in tokenizer(pairs)], dtype=np.bool_)
 
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self._open()[0]
+
     def _open(self) -> tuple[Tokenizer, Rows]:
         with self._loading:
             if self._loaded is None:

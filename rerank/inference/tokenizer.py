@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rerank.errors import InputError, MissingExtraError, optional
 from rerank.inference.model_files import ModelFiles
 
@@ -42,6 +45,7 @@ class Tokenizer:
             raise
         except Exception as error:  # the libraries raise bare exceptions
             raise InputError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
+        self.max_length = max_length
         self._fast.no_padding()
         self._fast.enable_truncation(max_length)
 
@@ -52,6 +56,23 @@ class Tokenizer:
             for group in _parts(texts)
             for e in self._fast.encode_batch(group)
         ]
+
+    def spans(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        """The characters at which each token of a text begins and ends, (n, 2) a text, to its end.
+
+        Special tokens are left out.
+        """
+        encoded = (
+            e
+            for group in _parts(texts)
+            for e in self._fast.encode_batch(group, add_special_tokens=False)
+        )
+        spans = ([s for part in (e, *e.overflowing) for s in part.offsets] for e in encoded)
+        return [np.array(of_text, dtype=np.int64).reshape(-1, 2) for of_text in spans]
+
+    def room(self, first: str, second: str) -> int:
+        """How many more tokens than those of a pair can be read; at least 0."""
+        return self.max_length - len(self._fast.encode(first, second).ids)
 
 
 def _parts(texts: Sequence[Any]) -> Iterator[list[Any]]:

@@ -1,0 +1,88 @@
+"""What the cross-encoder reads of a passage that is too long for it: the part about the question.
+
+A cross-encoder reads a fixed number of tokens, and an answer often stands behind them. So of a long
+passage it reads the title and the window of the text with most of the question's words. This takes
+no more tokens than the beginning would. To choose parts of a document cheaply before an expensive
+model reads them is the idea of Hofstätter et al. (2021, "Intra-Document Cascading"); here the words
+alone choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from rerank.data.words import content_words, word_places, words
+from rerank.inference.tokenizer import Tokenizer
+from rerank.types import Floats, Ints, Passage
+
+STEP = 16  # tokens, about, from one window to the next
+LEAST_ROOM = 32  # tokens; the beginning is read where fewer are left for the text
+REPEATED = 0.02  # of a word's weight, for each time it stands in a window
+
+
+def excerpts(
+    query: str,
+    passages: Sequence[Passage],
+    tokenizer: Tokenizer,
+    weight: Callable[[str], float],
+    *,
+    language: str,
+) -> list[str]:
+    """What a model with this tokenizer reads of each passage, beside the query.
+
+    `weight` gives a word's idf. Stop words do not count, unless the query has no other words.
+    """
+    about = content_words(query, language=language) or words(query, language=language)
+    weights = {word: weight(word) for word in about}
+    rooms = [tokenizer.room(query, p.title and f"{p.title}.") for p in passages]
+    spans = tokenizer.spans([p.text for p in passages]) if passages else []
+    return [
+        excerpt(passage, of_tokens, room, weights, language=language)
+        for passage, of_tokens, room in zip(passages, spans, rooms, strict=True)
+    ]
+
+
+def excerpt(
+    passage: Passage, spans: Ints, room: int, weights: Mapping[str, float], *, language: str
+) -> str:
+    """Title and window of a passage whose text has more than `room` tokens; else its full text.
+
+    `spans` (n, 2) are the characters at which each token of the text begins and ends, `weights` the
+    query's words with their weight. The first of equal windows is taken; so a text without any of
+    the words is read from its beginning.
+    """
+    if len(spans) <= room or room < LEAST_ROOM:
+        return passage.full_text
+    at = word_places(passage.text, weights, language=language)
+    places = [np.searchsorted(spans[:, 0], characters) for characters in at.values()]
+    start = best_window(
+        places, np.array([weights[word] for word in at]), _window_starts(spans, room), room
+    )
+    first, last = spans[start, 0], spans[min(start + room, len(spans)) - 1, 1]
+    return Passage(passage.doc_id, passage.title, passage.text[first:last]).full_text
+
+
+def best_window(places: Sequence[Ints], weights: Floats, starts: Ints, room: int) -> int:
+    """The start of the window with the highest total weight of words, the first of equal ones.
+
+    `places[i]` are the tokens, in order, at which word i stands; its weight counts once for a
+    window that holds it, and `REPEATED` times more for each time it does.
+    """
+    total = np.zeros(len(starts))
+    for at, weight in zip(places, weights, strict=True):
+        count = np.searchsorted(at, starts + room) - np.searchsorted(at, starts)
+        total += weight * ((count > 0) + REPEATED * count)
+    return int(starts[np.argmax(total)])
+
+
+def _window_starts(spans: Ints, room: int) -> Ints:
+    """Tokens at which a window may start: the first, then about every `STEP`; each begins a word.
+
+    The last one leaves at most `room` tokens, up to the end of the text.
+    """
+    after_space = np.flatnonzero(np.r_[True, spans[1:, 0] > spans[:-1, 1]])
+    wanted = np.r_[np.arange(0, len(spans) - room, STEP), len(spans) - room]
+    nearest = np.minimum(np.searchsorted(after_space, wanted), len(after_space) - 1)
+    return np.unique(after_space[nearest])
