@@ -17,6 +17,7 @@ from session_run import Run, interrupted_run
 from small_sets import cut
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # Haystack sends usage data, unless told not to
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 from rerank.assessment.fitted_maps import FittedMaps

@@ -3,35 +3,66 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rerank.adapters.metadata import rank_documents
+from rerank.assessment.model import load
 from rerank.errors import optional
 
 with optional():
-    from haystack import Document, component
+    from haystack import Document, component, default_from_dict, default_to_dict
 
 
 @component  # type: ignore[misc, untyped-decorator]
 class CalibratedRanker:
     """Orders documents by calibrated relevance, which becomes their score.
 
-    `model` is from `rerank.load`. `min_relevance` leaves out documents that are likely to be wrong:
-    0.0 keeps all, up to `top_k`. Documents without a text are left out.
+    `model` is from `rerank.load`, or what `rerank.load` takes: a folder or a URI of MLflow. That
+    model is loaded before the first run. `min_relevance` leaves out documents that are likely to be
+    wrong: 0.0 keeps all, up to `top_k`. Documents without a text are left out.
+
+    A saved pipeline holds where the model is, and not the model. Give a model of MLflow as its URI:
+    the folder that `rerank.load` copies it to is removed with the model.
     """
 
     def __init__(self, model: Any, *, top_k: int = 10, min_relevance: float = 0.0) -> None:
         self.model = model
         self.top_k = top_k
         self.min_relevance = min_relevance
+        self._loaded = None if isinstance(model, (str, Path)) else model
+
+    def warm_up(self) -> None:
+        """Load the model, unless it is loaded.
+
+        Raises:
+            InputError, MissingExtraError, TrackingError: as `rerank.load`.
+        """
+        if self._loaded is None:
+            self._loaded = load(self.model)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings and where the model is, for a saved pipeline."""
+        place = self.model if isinstance(self.model, (str, Path)) else self.model.folder
+        data: dict[str, Any] = default_to_dict(
+            self, model=str(place), top_k=self.top_k, min_relevance=self.min_relevance
+        )
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> CalibratedRanker:
+        """The ranker that `to_dict` described; its model is loaded before the first run."""
+        ranker: CalibratedRanker = default_from_dict(cls, data)
+        return ranker
 
     @component.output_types(documents=list[Document])  # type: ignore[misc, untyped-decorator]
     def run(
         self, query: str, documents: list[Document], top_k: int | None = None
     ) -> dict[str, list[Document]]:
         """The best documents, best first; the input documents are not changed."""
+        self.warm_up()
         ranked = rank_documents(
-            self.model,
+            self._loaded,
             query,
             [(d.content or "", d.meta) for d in documents],
             count=self.top_k if top_k is None else top_k,

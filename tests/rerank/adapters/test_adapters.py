@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ EMPTY = ["", " \n"]  # such as images have; they are left out
 class Model:
     """Says of the three texts, whatever their order, which is likely to be right."""
 
+    folder = Path("work/model")
     given: Sequence[Passage] = ()
 
     def rerank(self, text: str, passages: Sequence[Passage]) -> Assessment:
@@ -111,6 +113,33 @@ def test_haystack() -> None:
     assert [d.score for d in ranked] == [0.8, 0.2]
     assert ranked[0].meta == {"n": 1, **BEST}
     assert all(set(d.meta) == {"n"} for d in given)
+
+
+@pytest.mark.parametrize("loaded", [True, False], ids=["a loaded model", "its folder"])
+def test_a_haystack_pipeline_is_saved_with_the_place_of_its_model(
+    loaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text holds the folder; the pipeline read from it loads the model before it runs."""
+    haystack = pytest.importorskip("haystack", reason=f"haystack-ai {MISSING}")
+    from rerank.adapters import haystack as adapter
+
+    places: list[str] = []
+    monkeypatch.setattr(adapter, "load", lambda place: places.append(place) or Model())
+    ranker = adapter.CalibratedRanker(
+        Model() if loaded else Path("work/model"), top_k=3, min_relevance=0.5
+    )
+    pipeline = haystack.Pipeline()
+    pipeline.add_component("ranker", ranker)
+    again = haystack.Pipeline.loads(pipeline.dumps(), allowed_modules=["rerank"])
+    assert again.get_component("ranker").to_dict()["init_parameters"] == {
+        **{"model": "work/model", "top_k": 3, "min_relevance": 0.5}
+    }
+    assert not places
+    given = [haystack.Document(content=text) for text in TEXTS]
+    for _ in range(2):
+        found = again.run({"ranker": {"query": QUERY, "documents": given}})
+        assert [d.content for d in found["ranker"]["documents"]] == ["the median"]
+    assert places == ["work/model"]
 
 
 def test_the_model_sees_the_metadata() -> None:
