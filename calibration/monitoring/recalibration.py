@@ -16,14 +16,19 @@ from numpy.typing import ArrayLike, NDArray
 from calibration.arrays import Floats, check_y_p, log_odds
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
-from calibration.metrics import log_loss
+from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
 from calibration.monitoring.sequential import CalibrationMonitor
-from calibration.reliability import Comparison, comparison
-from calibration.selection import cross_fit
+from calibration.reliability import Comparison, Interval, comparison
+from calibration.selection import cross_fit, group_codes, grouped_standard_error, row_losses
 from calibration.thresholds import ABOUT, Certificate, certify
 
 ROUNDING = 1e-12
 """Relative reduction of a carried threshold, so that rounding does not lose the rows at it."""
+
+WORSE = (
+    "The update makes the confidence worse: the log loss rises on labels that it was not fitted "
+    "on, by more than chance explains. Keep the old model."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class Recalibration:
     table: Comparison  # "before", and "after" by updates fitted without the row's group
     monitor: CalibrationMonitor  # the old confidences against the labels, one per group
     gain: float  # nats of log loss, before minus after
+    gain_interval: Interval  # 95%, by group; NaN with fewer than ten groups
     effective: float  # effective number of independent labels
     # per label, (n,): its group, whether it was right, and the two confidences of the table
     groups: Sequence[Hashable] | NDArray[Any] = field(compare=False, repr=False)
@@ -42,18 +48,32 @@ class Recalibration:
     before: Floats = field(compare=False, repr=False)
     after: Floats = field(compare=False, repr=False)
 
+    @property
+    def worse(self) -> bool:
+        """Whether the update is measurably worse than none: its gain is surely below zero."""
+        return self.gain_interval[1] < 0
+
     def sentences(self) -> list[str]:
-        """What was learned, its gain, and what is promised now."""
+        """Whether the update is worse, what was learned, its gain, and what is promised now."""
         slope, intercept = self.update.coef[0], self.update.intercept
         before = self.table["before"]
         return [
+            *([WORSE] if self.worse else []),
             f"{before.n} labels, worth {self.effective:.0f} independent ones: "
             f"{before.base_accuracy:.1%} of the top passages are right.",
-            f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss "
-            f"{abs(self.gain):.4f} nats {'better' if self.gain >= 0 else 'worse'}, cross-fitted.",
+            f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {self._gain_in_words()}, "
+            "cross-fitted.",
             self.monitor.sentence,
             self.certificate.sentence,
         ]
+
+    def _gain_in_words(self) -> str:
+        """The change of the log loss, and its interval if there is one."""
+        better, (low, high) = self.gain >= 0, self.gain_interval
+        if not better:
+            low, high = -high, -low
+        words = f"{abs(self.gain):.4f} nats {'better' if better else 'worse'}"
+        return words if np.isnan(low) else f"{words} [95%: {low:.4f} to {high:.4f}]"
 
 
 def fit_recalibration(
@@ -101,19 +121,33 @@ def fit_recalibration(
     )
     first = np.sort(np.unique(number, return_index=True)[1])
     monitor = CalibrationMonitor.start().update(right[first], before[first])
-    gain = log_loss(right, before) - log_loss(right, after)
+    gains = row_losses(right, before) - row_losses(right, after)
     return Recalibration(
         update=update,
         certificate=certificate,
         table=table,
         monitor=monitor,
-        gain=gain,
+        gain=float(gains.mean()),
+        gain_interval=_student_interval(gains, number),
         effective=effective_n(right - before, number),
         groups=number,
         right=right,
         before=before,
         after=after,
     )
+
+
+def _student_interval(values: Floats, groups: NDArray[Any]) -> Interval:
+    """(low, high) of the mean of values (n,), 95%, by group (n,); NaN with fewer than ten groups.
+
+    It is Student's interval with the cluster-robust standard error.
+    """
+    n_groups = int(group_codes(groups, len(values)).max()) + 1
+    if n_groups < LEAST_GROUPS:
+        return UNKNOWN
+    mean, error = float(values.mean()), grouped_standard_error(values, groups)
+    room = student_point(0.95, n_groups) * error
+    return mean - room, mean + room
 
 
 def compose_updates(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:

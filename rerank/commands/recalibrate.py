@@ -90,7 +90,7 @@ def _run(o: argparse.Namespace) -> None:
             _print_model(o.out)
         raise
     if o.json:
-        print_json(model=o.out, notes=made.notes, **run_fields(made.run))
+        print_json(model=o.out, worse=made.worse, notes=made.notes, **run_fields(made.run))
     else:
         _print_model(o.out)
         print_run(made.run, made.notes)

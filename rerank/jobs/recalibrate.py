@@ -67,6 +67,10 @@ NO_LABELS_OF: dict[Mode, str] = {
     "rerank": "the labels say nothing of passages that callers bring: that mode stays as it was.",
     "lists": "the labels say nothing of lists: the model stays as it was.",
 }
+WORSE_IN = (
+    "the new confidence of the mode {mode} is worse than the old one, by more than chance "
+    "explains: keep the old model."
+)
 OTHER_CORPUS = "Nothing is known of these passages: label answers about them and recalibrate."
 NOT_AT_RANDOM = (
     "The labels are not of a random sample of questions: people chose which answers to judge. The "
@@ -88,13 +92,15 @@ NOT_INHERITED = (
 class RecalibrationRun:
     """The new model's folder, the recalibration, and the run in MLflow (None without MLflow).
 
-    `notes` say which labels were left out, and what was not done.
+    `notes` say which labels were left out, what was not done, and which modes are `worse`: those
+    whose new confidence is measurably worse than the old one on labels that it was not fitted on.
     """
 
     folder: Path
     recalibration: Recalibration
     run: TrackedRun | None
     notes: tuple[str, ...]
+    worse: tuple[Mode, ...] = ()
 
 
 def recalibrate(
@@ -139,10 +145,12 @@ def recalibrate(
             model, feedback, pipeline, corpus, recalibrated, name
         )
         notes += [NO_LABELS_OF[mode] for mode in model.maps if mode not in recalibrated]
+        worse = tuple(mode for mode, new in recalibrated.items() if new.recalibration.worse)
+        notes += [WORSE_IN.format(mode=mode) for mode in worse]
         write_exported = exported_writer(pipeline) if NETWORKS in model.manifest else None
         write_model(out, contents, overwrite=overwrite, write_exported=write_exported)
         run, untracked = track_if_installed(out, work=workspace)
-    return RecalibrationRun(out, recalibration, run, (*notes, *untracked))
+    return RecalibrationRun(out, recalibration, run, (*notes, *untracked), worse)
 
 
 def _model_contents(

@@ -6,16 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import expit
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
 from calibration.monitoring.recalibration import (
+    WORSE,
     Recalibration,
     compose_updates,
     fit_recalibration,
     rebase_update,
 )
+from calibration.selection import row_losses
 from calibration.shrinkage import fit_update
 
 
@@ -136,7 +139,35 @@ def test_where_nothing_moved_copies_cost_no_more_than_single_labels() -> None:
 
 def test_a_loss_is_told_as_one() -> None:
     """Not as a gain below zero."""
-    found = learned(0.0, 300)
+    found = replace(learned(0.0, 300), gain_interval=(-0.05, 0.02))
     better, worse = (replace(found, gain=gain).sentences()[1] for gain in (0.0123, -0.0123))
-    assert better.endswith("log loss 0.0123 nats better, cross-fitted.")
-    assert worse.endswith("log loss 0.0123 nats worse, cross-fitted.")
+    assert better.endswith("log loss 0.0123 nats better [95%: -0.0500 to 0.0200], cross-fitted.")
+    assert worse.endswith("log loss 0.0123 nats worse [95%: -0.0200 to 0.0500], cross-fitted.")
+    unknown = replace(found, gain=0.0123, gain_interval=(np.nan, np.nan))
+    assert unknown.sentences()[1].endswith("log loss 0.0123 nats better, cross-fitted.")
+    assert not unknown.worse
+
+
+def test_an_update_that_is_measurably_worse_is_advised_against() -> None:
+    """One whose interval is below zero; an interval around zero proves nothing."""
+    found = learned(0.0, 300)
+    worse = replace(found, gain=-0.03, gain_interval=(-0.05, -0.01))
+    assert worse.worse
+    assert worse.sentences() == [WORSE, *worse.sentences()[1:]]
+    assert "Keep the old model" in WORSE
+    unclear = replace(worse, gain_interval=(-0.05, 0.01))
+    assert not unclear.worse
+    assert WORSE not in unclear.sentences()
+
+
+def test_the_interval_of_the_gain_is_students_by_group() -> None:
+    """As SciPy computes it for single labels; copies of labels do not make it narrower."""
+    found = learned(-1.0, 200)
+    gains = row_losses(found.right, found.before) - row_losses(found.right, found.after)
+    expected = stats.t.interval(0.95, 199, loc=gains.mean(), scale=stats.sem(gains))
+    assert found.gain_interval == pytest.approx(expected, abs=1e-12)
+    copied = fit_recalibration(
+        np.repeat(found.before, 3), np.repeat(found.right, 3), np.repeat(np.arange(200), 3)
+    )
+    width, of_copies = (np.ptp(one.gain_interval) for one in (found, copied))
+    assert of_copies == pytest.approx(width, rel=0.1)

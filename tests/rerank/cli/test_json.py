@@ -73,6 +73,7 @@ def test_recalibrate(run: Run, tmp_path: Path, told: Any) -> None:
     found = told("recalibrate", run.folder, *where, "--out", tmp_path / "moved")
     assert found["model"] == str(tmp_path / "moved")
     assert (tmp_path / "moved" / "manifest.json").exists()
+    assert found["worse"] == []
 
 
 def test_promote(run: Run, small_folder: Path, told: Any) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from coherence import check_coherent
+from command_line import call
 
 from calibration.arrays import log_odds
+from calibration.monitoring.recalibration import WORSE
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config
 from rerank.data.canonical import query_hash
@@ -29,7 +31,7 @@ from rerank.data.labels import hits
 from rerank.errors import FolderError, InputError
 from rerank.fitting.label_checks import NO_LISTS
 from rerank.jobs.calibrate import calibrate
-from rerank.jobs.recalibrate import fresh, recalibrate, subsample
+from rerank.jobs.recalibrate import WORSE_IN, fresh, recalibrate, subsample
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.types import Query, Ranking
 
@@ -148,6 +150,36 @@ def test_what_cannot_be_used_is_refused(run: Run, small: LabelledSet, moved: Pat
     with pytest.raises(InputError, match=r"at least 10 different queries, got \d"):
         recalibrate(model, labels[:3], few)
     assert not few.exists()
+
+
+def test_a_measurably_worse_model_is_advised_against(
+    run: Run,
+    small: LabelledSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On the command line, in --json, and in the report."""
+    from rerank.jobs import recalibrate as job
+
+    fit = job.fit_recalibration
+    monkeypatch.setattr(
+        job,
+        "fit_recalibration",
+        lambda *a, **more: replace(fit(*a, **more), gain=-0.03, gain_interval=(-0.05, -0.01)),
+    )
+    rows = [{"query": f"sort array number {i}", "right": i % 2 == 0} for i in range(12)]
+    labels = written(tmp_path, [json.dumps(row) for row in rows])
+    more = ("--labels", labels, "--work", tmp_path / "work")
+    assert call("recalibrate", run.folder, *more, "--out", tmp_path / "moved") == 0
+    told = capsys.readouterr()
+    assert told.out.startswith(WORSE)
+    assert WORSE_IN.format(mode="search") in told.err
+    assert WORSE in (tmp_path / "moved" / "report.html").read_text(encoding="utf-8")
+    assert call("recalibrate", run.folder, *more, "--out", tmp_path / "again", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["worse"] == ["search"]
+    assert WORSE_IN.format(mode="search") in found["notes"]
 
 
 def test_labels_of_known_queries_are_left_out(run: Run, small: LabelledSet) -> None:
