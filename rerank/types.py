@@ -65,8 +65,8 @@ class Query:
     stage did not return the passage.
 
     Raises:
-        InputError: logits or scores without passages, both of them, not one finite logit per
-            passage, or not one score per passage that is finite or NaN.
+        InputError: metadata that is no mapping; logits or scores without passages, both of them,
+            not one finite logit per passage, or not one score per passage that is finite or NaN.
     """
 
     text: str
@@ -77,7 +77,12 @@ class Query:
     scores: Mapping[str, Floats] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse logits and scores that do not fit the passages."""
+        """Refuse metadata without names, and logits and scores that do not fit the passages."""
+        if not isinstance(self.metadata, Mapping):
+            raise InputError(
+                "the metadata of a query should be a mapping of names to values, such as "
+                f'{{"language": "en"}}, got {self.metadata!r:.100}'
+            )
         n = len(self.passages or ())
         if self.scores is not None:
             object.__setattr__(self, "scores", self._arrays(self.scores, n))

@@ -62,10 +62,11 @@ def search(
     """Search the model's index, and return as many passages as the question needs.
 
     Raises:
-        InputError: the query is empty, or a setting is out of range.
+        InputError: the query is empty, a setting is out of range, or the metadata is no mapping.
     """
     strategy = Strategy(min_k, max_k, confidence_threshold, similarity_floor)
-    return take(model.assess([Query(text, metadata=metadata or {})])[0], strategy)
+    query = Query(text, metadata={} if metadata is None else metadata)
+    return take(model.assess([query])[0], strategy)
 
 
 def guaranteed(maps: FittedMaps) -> Strategy:

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from rerank.config import check_options, option
@@ -113,8 +114,11 @@ def decide(
         InputError: the confidence is not a probability.
     """
     sure = assessment.confidence if confidence is None else confidence
-    if not 0 <= sure <= 1:
-        raise InputError(f"the confidence should be from 0 to 1, got {sure}")
+    if not isinstance(sure, Real) or not 0 <= sure <= 1:
+        raise InputError(
+            f"`confidence` should be a number from 0 to 1, got {sure!r:.100}; leave it out to "
+            "decide by the confidence of the retrieval"
+        )
     calibrated = assessment.calibrated or confidence is not None
     level = policy.level(sure, calibrated=calibrated)
     flagged = sure < policy.threshold or not calibrated

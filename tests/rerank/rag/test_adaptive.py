@@ -56,6 +56,13 @@ def test_a_short_ranking_is_handed_on_whole() -> None:
     assert take(found(texts=TEXTS[:2])).stop_reason == "max_k"
 
 
+@pytest.mark.parametrize("wrong", [5, [], "language"])
+def test_metadata_that_is_no_mapping_is_refused(wrong: Any) -> None:
+    """Before the model is asked, whether or not it reads metadata."""
+    with pytest.raises(InputError, match=r"should be a mapping of names to values, .* got "):
+        search(None, "x", metadata=wrong)  # type: ignore[arg-type]
+
+
 def test_one_similar_passage_is_enough() -> None:
     """The confidence counts the similarity; the floor is for questions of another subject."""
     strange = found(dense=[0.1] * 10)

@@ -98,8 +98,13 @@ def test_the_confidence_of_an_answer_takes_the_place_of_the_retrieval_s() -> Non
     """A sure retrieval does not make a bad answer sure."""
     assessment = make_assessment(texts=["a"], confidence=0.95)
     assert decide(assessment, confidence=0.3).level == "VERY_LOW_CONFIDENCE"
-    with pytest.raises(InputError, match="from 0 to 1"):
-        decide(assessment, confidence=1.2)
+
+
+@pytest.mark.parametrize("wrong", [1.2, -0.1, float("nan"), "x", [0.5]])
+def test_a_confidence_that_is_no_probability_is_refused(wrong: Any) -> None:
+    """The message says what came, what was expected, and what to do."""
+    with pytest.raises(InputError, match=r"`confidence` should be a number from 0 to 1, got .*out"):
+        decide(make_assessment(texts=["a"]), confidence=wrong)
 
 
 def test_bands_out_of_order_are_refused() -> None:
