@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.errors import RerankError, optional
+from rerank.data.checks import as_text
+from rerank.data.records import LONGEST_QUERY
+from rerank.errors import InputError, RerankError, nearest, optional
 from rerank.rag.adaptive import take
 from rerank.rag.context import assess_context
 from rerank.rag.retrieval_assessment import assess_with
@@ -17,7 +19,9 @@ from rerank.rag.settings import ContextGate, Strategy
 with optional():
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
+    from pydantic import ValidationError
 
+SHOWN = 50  # characters of an unknown argument's name
 INSTRUCTIONS = (
     "Search indexed documents. {about} Answer only from the passages, cite their doc_id, and say "
     "so where the confidence is below 0.7."
@@ -36,7 +40,7 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
         MissingExtraError: on import, if the protocol's package is not installed.
     """
     instructions = INSTRUCTIONS.format(about=ABOUT[model.calibrated])
-    server = MCPServer("calibrated-rerank", instructions=instructions, log_level="ERROR")
+    server = _StrictServer("calibrated-rerank", instructions=instructions, log_level="ERROR")
 
     def search(query: str, min_k: int = 1, max_k: int = 8) -> dict[str, Any]:
         """Find passages: as many as the question needs, from min_k to max_k, at most 10.
@@ -60,6 +64,44 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
     for tool in (search, assess_retrieval_confidence):
         server.add_tool(tool, description=inspect.getdoc(tool))
     return server
+
+
+class _StrictServer(MCPServer):  # type: ignore[misc]
+    """A server whose tools refuse arguments that they do not have, and queries that are too long.
+
+    The protocol's own one ignores the former and has no limit.
+    """
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """Check the arguments, then call the tool."""
+        for tool in await self.list_tools():
+            if tool.name == name:
+                with _as_tool_errors():
+                    check_arguments(arguments, tool.input_schema["properties"])
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            wrong = [f"{e['loc'][0]!r}: {e['msg']}" for e in error.__cause__.errors()]
+            raise ToolError("; ".join(wrong)) from None
+
+
+def check_arguments(arguments: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse arguments that a tool cannot use.
+
+    Raises:
+        InputError: an argument that is not `known`, or a query that is missing, no text or longer
+            than `LONGEST_QUERY`.
+    """
+    for name in arguments:
+        if name not in known:
+            cut = name[:SHOWN]
+            raise InputError(
+                f"unknown argument {cut!a}"
+                + (nearest(cut, known) or f"; the arguments are {', '.join(known)}")
+            )
+    as_text("query", arguments.get("query"), most=LONGEST_QUERY, empty=True)
 
 
 @contextmanager

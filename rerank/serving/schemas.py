@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
-from rerank.data.checks import as_text
+from rerank.data.checks import as_text, json_type
 from rerank.errors import InputError, nearest
 from rerank.serving.settings import Settings
 from rerank.types import Assessment, Passage, Query
@@ -46,6 +46,7 @@ HOSTED = {
 LARGEST = 1e6  # largest absolute logit; those of cross-encoders stay below a hundred
 SHAPES = ("one a document", "by stage")  # of scores
 IN_PASSING = ("body", "str", *SHAPES)  # parts of an error's location that tell the client nothing
+NO_OBJECT = ("missing", "model_attributes_type", "model_type")  # of the body: none, or no object
 SHOWN = 50  # characters of an unknown field's name
 TEXTS = [
     "The median is the middle value of a sorted sample.",
@@ -77,6 +78,9 @@ def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
         if error["type"] == "json_invalid":
             return f"the body is no JSON: it breaks at character {error['loc'][-1]}"
         parts = [str(part)[:SHOWN] for part in error["loc"] if part not in IN_PASSING]
+        if not parts and error["type"] in NO_OBJECT:
+            came = "nothing" if error["type"] == "missing" else json_type(error["input"])
+            return f"the body should be a JSON object, got {came}; its fields are at /openapi.json"
         place = ".".join(part if part.isprintable() else ascii(part)[1:-1] for part in parts)
         found.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
     if len(errors) > 3:

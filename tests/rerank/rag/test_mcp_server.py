@@ -63,6 +63,18 @@ def test_assessment_gives_what_python_gives(
     [
         ({"query": " "}, "the query is empty; expected some words"),
         ({"query": "x", "min_k": 5, "max_k": 2}, "expected `min_k` <= `max_k`, got 5 and 2"),
+        ({"query": "x" * 10_001}, "'query' has 10001 characters, at most 10000 are taken"),
+        ({"query": 5}, "'query' should be text, got int"),
+        ({}, "'query' should be text, got null"),
+        ({"query": "x", "maxk": 3}, "unknown argument 'maxk'; did you mean 'max_k'?"),
+        (
+            {"query": "x", "language": "en"},
+            "unknown argument 'language'; the arguments are query, min_k, max_k",
+        ),
+        (
+            {"query": "x", "min_k": "many"},
+            "'min_k': Input should be a valid integer, unable to parse string as an integer",
+        ),
     ],
 )
 def test_bad_input_is_told(model: CalibratedReranker, wrong: dict[str, Any], sentence: str) -> None:

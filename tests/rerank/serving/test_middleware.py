@@ -34,12 +34,12 @@ def client(started: Any) -> Iterator[httpx.Client]:
 
 
 HOSTILE = {
-    "nothing": (b"", 422, "Field required"),
+    "nothing": (b"", 422, "should be a JSON object, got nothing"),
     "not JSON": (b"{query", 422, "no JSON: it breaks"),
     "half a JSON": (body()[:-4], 422, "no JSON: it breaks"),
-    "no object": (b"[]", 422, "valid dictionary"),
-    "a number": (b"7", 422, "valid dictionary"),
-    "null": (b"null", 422, "valid dictionary"),
+    "no object": (b"[]", 422, "should be a JSON object, got a list"),
+    "a number": (b"7", 422, "should be a JSON object, got int"),
+    "null": (b"null", 422, "should be a JSON object, got null"),
     "no UTF-8": (b'{"query": "\xff\xfe", "documents": []}', 422, "UTF-8"),
     "UTF-16": (body().decode().encode("utf-16"), 422, "UTF-8"),
     "UTF-16 that says nothing of it": (body().decode().encode("utf-16-le"), 422, "UTF-8"),

@@ -66,6 +66,14 @@ def test_fields_of_hosted_apis_change_nothing() -> None:
     assert RerankRequest.model_json_schema()["x-ignored-fields"] == HOSTED
 
 
+@pytest.mark.parametrize(("body", "came"), [([], "a list"), (None, "null"), ("x", "text")])
+def test_a_body_that_is_no_object_is_named(body: Any, came: str) -> None:
+    """In our words, with the type that came."""
+    assert refusal(SearchRequest, body) == (
+        f"the body should be a JSON object, got {came}; its fields are at /openapi.json"
+    )
+
+
 @pytest.mark.parametrize(("kind", "asked"), [(SearchRequest, SEARCH), (RerankRequest, RERANK)])
 def test_top_k_is_another_name_of_top_n(kind: Any, asked: dict[str, Any]) -> None:
     """Either is taken, and both where they agree; refused are two that differ, and bad values."""
