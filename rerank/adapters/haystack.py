@@ -22,6 +22,8 @@ class CalibratedRanker:
     model is loaded before the first run. `min_relevance` leaves out documents that are likely to be
     wrong: 0.0 keeps all, up to `top_k`. Documents without a text are left out.
 
+    The model reads a title before the text, if `meta` has one under `title` or `document_title`.
+
     A saved pipeline holds where the model is, and not the model. Give a model of MLflow as its URI:
     the folder that `rerank.load` copies it to is removed with the model.
     """

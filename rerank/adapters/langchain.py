@@ -18,6 +18,9 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
 
     `model` is from `rerank.load`. `min_relevance` leaves out documents that are likely to be wrong:
     0.0 keeps all, up to `top_n`. Documents without a text are left out.
+
+    The model reads a title before the text, if the metadata has one under `title` or
+    `document_title`.
     """
 
     model_config: ClassVar[Any] = {"extra": "forbid"}

@@ -17,6 +17,9 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
 
     `model` is from `rerank.load`. `min_relevance` leaves out nodes that are likely to be wrong: 0.0
     keeps all, up to `top_n`. Nodes without a text are left out.
+
+    The model reads a title before the text, if the metadata has one under `title` or
+    `document_title`.
     """
 
     model: Any

@@ -8,6 +8,9 @@ from typing import Any
 from rerank.errors import InputError
 from rerank.types import Assessment, Passage, RankedPassage
 
+TITLES = ("title", "document_title")
+"""Keys of metadata that hold a title: that of most loaders, and of LlamaIndex's TitleExtractor."""
+
 
 def rank_documents(
     model: Any,
@@ -19,8 +22,9 @@ def rank_documents(
 ) -> list[tuple[int, dict[str, Any]]]:
     """The places in `documents` of the `count` best, best first, each with the metadata to add.
 
-    A document is its text and its metadata, which the model may have features of. Documents without
-    a text, such as images, cannot be judged and are left out.
+    A document is its text and its metadata, which the model may have features of, and which may
+    hold its title (`TITLES`): the model reads that before the text. Documents without a text, such
+    as images, cannot be judged and are left out.
 
     Raises:
         InputError: not a loaded model, a count below 1, or a query without words.
@@ -30,13 +34,19 @@ def rank_documents(
     if count < 1:
         raise InputError(f"expected to return 1 document at least (top_n or top_k), got {count}")
     places = [i for i, (text, _) in enumerate(documents) if text.strip()]
-    passages = [Passage(str(i), "", *documents[i]) for i in places]
+    passages = [Passage(str(i), title_of(documents[i][1]), *documents[i]) for i in places]
     found = model.rerank(query, passages)
     return [
         (places[passage.row], document_metadata(found, passage))
         for passage in found.first(count)
         if passage.relevance >= min_relevance
     ]
+
+
+def title_of(metadata: Mapping[str, Any]) -> str:
+    """The title of a document, of the first key of `TITLES` that holds text; "" without one."""
+    titles = (metadata.get(key) for key in TITLES)
+    return next((title for title in titles if isinstance(title, str) and title.strip()), "")
 
 
 def document_metadata(assessment: Assessment, passage: RankedPassage) -> dict[str, Any]:

@@ -149,6 +149,25 @@ def test_the_model_sees_the_metadata() -> None:
     assert [p.metadata for p in model.given] == [{"source_type": "government"}, {}]
 
 
+@pytest.mark.parametrize(
+    ("metadata", "title"),
+    [
+        ({"title": "Statistics"}, "Statistics"),
+        ({"document_title": "Statistics"}, "Statistics"),
+        ({"title": " ", "document_title": "Statistics"}, "Statistics"),
+        ({"title": None}, ""),
+        ({"title": 5}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_model_reads_the_title(metadata: dict[str, Any], title: str) -> None:
+    """Where the metadata has one; anything else that is no text is none."""
+    model = Model()
+    ranked([("a mean", metadata)], model)
+    (passage,) = model.given
+    assert (passage.title, passage.text) == (title, "a mean")
+
+
 def test_documents_without_a_text_are_left_out() -> None:
     """An image or an empty chunk does not make the whole question fail."""
     documents: list[tuple[str, dict[str, Any]]] = [("", {}), ("a mean", {}), (" ", {})]
