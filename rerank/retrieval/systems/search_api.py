@@ -37,7 +37,10 @@ class SearchIndex(ABC):
         self.settings = settings
         self.key = key
         if not settings.remote:
-            raise InputError(f"`url` should begin with http:// or https://, got {settings.url!r}")
+            raise InputError(
+                "`url` should begin with http:// or https://, such as http://localhost:9200, got "
+                f"{settings.url!r}"
+            )
 
     @abstractmethod
     def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:

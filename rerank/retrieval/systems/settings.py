@@ -26,6 +26,7 @@ import Stemmer
 from rerank.errors import InputError, nearest
 
 SYSTEMS = ("elasticsearch", "lancedb", "opensearch", "qdrant")
+SERVERS = ("elasticsearch", "opensearch")  # never a folder
 KEYWORD, VECTOR = "keyword", "vector"  # the searches that a system may have
 KEY = "RERANK_RETRIEVER_KEY"  # environment: an API key, or USER:PASSWORD
 URL = "RERANK_RETRIEVER_URL"  # environment: replaces `url`
@@ -129,7 +130,8 @@ def read_settings(path: Path) -> RetrieverSettings:
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
         url = given.get("url")
-        if isinstance(url, str) and url and "://" not in url:
+        local = given.get("system") not in SERVERS
+        if local and isinstance(url, str) and url and "://" not in url:
             given["url"] = str((path.parent / url).resolve())
         return RetrieverSettings.from_dict(given)
     except FileNotFoundError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from search_server import INDEX, SearchServer, searching
 
 from rerank.errors import InputError, RetrieverError
 from rerank.retrieval.systems.connect import connect, connect_of_model
-from rerank.retrieval.systems.settings import KEY, URL, RetrieverSettings
+from rerank.retrieval.systems.settings import KEY, URL, RetrieverSettings, read_settings
 from rerank.retrieval.systems.system import SearchSystem
 
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
@@ -44,6 +45,14 @@ def server() -> Iterator[SearchServer]:
 def system_at(url: str, kind: str, **changed: Any) -> SearchSystem:
     given = {"keyword": ("title^2", "text"), "vector": "vector", "timeout": 2.0, **changed}
     return connect(RetrieverSettings(kind, url, INDEX, **given))
+
+
+def test_a_host_without_http_is_told_as_it_was_given(kind: str, tmp_path: Path) -> None:
+    """It is no folder, so no path is made of it."""
+    path = tmp_path / "r.toml"
+    path.write_text(f'system = "{kind}"\nurl = "localhost"\ncollection = "c"\nkeyword = "text"\n')
+    with pytest.raises(InputError, match=r"such as http://localhost:9200, got 'localhost'$"):
+        connect(read_settings(path))
 
 
 def test_what_is_sent(server: SearchServer, kind: str) -> None:
