@@ -45,9 +45,11 @@ def as_held(labelled: LabelledSet, system: SearchSystem) -> tuple[LabelledSet, t
     lost = sum(bool(grades) and not held.keys() & grades for grades in labelled.qrels.values())
     note = (
         f"{len(missing)} of the {len(named)} passages that the labels name are not in {field}, "
-        f"such as {missing[0]!r:.80}; {lost} queries have no other right passage, and count as "
-        "never found"
+        f"such as {missing[0]!r:.80}"
     )
+    if lost:
+        queries = "1 query has" if lost == 1 else f"{lost} queries have"
+        note += f"; {queries} no other right passage, and so no right answer can be found"
     return labelled, (note,)
 
 

@@ -307,8 +307,11 @@ def test_passages_that_are_not_there(
     )
     held, notes = as_held(some, system)
     assert "1 of the " in notes[0]
-    assert "1 queries have no other right passage" in notes[0]
+    assert "; 1 query has no other right passage" in notes[0]
     assert held.corpus["strange'id"].text == ""
+    both = {**labelled.qrels[query_id], "strange'id": 1.0}
+    _, notes = as_held(replace(some, qrels={**labelled.qrels, query_id: both}), system)
+    assert notes[0].endswith('such as "strange\'id"')
     named = next(iter(labelled.qrels[query_id]))
     assert held.corpus.get(named, Passage(named, "", "x")).text
     none = replace(some, qrels={query_id: {"strange'id": 1.0}})
