@@ -15,18 +15,28 @@ from rerank.errors import InputError
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
     p.add_argument(
-        "queries", type=Path, nargs="?", help="JSONL file, or the BEIR folder of another corpus"
+        "queries",
+        type=Path,
+        nargs="?",
+        help="the new queries: a JSONL file, or the BEIR folder of another corpus",
     )
-    p.add_argument("--journal", metavar="URL", help="instead of QUERIES: the journal of a server")
+    p.add_argument(
+        "--journal",
+        metavar="URL",
+        help="instead of QUERIES: take the new queries from the journal of a server",
+    )
     p.add_argument(
         "--newest",
         type=positive,
         default=1000,
-        help="searches of the journal to compare, the newest (default: 1000)",
+        help="with --journal: compare only so many searches, the newest (default: 1000)",
     )
     add_split(p, "test", "split of a BEIR folder")
     p.add_argument(
-        "--level", type=float, default=0.01, help="chance of a false alarm (default: 0.01)"
+        "--level",
+        type=float,
+        default=0.01,
+        help="chance of an alarm if nothing has changed (default: 0.01)",
     )
     add_json(p)
     add_work(p)
@@ -67,7 +77,8 @@ def _run(o: argparse.Namespace) -> bool:
 
 COMMAND = Command(
     "drift",
-    "compare new queries with those a model was fitted on, without labels; exit code 1: alarm",
+    "tell whether new queries differ from those that a model was fitted on, without labels; exit "
+    "code 1: they differ",
     "drift work/model queries.jsonl",
     _arguments,
     _run,
