@@ -22,7 +22,7 @@ MODEL_COLUMNS = (
     *("model", "questions", "accepted", "confidence"),
     *("right/judged", "answers right/judged", "last (UTC)"),
 )
-DOCUMENT_COLUMNS = ("document", "questions", "confidence", "earlier", "later")
+DOCUMENT_COLUMNS = ("document", "questions", "confidence", "earlier", "lately")
 LEAST_ASKED = 2  # questions about a document before it is listed
 _C = JOURNAL.c
 _OF_ANSWERS = _C.right.is_not(None) & _C.answer_hash.is_not(None)
@@ -115,8 +115,8 @@ class JournalReport:
         if self.documents:
             table = aligned([DOCUMENT_COLUMNS, *(d.cells() for d in self.documents)])
             parts.append(
-                "Came first for several questions, and never sure enough (mean confidence, in the "
-                f"earlier half of these days and in the later one):\n{table}"
+                "Came first for several questions, and never sure enough (mean confidence; earlier "
+                f"and lately: in the first and in the second half of these days):\n{table}"
             )
         return "\n\n".join(parts)
 

@@ -13,7 +13,7 @@ from journals import make_entry, sqlite_url
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from rerank.journal.entry import Entry
 from rerank.journal.labels import monitors, newest_labels
-from rerank.journal.report import report
+from rerank.journal.report import DOCUMENT_COLUMNS, report
 from rerank.journal.store import DAY, JournalStore
 
 
@@ -84,6 +84,8 @@ def test_documents_that_are_never_sure_enough(store: JournalStore) -> None:
     assert model.accepted == pytest.approx(0.1)
     assert not found.alarmed
     assert "Manual" in found.text()
+    fields = json.loads(json.dumps(found.to_dict()))["documents"][0]
+    assert tuple(fields) == DOCUMENT_COLUMNS, "the table and the JSON differ in names"
     assert "Nobody has judged" in found.text()
     assert json.loads(json.dumps(found.to_dict()))["documents"][0]["document"] == "Manual"
 
