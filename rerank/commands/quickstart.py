@@ -40,6 +40,8 @@ def _run(o: argparse.Namespace) -> None:
     out = o.out or o.work / (o.folder.resolve().name or "documents")
     corpus, model = out / "corpus", out / "model"
     settings = from_options(Settings, o)
+    if settings.journal and not o.no_serve:
+        _check_journal(settings, out)  # fail before reading and encoding the documents
     read = ingest(o.folder, corpus, from_options(IngestConfig, o))
     if not o.json:
         print_ingested(read, corpus)
@@ -60,6 +62,18 @@ def _run(o: argparse.Namespace) -> None:
         from rerank.serving.server import serve
 
         serve(place_of_model(str(model), o.work), settings)
+
+
+def _check_journal(settings: Settings, out: Path) -> None:
+    """Refuse a journal that cannot be written; it may lie in `out`, which is made for it.
+
+    Raises:
+        InputError, JournalError, MissingExtraError: as `rerank.serving.journaling.check_journal`.
+    """
+    from rerank.serving.journaling import check_journal
+
+    out.mkdir(parents=True, exist_ok=True)
+    check_journal(settings)
 
 
 def _print_next(model: Path, corpus: Path, settings: Settings) -> None:

@@ -50,6 +50,18 @@ def test_a_folder_that_gives_nothing_is_refused(
     assert not (out / "corpus.jsonl").exists()
 
 
+def test_quickstart_checks_the_journal_before_the_work(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong URL is told at once; one in the folder of the model, not there yet, is none."""
+    out = tmp_path / "new" / "out"
+    wrong = ("quickstart", docs, "--out", out, "--journal", "journal.db")
+    assert "is no URL of a journal" in refused(capsys, *wrong)
+    assert not (out / "corpus").exists()
+    right = ("--out", out, "--journal", f"sqlite:///{out}/journal.db")
+    assert "nowhere" in refused(capsys, "quickstart", tmp_path / "nowhere", *right)
+
+
 def test_quickstart_makes_a_model_and_follows_the_documents(
     docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
