@@ -156,7 +156,7 @@ def create_app(
         document_route(lambda: holder.current.model),
         journal_routes(access, lambda: holder.current),
         label_routes(labels, lambda: holder.current.model),
-        page_routes(),
+        page_routes(labels=labels is not None),
         _about(holder, worker),
     ):
         app.include_router(router)

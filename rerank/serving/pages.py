@@ -40,13 +40,21 @@ HEADERS = {
 }
 
 
-def page_routes() -> APIRouter:
-    """One route per file; all files are read when the server starts."""
+LABEL_LINK = b' <a href="/label">Label</a>'
+
+
+def page_routes(*, labels: bool) -> APIRouter:
+    """One route per file; all files are read when the server starts.
+
+    labels: whether the server takes labels; without them no page has a link to the Label page.
+    """
     router = APIRouter(include_in_schema=False)
     for path, name in PAGES.items():
         content = files("rerank.serving").joinpath("static", name).read_bytes()
+        if not labels:
+            content = content.replace(LABEL_LINK, b"")
         kind = f"{KINDS[name.rpartition('.')[2]]}; charset=utf-8"
-        router.get(path)(_serve(content, kind))
+        router.api_route(path, methods=["GET", "HEAD"])(_serve(content, kind))
     return router
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 from server import serving
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.serving.pages import PAGES
+from rerank.serving.pages import PAGES, page_routes
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -29,6 +31,26 @@ def test_a_page_loads_nothing_from_elsewhere(client: httpx.Client, path: str) ->
         assert 'rel="icon"' in answer.text, "the browser asks for /favicon.ico, which is not there"
         for named in re.findall(r'(?:src|href)="([^"]+)"', answer.text):
             assert named in PAGES
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_head_is_answered_as_get_without_the_page(client: httpx.Client, path: str) -> None:
+    """Link checkers and monitors ask for the headers alone."""
+    whole, head = client.get(path), client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    for name in ("content-type", "content-length", "content-security-policy"):
+        assert head.headers[name] == whole.headers[name]
+
+
+def test_the_label_page_is_linked_where_labels_are_taken() -> None:
+    """On every other page, and on none of a server without labels."""
+    pages = [path for path, name in PAGES.items() if name.endswith(".html") and path != "/label"]
+    for labels in (True, False):
+        app = FastAPI()
+        app.include_router(page_routes(labels=labels))
+        with TestClient(app) as client:
+            for path in pages:
+                assert ('href="/label"' in client.get(path).text) is labels, path
 
 
 def test_pages_need_no_key_and_what_they_show_does(run: Any, monkeypatch: Any) -> None:
