@@ -90,7 +90,8 @@ def create_app(
 
     @cache
     def paths() -> frozenset[str]:
-        return frozenset(getattr(route, "path", "") for route in app.routes)
+        routes = [route for owner in (app, *routers) for route in owner.routes]
+        return frozenset(getattr(route, "path", "") for route in routes)
 
     app = FastAPI(
         title="calibrated-rerank",
@@ -151,14 +152,15 @@ def create_app(
         found, names = await assessed(request, asked, asked.reranker)
         return rerank_response(found, asked, **names)
 
-    for router in (
+    routers = (
         rag_routes(assessed, feedback=journal is not None),
         document_route(lambda: holder.current.model),
         journal_routes(access, lambda: holder.current),
         label_routes(labels, lambda: holder.current.model),
         page_routes(labels=labels is not None),
         _about(holder, worker),
-    ):
+    )
+    for router in routers:
         app.include_router(router)
     return app
 

@@ -51,6 +51,19 @@ def test_refusals_count(client: httpx.Client) -> None:
     assert metric(client, "rerank_requests_total", route="/v1/search", status="422") == 2
 
 
+@pytest.mark.parametrize("route", ["/v1/search", "/v1/ask", "/v1/feedback"])
+def test_a_request_refused_before_its_route_is_found_counts_there(
+    client: httpx.Client, route: str
+) -> None:
+    """Whichever module the route comes from; a path that is no route counts under `other`."""
+    for path, counted in ((route, route), ("/nowhere", "other")):
+        counts = []
+        for _ in range(2):
+            assert client.post(path, content=b"x").status_code == 415
+            counts.append(metric(client, "rerank_requests_total", route=counted, status="415"))
+        assert counts[1] == counts[0] + 1
+
+
 def test_drift_alarm(run: Any, model: CalibratedReranker, queries: list[str]) -> None:
     """A whole window of searches is judged as the drift alarm judges their features."""
     strange = [f"xyzzy {q[:5]} qqq {i}" for i, q in enumerate(queries)][:WINDOW]
