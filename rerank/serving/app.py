@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator
-from functools import cache
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 
 from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
@@ -19,7 +19,13 @@ from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError, RetrieverError
 from rerank.serving.document_route import document_route
-from rerank.serving.journaling import Access, JournalRecorder, journal_routes, open_journal
+from rerank.serving.journaling import (
+    Access,
+    JournalRecorder,
+    ServerJournal,
+    journal_routes,
+    open_journal,
+)
 from rerank.serving.labelling import Labels, label_routes
 from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
 from rerank.serving.model_source import ModelHolder, ModelPoller
@@ -40,7 +46,7 @@ from rerank.serving.schemas import (
     sentence_of,
 )
 from rerank.serving.settings import Settings
-from rerank.serving.telemetry import event
+from rerank.serving.telemetry import Metrics, event
 from rerank.serving.worker import Worker
 from rerank.types import Assessment
 
@@ -68,11 +74,42 @@ def create_app(
 
     With `labels`, people can label on a page.
     """
-    metrics = holder.metrics
     worker = Worker(holder, settings)
     poller = ModelPoller(holder, settings.poll)
-    journal = open_journal(settings, metrics)
+    journal = open_journal(settings, holder.metrics)
     access = Access(journal, settings.timeout)
+    app = FastAPI(
+        title="calibrated-rerank",
+        description="Retrieval that knows when it is right. Every probability is calibrated.",
+        version="1",
+        lifespan=_lifespan(worker, poller, access, journal),
+        docs_url=None,  # their pages load scripts from the network
+        redoc_url=None,
+        responses=REFUSALS,
+        dependencies=[Security(HTTPBearer(auto_error=False))],  # for the schema; the guard checks
+    )
+    assessed = _assessed_by(worker, settings)
+    routers = (
+        _answers(assessed),
+        rag_routes(assessed, feedback=journal is not None),
+        document_route(lambda: holder.current.model),
+        journal_routes(access, lambda: holder.current),
+        label_routes(labels, lambda: holder.current.model),
+        page_routes(labels=labels is not None),
+        _about(holder, worker),
+    )
+    for router in routers:
+        app.include_router(router)
+    paths = {getattr(route, "path", "") for owner in (app, *routers) for route in owner.routes}
+    _add_layers(app, settings, keys, worker, journal, holder.metrics, paths)
+    _add_refusals(app)
+    return app
+
+
+def _lifespan(
+    worker: Worker, poller: ModelPoller, access: Access, journal: ServerJournal | None
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """Start the worker and the poller with the server; stop both, and the journal, with it."""
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -88,21 +125,19 @@ def create_app(
         if journal is not None:
             await asyncio.to_thread(journal.close)
 
-    @cache
-    def paths() -> frozenset[str]:
-        routes = [route for owner in (app, *routers) for route in owner.routes]
-        return frozenset(getattr(route, "path", "") for route in routes)
+    return life
 
-    app = FastAPI(
-        title="calibrated-rerank",
-        description="Retrieval that knows when it is right. Every probability is calibrated.",
-        version="1",
-        lifespan=life,
-        docs_url=None,  # their pages load scripts from the network
-        redoc_url=None,
-        responses=REFUSALS,
-        dependencies=[Security(HTTPBearer(auto_error=False))],  # for the schema; the guard checks
-    )
+
+def _add_layers(
+    app: FastAPI,
+    settings: Settings,
+    keys: Keys,
+    worker: Worker,
+    journal: ServerJournal | None,
+    metrics: Metrics,
+    paths: Collection[str],
+) -> None:
+    """Add the middleware, innermost first: guard, journal, log."""
     app.add_middleware(
         RequestGuard,
         settings=settings,
@@ -113,15 +148,31 @@ def create_app(
     if journal is not None:
         app.add_middleware(JournalRecorder, journal=journal)
     app.add_middleware(RequestLog, metrics=metrics, paths=paths)
+
+
+def _add_refusals(app: FastAPI) -> None:
+    """Answer errors of a request, of the search system and of HTTP with a sentence of ours."""
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(InputError, _unusable)
     app.add_exception_handler(RetrieverError, _no_retriever)
     app.add_exception_handler(HTTPException, _http)
 
+
+class _Assessed(Protocol):
+    """Assess the query of a request: the assessment, the model's version and the request's id."""
+
+    def __call__(
+        self, request: Request, asked: QueryRequest, reranker: str | None = None
+    ) -> Awaitable[tuple[Assessment, dict[str, str]]]:
+        """`reranker` is the fingerprint of the cross-encoder that gave the request's logits."""
+
+
+def _assessed_by(worker: Worker, settings: Settings) -> _Assessed:
+    """The function with which every route gets its assessment; it adds to the request's log."""
+
     async def assessed(
         request: Request, asked: QueryRequest, reranker: str | None = None
     ) -> tuple[Assessment, dict[str, str]]:
-        """The assessment, and the model's version and the request's id."""
         query = asked.to_query(settings)
         log = request.state.log
         log.update(mode=query.mode, documents=len(query.passages or ()))
@@ -132,37 +183,34 @@ def create_app(
         log.update(confidence=found.confidence, level=found.level, model=served.version)
         return found, {"model": served.version, "request_id": request.state.request_id}
 
-    @app.post("/v1/search", tags=["answers"], response_model_exclude_unset=True)
+    return assessed
+
+
+def _answers(assessed: _Assessed) -> APIRouter:
+    """The routes that return an assessment as it is: search, rerank, assess."""
+    router = APIRouter(tags=["answers"])
+
+    @router.post("/v1/search", response_model_exclude_unset=True)
     async def search(request: Request, asked: SearchRequest) -> SearchResponse:
         """Find passages in the index, with the confidence that the first one is right."""
         found, names = await assessed(request, asked)
         return search_response(found, asked, **names)
 
-    @app.post("/v1/rerank", tags=["answers"], response_model_exclude_none=True)
-    @app.post("/v2/rerank", include_in_schema=False, response_model_exclude_none=True)
-    @app.post("/rerank", include_in_schema=False, response_model_exclude_none=True)
+    @router.post("/v1/rerank", response_model_exclude_none=True)
+    @router.post("/v2/rerank", include_in_schema=False, response_model_exclude_none=True)
+    @router.post("/rerank", include_in_schema=False, response_model_exclude_none=True)
     async def rerank(request: Request, asked: RerankRequest) -> RerankResponse:
         """Order the caller's documents. `relevance_score` is a probability."""
         found, names = await assessed(request, asked)
         return rerank_response(found, asked, **names)
 
-    @app.post("/v1/assess", tags=["answers"], response_model_exclude_none=True)
+    @router.post("/v1/assess", response_model_exclude_none=True)
     async def assess(request: Request, asked: AssessRequest) -> RerankResponse:
         """Assess documents that this model's cross-encoder has already scored."""
         found, names = await assessed(request, asked, asked.reranker)
         return rerank_response(found, asked, **names)
 
-    routers = (
-        rag_routes(assessed, feedback=journal is not None),
-        document_route(lambda: holder.current.model),
-        journal_routes(access, lambda: holder.current),
-        label_routes(labels, lambda: holder.current.model),
-        page_routes(labels=labels is not None),
-        _about(holder, worker),
-    )
-    for router in routers:
-        app.include_router(router)
-    return app
+    return router
 
 
 def _about(holder: ModelHolder, worker: Worker) -> APIRouter:

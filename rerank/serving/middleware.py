@@ -11,7 +11,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from email.message import Message as Header
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -37,13 +37,11 @@ class RequestLog:
     """The outermost layer: gives each request an id, an answer in JSON, a log line and a count.
 
     It answers what the layers below refuse. Routes add to the log line by `request.state.log`.
-    `paths` returns the paths of all routes: a request that is refused before its route is found is
+    `paths` are those of all routes: a request that is refused before its route is found is
     counted by its path, and under `other` if there is no such route.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, metrics: Metrics, paths: Callable[[], frozenset[str]]
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Collection[str]) -> None:
         self._app = app
         self._metrics = metrics
         self._paths = paths
@@ -77,7 +75,7 @@ class RequestLog:
             log["refused"] = refusal.reason
             if not status:
                 await _send(refusal, answer)
-        path = scope["path"] if scope["path"] in self._paths() else "other"
+        path = scope["path"] if scope["path"] in self._paths else "other"
         route = getattr(scope.get("route"), "path", path)
         seconds = time.perf_counter() - start
         self._metrics.requests.labels(route, str(status)).inc()
