@@ -1,7 +1,8 @@
 """Whether each sentence of an answer is supported by the sources that it cites.
 
-Words decide first: a source that lacks a number, a name or a negation of the sentence does not
-support it; a source that contains nearly all of its words does. In between, a judge decides.
+Words decide first: a source that lacks a number, a name, a negation or most of a clause of the
+sentence does not support it; a source that contains nearly all of its words does. In between, a
+judge decides.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from rerank.data.words import words
+from rerank.data.words import content_words, words
 from rerank.errors import InputError
 from rerank.rag.answer.context import Source
 from rerank.rag.answer.sentences import Sentence, sentences, split
 
 SURE, NONE = 0.75, 0.4  # share of a claim's idf in the source: support from SURE, none below NONE
+FOREIGN = 0.25  # share of a clause's idf in the source below which its sentence has no support
 LEAST = 30  # least number of undecided labels to fit a threshold on
 FEW = 2  # content words below which words alone cannot decide
+CLAUSE = re.compile(r"\s*[,;:–—]\s+|\s+(?:and|but|then)\s+", re.IGNORECASE)
 REMOVED = "[removed: not supported by the sources]"
 NEGATION = re.compile(r"\b(not|never|no|none|neither|nor|without|cannot)\b|n['’]t\b", re.IGNORECASE)
 NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w-]+|\b[A-Z]{2,}\b|\b\d[\d.,]*\d\b|\b\d\b|\b\w+[._]\w[\w.]*")
@@ -142,25 +145,25 @@ def without_unsupported(checked: Sequence[Checked]) -> str:
 def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None:
     """Share of the claim's idf found in the evidence, in [0, 1]; None for too few words.
 
-    0 if the evidence lacks a number or a name of the claim, or if the sentence of the evidence that
-    is nearest to the claim is negated and the claim is not, or vice versa. The share is the best of
-    two neighbouring sentences.
+    0 if the evidence lacks a number or a name of the claim, or most of one of its clauses, or if
+    the sentence of the evidence that is nearest to the claim is negated and the claim is not, or
+    vice versa. The share is the best of two neighbouring sentences.
     """
     lower = evidence.lower()
     if any(not _is_whole_word(name.lower(), lower) for name in NAME.findall(claim)):
         return 0.0
     if _counts(claim) - _counts(evidence):
         return 0.0
-    wanted = {w: max(lexicon.weight(w), 0.0) for w in _stems(claim, lexicon)}
-    total = sum(wanted.values())
-    if total <= 0 or len(wanted) < FEW:
+    wanted = _weights(_stems(claim, lexicon), lexicon)
+    if sum(wanted.values()) <= 0 or len(wanted) < FEW:
         return None
     if _negated(claim) != _negated(best_sentence(claim, evidence, lexicon)):
         return 0.0
-    parts = split(evidence)
-    windows = [" ".join(pair) for pair in pairwise(parts)] or parts
-    shares = [sum(wanted[w] for w in _stems(part, lexicon) & set(wanted)) for part in windows]
-    return max(shares, default=0.0) / total
+    parts = [_stems(part, lexicon) for part in split(evidence)]
+    windows = [first | second for first, second in pairwise(parts)] or parts
+    if any(_share(clause, windows) < FOREIGN for clause in _clauses(claim, lexicon)):
+        return 0.0
+    return _share(wanted, windows)
 
 
 def best_sentence(claim: str, evidence: str, lexicon: Lexicon) -> str:
@@ -171,6 +174,26 @@ def best_sentence(claim: str, evidence: str, lexicon: Lexicon) -> str:
         return sum(lexicon.weight(w) for w in wanted & _stems(sentence, lexicon))
 
     return max(split(evidence), key=shared, default="")
+
+
+def _clauses(claim: str, lexicon: Lexicon) -> list[dict[str, float]]:
+    """The content words of each clause of a sentence, with their idf.
+
+    Clauses of one content word are left out, such as the items of a list.
+    """
+    found = [set(content_words(c, language=lexicon.language)) for c in CLAUSE.split(claim)]
+    weighed = [_weights(clause, lexicon) for clause in found if len(clause) >= FEW]
+    return [clause for clause in weighed if sum(clause.values()) > 0]
+
+
+def _weights(stems: set[str], lexicon: Lexicon) -> dict[str, float]:
+    return {word: max(lexicon.weight(word), 0.0) for word in stems}
+
+
+def _share(wanted: Mapping[str, float], windows: Sequence[set[str]]) -> float:
+    """The largest share of the idf of the wanted words that one window of the evidence has."""
+    shared = (sum(wanted[w] for w in window & wanted.keys()) for window in windows)
+    return max(shared, default=0.0) / sum(wanted.values())
 
 
 def _stems(text: str, lexicon: Lexicon) -> set[str]:

@@ -46,6 +46,31 @@ def test_words_decide(
         assert quote in sources[0].evidence
 
 
+QUOTED = "The median is the middle value of a sorted sample"
+
+
+@pytest.mark.parametrize(
+    ("ending", "supported"),
+    [
+        (", and half of the sample is below it", True),
+        (", then delete all files", False),
+        (" and then delete all files", False),
+        (" and deletes all files", False),
+        (" but fails in winter; half of the sample is below it", False),
+        ("; the middle value, or median", True),
+        (", then delete", True),  # one word decides nothing
+    ],
+)
+def test_each_clause_needs_support(
+    ending: str, supported: bool, sources: list[Source], lexicon: Lexicon
+) -> None:
+    """Three quarters of the words are in the source, and the judge would believe all."""
+    passage = replace(sources[0].passage, text=f"{QUOTED}. Half of the sample is below it.")
+    source = replace(sources[0], passage=passage)
+    (found,) = check(f"{QUOTED}{ending} [S1].", [source], lexicon, judge=lambda *_: 1.0)
+    assert found.supported == supported
+
+
 @pytest.mark.parametrize(
     ("claim", "supported"),
     [
