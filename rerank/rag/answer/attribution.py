@@ -16,6 +16,7 @@ import numpy as np
 
 from rerank.data.words import content_words, words
 from rerank.errors import InputError
+from rerank.rag.answer.citations import with_plain_citations
 from rerank.rag.answer.context import Source
 from rerank.rag.answer.sentences import Sentence, sentences, split
 
@@ -68,6 +69,8 @@ def check(
 ) -> list[Checked]:
     """Each sentence of the answer, with the cited sources that support it.
 
+    Its citations are rewritten as `[S1]`.
+
     If words cannot decide, `judge` does: a probability of `threshold` or more is support. Without a
     judge, such a sentence is unsupported.
 
@@ -80,7 +83,7 @@ def check(
     """
     by_id = {source.id: source for source in sources}
     found = []
-    for sentence in sentences(answer):
+    for sentence in sentences(with_plain_citations(answer, sources)):
         quotes = {}
         for source in (by_id[i] for i in sentence.cited if i in by_id):
             share = lexical_support(sentence.claim, source.evidence, lexicon)

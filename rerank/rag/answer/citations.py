@@ -1,0 +1,46 @@
+"""The ways in which language models cite sources, rewritten as `[S1]`: `(S1)`, `Source: S1`, `[1]`.
+
+What stands in a source too, or names no source, may mean something else, and stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rerank.rag.answer.context import Source
+from rerank.rag.answer.sentences import CITATION
+
+LABELS = r"S\d+(?:(?:\s*[,;&]\s*|\s+and\s+)S\d+)*"
+BRACKETED = re.compile(rf"[ \t]*[\[(【]\s*(?:(?i:sources?):?\s*)?{LABELS}\s*(?:†[^】]*)?[\])】]")
+NAMED = re.compile(rf"(?<=[.!?])\s*(?i:sources?):[ \t]*{LABELS}(?!\w)\.?")
+NUMBERS = r"(?:\[\d+\])+"  # at the end of a sentence only: elsewhere it may be a list or an index
+NUMBERED = re.compile(
+    rf"[ \t]+{NUMBERS}(?=[.!?]?$|[.!?]\s)|(?<=[.!?])[ \t]*{NUMBERS}(?=\s|$)", re.MULTILINE
+)
+
+
+def with_plain_citations(answer: str, sources: Sequence[Source]) -> str:
+    """The answer with its citations of these sources in the form `[S1]` or `[S1, S2]`.
+
+    Numbers such as `[1]` are citations only in an answer without labels such as `S1`.
+    """
+    known = {source.id for source in sources}
+    evidence = "\n".join(source.evidence for source in sources)
+
+    def plain(match: re.Match[str]) -> str:
+        if CITATION.fullmatch(match[0].strip()):
+            return match[0]
+        written = re.findall(r"S\d+|\[\d+\]", match[0].partition("†")[0])
+        labels = [f"S{label.strip('[S]')}" for label in written]
+        if not known.issuperset(labels) or any(_is_in(label, evidence) for label in written):
+            return match[0]
+        return f" [{', '.join(labels)}]"
+
+    answer = NAMED.sub(plain, BRACKETED.sub(plain, answer))
+    return answer if re.search(r"\bS\d", answer) else NUMBERED.sub(plain, answer)
+
+
+def _is_in(label: str, text: str) -> bool:
+    """Whether a text has a label, but not as a part of a longer word."""
+    return re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text) is not None
