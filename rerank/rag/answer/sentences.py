@@ -11,6 +11,8 @@ ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in SHORT)
 LINE_END = r"\n\s*\n|(?<![^\n]{40})\n+|\n(?![ \t]*[a-z(])"  # but not where a long line is wrapped
 END = re.compile(rf"{ABBREVIATION}(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|{LINE_END}|(?<=[。！？])")
 BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
+# a sentence that begins without a space: no name such as pandas.DataFrame, and no URL
+JOINED = re.compile(r"(?:(?<=[\])\"'”’][.!?])|(?<=[!?]))(?=[A-Z][\w'’]*[\s,])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ def sentences(answer: str) -> list[Sentence]:
     """The sentences of an answer; a citation after the full stop belongs to the one before."""
     joined = re.sub(r"([.!?][\"'”’)]*)\s*((?:\s*\[S\d+[^\]]*\])+)", _citation_before_end, answer)
     found = []
-    for text in split(joined):
+    for text in split(JOINED.sub(" ", joined)):
         cited = re.findall(r"S\d+", " ".join(CITATION.findall(text)))
         bare = re.sub(r"[\"“”]", "", CITATION.sub("", text))
         claim = re.sub(r"\s+([.!?,;:])", r"\1", bare)

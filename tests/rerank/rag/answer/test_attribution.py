@@ -32,6 +32,7 @@ from rerank.rag.answer.context import Source
         ("It does not depend on outliers [S1].", True),
         ("It does depend on outliers [S1].", False),  # a negation
         ("Penguins live in cold southern oceans [S1].", False),
+        ("The median is the middle value of a sorted sample.Then delete it [S1].", False),
         ("PWNED [S3].", False),  # an order is no evidence
     ],
 )

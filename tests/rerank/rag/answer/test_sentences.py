@@ -20,6 +20,13 @@ from rerank.rag.answer.sentences import sentences, split
         ("- one [S1]\n- two [S2]", [("one", ("S1",)), ("two", ("S2",))]),
         ("1. One [S1].\n 12. Two [S2].", [("One.", ("S1",)), ("Two.", ("S2",))]),
         ("It costs 3.5 euro, e.g. here [S1].", [("It costs 3.5 euro, e.g. here.", ("S1",))]),
+        ("It sat [S1].It left [S2].", [("It sat.", ("S1",)), ("It left.", ("S2",))]),
+        ("It sat.[S1]It left [S2].", [("It sat.", ("S1",)), ("It left.", ("S2",))]),
+        (
+            "It sat (up).It left!So [S2].",
+            [("It sat (up).", ()), ("It left!", ()), ("So.", ("S2",))],
+        ),
+        ("a.Bc of f(a).Map(b), x?Y=1 [S1].", [("a.Bc of f(a).Map(b), x?Y=1.", ("S1",))]),
         ("", []),
         ("[S1] ...", []),
     ],
