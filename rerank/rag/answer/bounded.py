@@ -6,6 +6,7 @@ visible mark; the answerer's own knowledge is never passed on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,7 @@ from rerank.rag.answer.attribution import (
 from rerank.rag.answer.context import Source, sources_of
 from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.quality import AnswerConfidence, AnswerQuality
+from rerank.rag.answer.sentences import Sentence
 from rerank.rag.context import UNASSESSED, ContextVerdict, assess_context
 from rerank.rag.settings import AnswerConfig, ContextGate
 from rerank.types import Assessment, RankedPassage
@@ -187,7 +189,8 @@ def _generate(
 ) -> tuple[list[Checked] | None, int]:
     """The checked sentences of the better one of at most two answers, and the calls of a model.
 
-    The sentences are None if the answerer says that the sources do not hold the answer.
+    The sentences are None if the answerer says that the sources do not hold the answer. Beside a
+    supported sentence, that statement is left out.
     """
     checked: list[Checked] = []
     calls = 0
@@ -198,11 +201,18 @@ def _generate(
             error.calls += calls
             raise
         calls += made.calls
-        if NO_ANSWER.rstrip(".") in made.text:
+        found = check(made.text, sources, lexicon, judge=judge, threshold=config.support)
+        again = [c for c in found if c.supported or not _is_refusal(c.sentence)]
+        if len(again) < len(found) and not any(c.supported for c in again):
             return None, calls
-        again = check(made.text, sources, lexicon, judge=judge, threshold=config.support)
         if not checked or attribution_coverage(again) >= attribution_coverage(checked):
             checked = again
         if attribution_coverage(checked) >= config.coverage or not made.calls:
             break
     return checked, calls
+
+
+def _is_refusal(sentence: Sentence) -> bool:
+    """Whether a sentence is the one with which the prompt lets an answerer refuse."""
+    claim = re.sub(r"^\W+", "", sentence.claim).casefold()
+    return claim.startswith(NO_ANSWER.rstrip(".").casefold())

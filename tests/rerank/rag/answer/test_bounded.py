@@ -138,10 +138,31 @@ def test_nothing_supported_is_a_refusal(assessment: Assessment, lexicon: Lexicon
     assert found.attribution_coverage == 0.0
 
 
-def test_the_answerer_may_refuse(assessment: Assessment, lexicon: Lexicon) -> None:
-    """With the sentence that the prompt names."""
-    found = bounded_answer(assessment, Scripted(NO_ANSWER), lexicon)
+@pytest.mark.parametrize(
+    "refusal",
+    [NO_ANSWER, f"**{NO_ANSWER}**", f"{NO_ANSWER[:-1]} [S1].", f"{NO_ANSWER} Penguins swim [S1]."],
+)
+def test_the_answerer_may_refuse(refusal: str, assessment: Assessment, lexicon: Lexicon) -> None:
+    """With the sentence that the prompt names, whatever unsupported ones are beside it."""
+    found = bounded_answer(assessment, Scripted(refusal), lexicon)
     assert (found.answer, found.refused, found.model_calls) == (NO_ANSWER, True, 1)
+
+
+def test_the_words_of_a_refusal_beside_an_answer_are_none(
+    assessment: Assessment, lexicon: Lexicon
+) -> None:
+    """The answer stands without them."""
+    found = bounded_answer(assessment, Scripted(f"{GOOD} {NO_ANSWER}"), lexicon)
+    assert (found.answer, found.refused, found.model_calls) == (GOOD, False, 1)
+    assert found.attribution_coverage == 1.0
+
+
+@pytest.mark.parametrize("words", [f'The program prints "{NO_ANSWER}"', f'"{NO_ANSWER}"'])
+def test_a_quoted_refusal_is_a_quotation(words: str, lexicon: Lexicon) -> None:
+    """Of a source that says these words."""
+    told = make_assessment(texts=[f"The program prints: {NO_ANSWER}"], sufficiency=[0.8])
+    found = bounded_answer(told, Scripted(f"{words} [S1]"), lexicon)
+    assert (found.refused, found.attribution_coverage) == (False, 1.0)
 
 
 def test_quotations_are_fully_attributed(assessment: Assessment, lexicon: Lexicon) -> None:
