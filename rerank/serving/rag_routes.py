@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastapi import APIRouter, Request
 from pydantic import Field
+from starlette.concurrency import run_in_threadpool
 
 from rerank.rag.adaptive import guaranteed, take
-from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
-from rerank.rag.answer.model_answers import extractive, lexicon_of
+from rerank.rag.answer.bounded import BoundedAnswer
+from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
 from rerank.serving.document_route import shown_passage
@@ -78,7 +79,7 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
     async def answer(request: Request, asked: PlainRequest) -> dict[str, Any]:
         """Answer in the words of the sources, or refuse."""
         found, names = await assessed(request, asked)
-        made = request.state.made = _answered(found, request.state.served)
+        made = request.state.made = await _answered(found, request.state.served)
         return {**_named(names), **made.to_dict(), "query_id": names["request_id"]}
 
     @router.post("/v1/ask")
@@ -87,7 +88,7 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
         found, names = await assessed(request, asked)
         served = request.state.served
         model = served.model
-        taken, made = take(found, AnswerConfig().strategy), _answered(found, served)
+        taken, made = take(found, AnswerConfig().strategy), await _answered(found, served)
         retrieval = assess_with(model, found).to_dict()
         return {
             **_named(names),
@@ -113,11 +114,15 @@ def shown(passage: RankedPassage, model: CalibratedReranker) -> dict[str, Any]:
     return {**passage.to_dict(), **shown_passage(passage), "row": row}
 
 
-def _answered(found: Assessment, served: ServedModel) -> BoundedAnswer:
-    """The answer in the words of the sources."""
-    model, config = served.model, AnswerConfig()
-    made = bounded_answer(found, extractive(model), lexicon_of(model), config)
-    return made.rated(found.confidence, served.answers, config.policy)
+async def _answered(found: Assessment, served: ServedModel) -> BoundedAnswer:
+    """The answer in the words of the sources, as the command line gives it.
+
+    In a thread: where words cannot decide, the cross-encoder reads a sentence.
+    """
+    model = served.model
+    return await run_in_threadpool(
+        answer_assessed, model, found, AnswerConfig(), extractive(model), served.answers
+    )
 
 
 def _named(names: dict[str, str]) -> dict[str, str]:

@@ -93,14 +93,12 @@ def answer(
     Raises:
         InputError: a query is empty.
     """
-    lexicon, judge = lexicon_of(model), cross_encoder_judge(model)
     fitted = answer_confidence_of(model)
     writes = answerer or answerer_of(model, config.language_model)
     for query in queries:
         start = time.perf_counter()
         found = model.assess([query])[0]
-        made = bounded_answer(found, writes, lexicon, config, judge=judge)
-        made = made.rated(found.confidence, fitted, config.policy)
+        made = answer_assessed(model, found, config, writes, fitted)
         answer_id = record(
             found,
             model=model.version,
@@ -108,6 +106,22 @@ def answer(
             answer=None if made.error else made,
         )
         yield replace(made, answer_id=answer_id)
+
+
+def answer_assessed(
+    model: CalibratedReranker,
+    found: Assessment,
+    config: AnswerConfig,
+    answerer: Answerer,
+    fitted: AnswerConfidence | None,
+) -> BoundedAnswer:
+    """The answer to a query that the model has assessed, checked with its cross-encoder as judge.
+
+    `fitted` gives it its own confidence.
+    """
+    judge = cross_encoder_judge(model)
+    made = bounded_answer(found, answerer, lexicon_of(model), config, judge=judge)
+    return made.rated(found.confidence, fitted, config.policy)
 
 
 def write_answers(

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import httpx
 import pytest
+from assessments import make_assessment
+from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
 from http_checks import assert_refused
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.rag.adaptive import search
+from rerank.rag.answer import model_answers
+from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.retrieval_assessment import assess_with
-from rerank.types import Query
+from rerank.serving import rag_routes
+from rerank.types import Assessment, Query
 
 
 def asked(client: httpx.Client, route: str, **body: object) -> dict[str, object]:
@@ -47,6 +55,30 @@ def test_an_answer_in_the_words_of_its_sources(
     (expected,) = answer(model, [Query(queries[0])])
     assert told.pop("query_id")
     assert told == {k: v for k, v in expected.to_dict().items() if k != "query_id"}
+
+
+def test_the_judge_is_asked_where_words_cannot_decide(
+    model: CalibratedReranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on the command line: about a sentence of one word."""
+    found = make_assessment(texts=["The median is the middle value."], sufficiency=[0.8])
+    judged: list[str] = []
+
+    async def assessed(request: Request, _: object) -> tuple[Assessment, dict[str, str]]:
+        request.state.served = SimpleNamespace(model=model, answers=None)
+        return found, {"request_id": "1", "model": "1"}
+
+    def judge(claim: str, _: object) -> float:
+        judged.append(claim)
+        return 1.0
+
+    written = SimpleNamespace(generate=lambda *_, **__: Generated("Median [S1].", 0))
+    monkeypatch.setattr(model_answers, "cross_encoder_judge", lambda _: judge)
+    monkeypatch.setattr(rag_routes, "extractive", lambda _: written)
+    app = FastAPI()
+    app.include_router(rag_routes.rag_routes(assessed))
+    told = TestClient(app).post("/v1/answer", json={"query": "median"}).json()
+    assert (told["answer"], judged) == ("Median [S1].", ["Median."])
 
 
 @pytest.mark.parametrize(
