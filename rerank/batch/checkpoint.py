@@ -129,16 +129,18 @@ class Journal:
 
 @contextmanager
 def open_journal(
-    out: Path, side: Path, header: Mapping[str, Any], *, restart: bool
+    out: Path, side: Path, header: Mapping[str, Any], *, restart: bool, kind: str = "rescore"
 ) -> Iterator[Journal]:
     """The journal of `out` and its side file: that of an interrupted run, recovered, or a new one.
+
+    `kind` is the command that writes `out`; the journal is the folder `.OUT.kind` beside it.
 
     Raises:
         InputError: another run works on `out`; or the interrupted one had another header, and
             `restart`, which discards its work, is False.
         OSError: the folder of `out` cannot be written.
     """
-    folder = out.with_name(f".{out.name}.rescore")
+    folder = out.with_name(f".{out.name}.{kind}")
     lock = _lock(folder, out)
     try:
         state = _resume(folder, out, side, {"format": FORMAT, **header}, restart=restart)

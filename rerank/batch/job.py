@@ -11,6 +11,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Convert, Journal, open_journal
 from rerank.batch.chunks import Position
 from rerank.batch.input import Input, is_parquet, open_input
+from rerank.batch.places import check_places
 from rerank.batch.ray_module import ray_module
 from rerank.batch.recovery import REJECTED, State
 from rerank.batch.rows import RejectedRow
@@ -72,7 +73,7 @@ def rescore(
     side = out.with_name(f"{out.name}.rejected.jsonl")
     scoring, convert = _scoring(engine, actors), _converter(out)
     with open_input(queries, segment_by=model.segment_by) as queries_in:
-        _check_places(model.folder, queries, out, side)
+        check_places(model.folder, queries, out, side)
         if strict:
             _check_rows(queries_in)
         header = {
@@ -146,16 +147,6 @@ def _keep(
             f"{queries_in.path}: {total} lines were counted, {journal.state.line} are read"
         )
     journal.scored()
-
-
-def _check_places(model: Path, queries: Path, out: Path, side: Path) -> None:
-    for path in (out, side):
-        if path.resolve() == queries.resolve() or (path.exists() and path.samefile(queries)):
-            raise InputError(f"{path}: this would replace the queries; give another --out")
-        if not path.parent.is_dir() or (path.exists() and not path.is_file()):
-            raise InputError(f"{path}: expected a file name in a folder that exists")
-    if out.resolve().is_relative_to(model.resolve()):
-        raise InputError(f"{out}: lies in the model's folder, which no file is added to")
 
 
 def _check_rows(queries_in: Input) -> None:

@@ -20,6 +20,11 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--queries", type=Path, help="JSONL of _id and text, instead of QUERY")
     p.add_argument("--out", type=Path, help="JSONL to write, with --queries: one answer a line")
     p.add_argument("--overwrite", action="store_true", help="replace the file of --out")
+    p.add_argument(
+        "--restart",
+        action="store_true",
+        help="throw away what an interrupted run of another model, other queries or options left",
+    )
     add_json(p)
     add_kept_journal(p)
 
@@ -45,21 +50,28 @@ def _run(o: argparse.Namespace) -> int:
 
 
 def _answer_file(o: argparse.Namespace, config: AnswerConfig) -> int:
+    from rerank.batch.places import check_places
     from rerank.data.beir import read_queries
-    from rerank.progress import progress
-    from rerank.rag.answer.model_answers import answer, write_answers
+    from rerank.jobs.answer_file import answer_file
 
     queries = read_queries(o.queries)
-    if o.out.exists() and o.out.samefile(o.queries):
-        raise InputError(f"{o.out}: this would replace the queries; give another --out")
+    check_places(o.model, o.queries, o.out)
     with journal_kept(o) as record:
-        made = answer(load_model(o), queries, config, record=record)
-        with progress(len(queries), "answering", unit="query") as bar:
-            count, failed = write_answers(made, o.out, overwrite=o.overwrite, done=bar.update)
-    print(f"{o.out}: {count} answers")
-    if failed:
-        note(f"{failed} of them hold an error: the language model gave no answer")
-    return REJECTED if failed else 0
+        done = answer_file(
+            load_model(o),
+            queries,
+            o.out,
+            config,
+            overwrite=o.overwrite,
+            restart=o.restart,
+            record=record,
+        )
+    if done.resumed:
+        print(f"{done.resumed} of the answers were made before an interruption")
+    print(f"{o.out}: {done.answers} answers")
+    if done.failed:
+        note(f"{done.failed} of them hold an error: the language model gave no answer")
+    return REJECTED if done.failed else 0
 
 
 COMMAND = Command(
@@ -69,4 +81,5 @@ COMMAND = Command(
     _arguments,
     _run,
     config=AnswerConfig,
+    resumes=True,
 )

@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS
-from rerank.data.canonical import to_json
-from rerank.errors import FolderError
 from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import Judge, Lexicon
 from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
@@ -25,7 +22,8 @@ from rerank.types import Assessment, Query
 Record = Callable[..., str]  # (assessment, its details) -> its id in the journal, or ""
 
 
-def _unrecorded(found: Assessment, **_: Any) -> str:
+def unrecorded(found: Assessment, **_: Any) -> str:
+    """A `Record` that keeps nothing."""
     return ""
 
 
@@ -83,7 +81,7 @@ def answer(
     config: AnswerConfig = AnswerConfig(),
     *,
     answerer: Answerer | None = None,
-    record: Record = _unrecorded,
+    record: Record = unrecorded,
 ) -> Iterator[BoundedAnswer]:
     """One answer per query, in order, by `answerer` or else by the one that `config` names.
 
@@ -122,29 +120,3 @@ def answer_assessed(
     judge = cross_encoder_judge(model)
     made = bounded_answer(found, answerer, lexicon_of(model), config, judge=judge)
     return made.rated(found.confidence, fitted, config.policy)
-
-
-def write_answers(
-    answers: Iterator[BoundedAnswer],
-    out: Path,
-    *,
-    overwrite: bool = False,
-    done: Callable[[], object] = lambda: None,
-) -> tuple[int, int]:
-    """Write one JSON object per line, as soon as it is ready; return counts: all, and failed ones.
-
-    `done` is called after each.
-
-    Raises:
-        FolderError: `out` exists and `overwrite` is False.
-    """
-    if out.exists() and not overwrite:
-        raise FolderError(f"{out} exists; pass --overwrite to replace it")
-    count = failed = 0
-    with out.open("w", encoding="utf-8") as lines:
-        for one in answers:
-            lines.write(f"{to_json(one.to_dict())}\n")
-            lines.flush()
-            count, failed = count + 1, failed + bool(one.error)
-            done()
-    return count, failed

@@ -1,0 +1,89 @@
+"""Answers to many questions, one JSON object a line; if interrupted, the same call resumes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.batch.checkpoint import Journal, open_journal
+from rerank.batch.recovery import State
+from rerank.data.canonical import to_json
+from rerank.errors import FolderError
+from rerank.progress import progress
+from rerank.rag.answer.bounded import BoundedAnswer
+from rerank.rag.answer.model_answers import Record, answer, unrecorded
+from rerank.rag.settings import AnswerConfig
+from rerank.storage.folder import MANIFEST, sha256_file
+from rerank.storage.package import package_version
+from rerank.types import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How many answers were written, and how many of them hold an error of the language model.
+
+    `resumed` of them had been made by an interrupted run.
+    """
+
+    answers: int
+    failed: int
+    resumed: int
+
+
+def answer_file(
+    model: CalibratedReranker,
+    queries: Sequence[Query],
+    out: Path,
+    config: AnswerConfig = AnswerConfig(),
+    *,
+    overwrite: bool = False,
+    restart: bool = False,
+    record: Record = unrecorded,
+) -> Summary:
+    """Answer each query into a line of `out`, in their order.
+
+    The file appears when it is complete; an older one stays until then. If the run is killed, the
+    same call resumes from what is in `.OUT.answer`. `restart` discards work that was begun with
+    another model, configuration, version or other queries; without it, such work is an error.
+
+    Raises:
+        FolderError: `out` exists and `overwrite` is False.
+        InputError: another run writes `out`, or an interrupted one was of something else.
+    """
+    if out.exists() and not overwrite:
+        raise FolderError(f"{out} exists; pass --overwrite to replace it")
+    header = {
+        "model": sha256_file(model.folder / MANIFEST),
+        "input": _digest([[q.query_id, q.text, dict(q.metadata)] for q in queries]),
+        "configuration": _digest(asdict(config)),  # only its digest: the URL may have a password
+        "version": package_version(),
+    }
+    side = out.with_name(f"{out.name}.rejected.jsonl")  # no answer is rejected
+    with open_journal(out, side, header, restart=restart, kind="answer") as journal:
+        resumed = journal.state.line
+        if journal.state.stage == "scoring":
+            left = queries[resumed:]
+            with progress(len(queries), "answering", unit="query", done=resumed) as bar:
+                for made in answer(model, left, config, record=record):
+                    _append(journal, made)
+                    bar.update()
+            journal.scored()
+        journal.install(out, side, None)
+        return Summary(journal.state.line, journal.state.refused, resumed)
+
+
+def _append(journal: Journal, made: BoundedAnswer) -> None:
+    before, failed = journal.state, bool(made.error)
+    after = State(
+        line=before.line + 1,
+        answered=before.answered + (not failed),
+        refused=before.refused + failed,
+    )
+    journal.append(after, f"{to_json(made.to_dict())}\n".encode(), b"")
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(to_json(value).encode()).hexdigest()

@@ -1,0 +1,80 @@
+"""A file of answers: whole or not at all, and resumed if interrupted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import FolderError, InputError
+from rerank.jobs.answer_file import Summary, answer_file
+from rerank.rag.answer.model_answers import answer
+from rerank.rag.settings import AnswerConfig
+from rerank.types import Assessment, Query
+
+
+@pytest.fixture(scope="module")
+def model(run: Any) -> CalibratedReranker:
+    return CalibratedReranker.load(run.folder)
+
+
+@pytest.fixture(scope="module")
+def queries(small: LabelledSet) -> list[Query]:
+    """Four real ones."""
+    return list(small.queries.values())[:4]
+
+
+class Recorded(list[str]):
+    """The ids of the queries that were answered; the run stops at the `last` one."""
+
+    def __init__(self, last: int = 99) -> None:
+        self.last = last
+
+    def __call__(self, found: Assessment, **_: object) -> str:
+        """Record one, as a journal does."""
+        self.append(found.ranking.query.query_id)
+        if len(self) == self.last:
+            raise KeyboardInterrupt
+        return ""
+
+
+def interrupted(model: CalibratedReranker, queries: list[Query], out: Path) -> None:
+    """Two of the answers are made."""
+    with pytest.raises(KeyboardInterrupt):
+        answer_file(model, queries, out, overwrite=True, record=Recorded(3))
+
+
+def test_an_interrupted_run_resumes(
+    model: CalibratedReranker, queries: list[Query], tmp_path: Path
+) -> None:
+    """What is done is not done again; the old file stays until the new one is whole."""
+    out, rest = tmp_path / "answers.jsonl", Recorded()
+    out.write_text("old")
+    interrupted(model, queries, out)
+    assert out.read_text() == "old"
+    done = answer_file(model, queries, out, overwrite=True, record=rest)
+    assert done == Summary(answers=4, failed=0, resumed=2)
+    assert rest == [q.query_id for q in queries[2:]]
+    told = [json.loads(line) for line in out.read_text().splitlines()]
+    assert told == [one.to_dict() for one in answer(model, queries)]
+    assert list(tmp_path.iterdir()) == [out]
+    with pytest.raises(FolderError, match="--overwrite"):
+        answer_file(model, queries, out)
+
+
+def test_work_of_something_else_is_not_resumed(
+    model: CalibratedReranker, queries: list[Query], tmp_path: Path
+) -> None:
+    """Unless it is to be thrown away."""
+    out, other = tmp_path / "answers.jsonl", AnswerConfig(min_score=0.1)
+    interrupted(model, queries, out)
+    with pytest.raises(InputError, match=r"another configuration; .*--restart"):
+        answer_file(model, queries, out, other)
+    with pytest.raises(InputError, match="begun with another input;"):
+        answer_file(model, queries[1:], out)
+    done = answer_file(model, queries, out, other, restart=True)
+    assert (done.answers, done.resumed) == (4, 0)
