@@ -53,15 +53,15 @@ class Handler(BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
-def says(text: str) -> Behaviour:
-    """Answer with this text, in one piece or as a stream, as it is asked."""
+def says(text: str, *, reason: str = "stop") -> Behaviour:
+    """Answer with this text, in one piece or as a stream, as it is asked, and end for a reason."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
         if body.get("stream"):
-            _stream(handler, text, ended=True)
+            _stream(handler, text, ended=reason)
             return
         message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        choice = {"index": 0, "message": message, "finish_reason": reason}
         made = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
         handler.send(json.dumps({**made, "choices": [choice]}).encode())
 
@@ -72,12 +72,12 @@ def breaks_off(text: str) -> Behaviour:
     """Begin to stream this text, and close the connection before its end."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
-        _stream(handler, text, ended=False)
+        _stream(handler, text, ended="")
 
     return behave
 
 
-def _stream(handler: Handler, text: str, *, ended: bool) -> None:
+def _stream(handler: Handler, text: str, *, ended: str) -> None:
     handler.send_response(200)
     handler.send_header("content-type", "text/event-stream")
     handler.send_header("connection", "close")
@@ -93,7 +93,7 @@ def _stream(handler: Handler, text: str, *, ended: bool) -> None:
     for word in text.split(" "):
         event({"content": f"{word} "}, None)
     if ended:
-        event({}, "stop")
+        event({}, ended)
         handler.wfile.write(b"data: [DONE]\n\n")
 
 

@@ -15,6 +15,7 @@ class Generated:
 
     text: str  # sentences with citations such as [S1]
     calls: int  # of a language model, failed ones included
+    cut_off: bool = False  # by the limit on its tokens: the end is missing
 
 
 class Answerer(Protocol):

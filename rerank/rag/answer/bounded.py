@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rerank.assessment.policy import LABEL_FIRST
 from rerank.errors import EndpointError
@@ -51,11 +51,12 @@ class BoundedAnswer:
     model_calls: int = 0
     calibrated: bool = True  # False: no label of this corpus was fitted on
     error: str = ""  # why the answerer gave no answer
+    cut_off: bool = False  # the limit on the tokens of a language model cut it off
     answer_confidence: float | None = None  # P(the answer is right), if fitted on labels
     answer_id: str = ""  # in the journal, for feedback; "" without a journal
 
     def to_dict(self) -> dict[str, Any]:
-        """The output record; `answer_confidence`, `error` and `id` are left out if unset."""
+        """The output record; `answer_confidence`, `cut_off`, `error` and `id` only if set."""
         record = {
             "query_id": self.query_id,
             "answer": self.answer,
@@ -72,6 +73,7 @@ class BoundedAnswer:
         }
         more = {
             "answer_confidence": self.answer_confidence,
+            "cut_off": self.cut_off or None,
             "error": self.error or None,
             "id": self.answer_id or None,
         }
@@ -95,6 +97,8 @@ class BoundedAnswer:
         lines = [self.answer]
         if not self.refused and self.sources:
             lines += ["", "Sources:", *(s.line() for s in self.sources)]
+        if self.cut_off:
+            lines += ["", "The language model was cut off: the end is missing (--llm-max-tokens)."]
         if not self.calibrated:
             lines += ["", f"Not calibrated: {LABEL_FIRST}."]
         if self.answer_confidence is not None:
@@ -135,7 +139,7 @@ def bounded_answer(
         return refusal
     sources = sources_of(usable)
     try:
-        checked, calls = _generate(
+        checked, calls, cut_off = _generate(
             answerer, query.text, sources, lexicon, config, note=verdict.note(), judge=judge
         )
     except EndpointError as error:
@@ -144,7 +148,7 @@ def bounded_answer(
         return replace(refusal, model_calls=calls)
     coverage = attribution_coverage(checked)
     if not any(c.supported for c in checked):
-        return replace(refusal, model_calls=calls, attribution_coverage=coverage)
+        return replace(refusal, model_calls=calls, attribution_coverage=coverage, cut_off=cut_off)
     cited = {i for c in checked for i in c.quotes}
     used = tuple(s for s in sources if s.id in cited)
     low = verdict.verdict in ("PARTIAL", UNASSESSED)
@@ -157,6 +161,7 @@ def bounded_answer(
         quotes=tuple(next(c.quotes[s.id] for c in checked if s.id in c.quotes) for s in used),
         attribution_coverage=coverage,
         model_calls=calls,
+        cut_off=cut_off,
     )
 
 
@@ -177,6 +182,14 @@ def usable_context(
     return usable, verdict
 
 
+class _Draft(NamedTuple):
+    """What an answerer wrote, sentence by sentence."""
+
+    checked: list[Checked] | None  # None: a refusal
+    calls: int  # of a language model, for both tries
+    cut_off: bool = False
+
+
 def _generate(
     answerer: Answerer,
     question: str,
@@ -186,14 +199,14 @@ def _generate(
     *,
     note: str,
     judge: Judge | None,
-) -> tuple[list[Checked] | None, int]:
-    """The checked sentences of the better one of at most two answers, and the calls of a model.
+) -> _Draft:
+    """The better one of at most two answers.
 
-    The sentences are None if the answerer says that the sources do not hold the answer. Beside a
+    Its sentences are None if the answerer says that the sources do not hold the answer. Beside a
     supported sentence, that statement is left out.
     """
     checked: list[Checked] = []
-    calls = 0
+    calls, cut_off = 0, False
     for strict in (False, True):
         try:
             made = answerer.generate(question, sources, note=note, strict=strict)
@@ -204,12 +217,12 @@ def _generate(
         found = check(made.text, sources, lexicon, judge=judge, threshold=config.support)
         again = [c for c in found if c.supported or not _is_refusal(c.sentence)]
         if len(again) < len(found) and not any(c.supported for c in again):
-            return None, calls
+            return _Draft(None, calls)
         if not checked or attribution_coverage(again) >= attribution_coverage(checked):
-            checked = again
+            checked, cut_off = again, made.cut_off
         if attribution_coverage(checked) >= config.coverage or not made.calls:
             break
-    return checked, calls
+    return _Draft(checked, calls, cut_off)
 
 
 def _is_refusal(sentence: Sentence) -> bool:

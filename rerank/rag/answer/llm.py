@@ -24,6 +24,7 @@ KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint n
 LONGEST_WAIT = 30.0  # most seconds between two tries, whatever the endpoint asks for
 LONGEST_TOKEN = 32  # characters of an answer for each token it may have, at most
 THOUGHTS = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)  # of some models, before an answer
+CUT_OFF = "length"  # the `finish_reason` of an answer that the limit on its tokens cut off
 LARGEST = 1 << 24  # bytes of a response: a stream has some hundreds for each token
 
 
@@ -63,14 +64,16 @@ class LanguageModel:
         tries = self.config.llm_retries + 1
         for sent in range(1, tries + 1):
             try:
-                return Generated(self._ask(asked), sent)
+                text, reason = self._ask(asked)
+                return Generated(text, sent, cut_off=reason == CUT_OFF)
             except Exception as error:  # an answer that breaks off may raise errors of any library
                 if sent == tries or not _is_transient(error):
                     raise EndpointError(self._sentence(error, sent), calls=sent) from None
                 self.sleep(_wait(error, sent))
         raise AssertionError("a try returns or raises")
 
-    def _ask(self, asked: Sequence[Message]) -> str:
+    def _ask(self, asked: Sequence[Message]) -> tuple[str, str]:
+        """The answer, and the reason why it ends."""
         body = self._body(
             {
                 "model": self.config.llm_model,
@@ -80,13 +83,14 @@ class LanguageModel:
                 "stream": self.config.llm_stream,
             }
         )
-        text = _streamed(body) if self.config.llm_stream else _whole(body)
+        text, reason = _streamed(body) if self.config.llm_stream else _whole(body)
         text = THOUGHTS.sub("", text).strip()
         if not text:
-            raise BrokenAnswer("the answer is empty")
+            cut = ": `llm_max_tokens` cut it off" if reason == CUT_OFF else ""
+            raise BrokenAnswer(f"the answer is empty{cut}")
         if len(text) > self.config.llm_max_tokens * LONGEST_TOKEN:
             raise BrokenAnswer("the answer is much longer than `llm_max_tokens` allows")
-        return text
+        return text, reason
 
     def _body(self, given: dict[str, Any]) -> bytes:
         """The body of the response, which must end in time, however slowly it comes."""
@@ -111,18 +115,22 @@ class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file
     """The response is not an answer; the message says why."""
 
 
-def _whole(body: bytes) -> str:
-    """The text of an answer that is not streamed."""
+def _whole(body: bytes) -> tuple[str, str]:
+    """The text of an answer that is not streamed, and its `finish_reason`."""
     try:
-        content = json.loads(body)["choices"][0]["message"]["content"]
-    except (ValueError, KeyError, IndexError, TypeError):
+        choice = json.loads(body)["choices"][0]
+        content, reason = choice["message"]["content"], choice.get("finish_reason")
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         raise BrokenAnswer("it is no chat completion") from None
-    return _text(content)
+    return _text(content), str(reason)
 
 
-def _streamed(body: bytes) -> str:
-    """The text of a stream of server-sent events; their other lines, such as pings, say nothing."""
-    parts, finished = [], False
+def _streamed(body: bytes) -> tuple[str, str]:
+    """The text of a stream of server-sent events, and its `finish_reason`.
+
+    Their other lines, such as pings, say nothing.
+    """
+    parts, reason = [], None
     for line in re.split(r"\r\n|\r|\n", body.decode(errors="replace")):
         field, _, data = line.partition(":")
         if field != "data" or data.strip() == "[DONE]":
@@ -130,12 +138,12 @@ def _streamed(body: bytes) -> str:
         try:
             for choice in json.loads(data)["choices"]:
                 parts.append(_text((choice.get("delta") or {}).get("content")))
-                finished = finished or choice.get("finish_reason") is not None
+                reason = choice.get("finish_reason") or reason
         except (ValueError, KeyError, AttributeError, TypeError):
             raise BrokenAnswer("it is no stream of a chat completion") from None
-    if not finished:
+    if reason is None:
         raise BrokenAnswer("the answer breaks off")
-    return "".join(parts)
+    return "".join(parts), str(reason)
 
 
 def _text(content: Any) -> str:

@@ -88,6 +88,24 @@ def test_an_endless_answer_is_not_read(stream: bool, sources: list[Source]) -> N
         model(place.url, stream=stream, llm_max_tokens=30, llm_retries=0).generate("A?", sources)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_cut_off_answer_says_so(stream: bool, assessment: Assessment, lexicon: Lexicon) -> None:
+    """In its record, and as a person reads it; its last sentence may lack its end."""
+    with endpoint(says(f"{GOOD} It was first", reason="length")) as place:
+        found = bounded_answer(assessment, model(place.url, stream=stream), lexicon)
+    assert found.answer == f"{GOOD} {REMOVED}"
+    assert found.to_dict()["cut_off"] is True
+    assert "the end is missing (--llm-max-tokens)" in found.text()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_thoughts_that_use_up_the_tokens_are_named(stream: bool, sources: list[Source]) -> None:
+    """No answer has begun; a higher limit helps."""
+    thoughts = says("<think>What is it?</think>", reason="length")
+    with endpoint(thoughts) as place, pytest.raises(EndpointError, match="max_tokens` cut it off"):
+        model(place.url, stream=stream, llm_retries=0).generate("What?", sources)
+
+
 @pytest.mark.parametrize("chunk", ["null", "[]", '{"choices": [null]}', '{"error": "no"}'])
 def test_a_stream_of_something_else_is_no_answer(chunk: str, sources: list[Source]) -> None:
     """The sentence does not quote an error of Python."""
