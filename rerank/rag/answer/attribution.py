@@ -1,8 +1,8 @@
 """Whether each sentence of an answer is supported by the sources that it cites.
 
-Words decide first: a source that lacks a number, a name, a negation or most of a clause of the
-sentence does not support it; a source that contains nearly all of its words does. In between, a
-judge decides.
+Words decide first: a source that lacks a number, a name or a negation of the sentence does not
+support it; a source that contains nearly all of its words does. In between, a judge decides. But a
+sentence with a clause that none of its sources has is not supported.
 """
 
 from __future__ import annotations
@@ -84,8 +84,9 @@ def check(
     by_id = {source.id: source for source in sources}
     found = []
     for sentence in sentences(with_plain_citations(answer, sources)):
+        cited = [by_id[i] for i in sentence.cited if i in by_id]
         quotes = {}
-        for source in (by_id[i] for i in sentence.cited if i in by_id):
+        for source in cited if has_each_clause(sentence.claim, cited, lexicon) else []:
             share = lexical_support(sentence.claim, source.evidence, lexicon)
             if (share is not None and share >= SURE) or (
                 undecided(share)
@@ -95,6 +96,12 @@ def check(
                 quotes[source.id] = best_sentence(sentence.claim, source.evidence, lexicon)
         found.append(Checked(sentence, quotes))
     return found
+
+
+def has_each_clause(claim: str, sources: Sequence[Source], lexicon: Lexicon) -> bool:
+    """Whether no clause of a claim is foreign to all of the sources."""
+    windows = [window for source in sources for window in _windows(source.evidence, lexicon)]
+    return all(_share(clause, windows) >= FOREIGN for clause in _clauses(claim, lexicon))
 
 
 def undecided(share: float | None) -> bool:
@@ -148,9 +155,9 @@ def without_unsupported(checked: Sequence[Checked]) -> str:
 def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None:
     """Share of the claim's idf found in the evidence, in [0, 1]; None for too few words.
 
-    0 if the evidence lacks a number or a name of the claim, or most of one of its clauses, or if
-    the sentence of the evidence that is nearest to the claim is negated and the claim is not, or
-    vice versa. The share is the best of two neighbouring sentences.
+    0 if the evidence lacks a number or a name of the claim, or if the sentence of the evidence that
+    is nearest to the claim is negated and the claim is not, or vice versa. The share is the best of
+    two neighbouring sentences.
     """
     lower = evidence.lower()
     if any(not _is_whole_word(name.lower(), lower) for name in NAME.findall(claim)):
@@ -162,11 +169,7 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
         return None
     if _negated(claim) != _negated(best_sentence(claim, evidence, lexicon)):
         return 0.0
-    parts = [_stems(part, lexicon) for part in split(evidence)]
-    windows = [first | second for first, second in pairwise(parts)] or parts
-    if any(_share(clause, windows) < FOREIGN for clause in _clauses(claim, lexicon)):
-        return 0.0
-    return _share(wanted, windows)
+    return _share(wanted, _windows(evidence, lexicon))
 
 
 def best_sentence(claim: str, evidence: str, lexicon: Lexicon) -> str:
@@ -187,6 +190,12 @@ def _clauses(claim: str, lexicon: Lexicon) -> list[dict[str, float]]:
     found = [set(content_words(c, language=lexicon.language)) for c in CLAUSE.split(claim)]
     weighed = [_weights(clause, lexicon) for clause in found if len(clause) >= FEW]
     return [clause for clause in weighed if sum(clause.values()) > 0]
+
+
+def _windows(evidence: str, lexicon: Lexicon) -> list[set[str]]:
+    """The stems of each two neighbouring sentences."""
+    parts = [_stems(part, lexicon) for part in split(evidence)]
+    return [first | second for first, second in pairwise(parts)] or parts
 
 
 def _weights(stems: set[str], lexicon: Lexicon) -> dict[str, float]:

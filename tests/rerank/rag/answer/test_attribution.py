@@ -72,6 +72,14 @@ def test_each_clause_needs_support(
     assert found.supported == supported
 
 
+def test_each_clause_may_have_another_source(sources: list[Source], lexicon: Lexicon) -> None:
+    """The second one says what the first one does not, if it is cited too."""
+    clause = "and it is computed along an axis"
+    both, first = (f"{QUOTED} [S1], {clause}{cited}." for cited in (" [S2]", ""))
+    found = check(f"{both} {first}", sources, lexicon, judge=lambda *_: 1.0)
+    assert [one.supported for one in found] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("claim", "supported"),
     [
