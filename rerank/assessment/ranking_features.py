@@ -318,7 +318,7 @@ def diversity(r: Ranking) -> float:
 
 @feature("coverage")
 def truncation(r: Ranking) -> float:
-    """Passages truncated for the cross-encoder: share of those scored."""
+    """Passages of which the cross-encoder read only a part: share of those scored."""
     return float(r.truncated[r.scored].mean()) if r.scored.any() else 0.0
 
 

@@ -92,8 +92,8 @@ def _labelled(
     return LabelledSet(corpus, queries, qrels, ordered, name)
 
 
-def build_pydata_questions(folder: Path) -> LabelledSet:
-    """The questions of `folder` (queries, qrels, splits) over every docstring, none removed.
+def build_questions(folder: Path, libraries: Collection[str]) -> LabelledSet:
+    """The questions of `folder` (queries, qrels, splits) over every docstring of the libraries.
 
     Objects that these package versions do not have are removed from the qrels, in the files too; a
     question that is left without any right passage is dropped.
@@ -102,7 +102,7 @@ def build_pydata_questions(folder: Path) -> LabelledSet:
         InputError: a file is missing, or bad lines, which are listed.
     """
     read_queries(folder / "queries.jsonl")
-    objects = documented_objects(PYDATA)
+    objects = documented_objects(libraries)
     write_corpus(map(_passage, objects.values()), folder)
     for path in (folder / "qrels").glob("*.tsv"):
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -136,7 +136,7 @@ def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict
 def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, Any]:
     """Build a set into `out` and return its manifest, with the key `matches` added.
 
-    `libraries` are the import names that `documentation` is built from. `matches` compares it with
+    `libraries` are the import names that the sets of `documentation` are built from. `matches` compares it with
     the earlier `out/manifest.json`: "new" (there was none; it is written now), "same", "other
     versions" of the packages, or "differs", although the versions are the same.
 
@@ -144,10 +144,11 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
         InputError: there is no set of that name, it is not built from these libraries, or `out`
             holds something else.
     """
-    if (name == "documentation") != bool(libraries):
+    from_others = name.startswith("documentation")
+    if from_others != bool(libraries):
         raise InputError(
-            "documentation is built from installed libraries: name them"
-            if name == "documentation"
+            f"{name} is built from installed libraries: name them"
+            if from_others
             else f"{name} is built from {', '.join(PYDATA)}; only documentation from others"
         )
     path = out / "manifest.json"
@@ -159,11 +160,13 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     if name == "pydata":
         labelled = build_pydata()
     elif name == "pydata_questions":
-        labelled = build_pydata_questions(out)
+        labelled = build_questions(out, PYDATA)
     elif name == "documentation":
         labelled = build_documentation(libraries)
+    elif name == "documentation_questions":
+        labelled = build_questions(out, libraries)
     else:
-        known = ("pydata", "pydata_questions", "documentation")
+        known = ("pydata", "pydata_questions", "documentation", "documentation_questions")
         raise InputError(
             f"no recipe for a set {name!r}; expected {', '.join(known[:-1])} or {known[-1]}"
             f"{nearest(name, known)}"
