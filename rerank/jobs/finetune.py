@@ -253,7 +253,7 @@ def _mine_all(
             validation_queries(
                 labelled, for_validation, index, bi_encoder, tokenizer, depth=config.depth
             )
-            if index
+            if index is not None
             else []
         )
         examples += mined
