@@ -129,10 +129,6 @@ class Query:
         scores = {stage: float(values[row]) for stage, values in (self.scores or {}).items()}
         return {stage: None if np.isnan(value) else value for stage, value in scores.items()}
 
-    def named(self, key: str) -> str:
-        """The metadata under `key`, as a name: see `metadata_name`."""
-        return metadata_name(self.metadata, key)
-
 
 def metadata_name(metadata: Mapping[str, Any], key: str) -> str:
     """The metadata under `key`, as a name: 1 and 1.0 are the same.

@@ -16,7 +16,7 @@ from rerank.assessment.ranking import rank
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import DEPTH, relevance_and_sufficiency
 from rerank.config import Config
-from rerank.types import Floats, Ranking, Scored
+from rerank.types import Floats, Ranking, Scored, metadata_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,4 +54,4 @@ def predict(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Predi
 
 def segments_of(rankings: Sequence[Ranking], segment_by: str) -> list[str]:
     """The segment of each query: what its metadata says under `segment_by`, or ""."""
-    return [r.query.named(segment_by) for r in rankings]
+    return [metadata_name(r.query.metadata, segment_by) for r in rankings]

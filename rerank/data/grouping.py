@@ -14,7 +14,7 @@ from dataclasses import replace
 from calibration.metrics import LEAST_GROUPS
 from rerank.data.labelled_set import ASKED_ABOUT, Grouping, LabelledSet
 from rerank.data.near_duplicates import near_duplicates
-from rerank.types import Passage
+from rerank.types import Passage, metadata_name
 
 NEW_DOCUMENTS = "questions about new documents"
 THESE_DOCUMENTS = "new questions about these documents"
@@ -33,7 +33,7 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
     query is about is joined, and so are units that hold nearly the same passages. Queries about no
     passage are grouped by their words.
     """
-    if any(labelled.queries[i].named("group") for i in ids):
+    if any(metadata_name(labelled.queries[i].metadata, "group") for i in ids):
         yield Grouping("metadata.group", NEW_GROUPS, {})
         return
     about = {i: _about(labelled, i) for i in ids}

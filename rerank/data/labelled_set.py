@@ -19,7 +19,7 @@ from rerank.data.labels import Labelled
 from rerank.data.lists import read_lists
 from rerank.data.records import passage_row, query_row
 from rerank.errors import InputError, nearest
-from rerank.types import LISTS, ListKind, Mode, Passage, Query
+from rerank.types import LISTS, ListKind, Mode, Passage, Query, metadata_name
 
 ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
 JUDGED_WRONG = "judged_wrong"  # metadata of a query: ids of passages that a person judged wrong
@@ -121,7 +121,7 @@ class LabelledSet:
         grouped = {
             i: replace(q, metadata={**q.metadata, "group": q.metadata[key]})
             for i, q in self.queries.items()
-            if q.named(key)
+            if metadata_name(q.metadata, key)
         }
         return replace(self, queries={**self.queries, **grouped})
 
@@ -136,7 +136,7 @@ class LabelledSet:
         return [i for i in ids if self.duplicate_keys(i).isdisjoint(keys)]
 
     def _named_group(self, query_id: str) -> str | None:
-        name = self.queries[query_id].named("group")
+        name = metadata_name(self.queries[query_id].metadata, "group")
         return f"group:{name}" if name else None
 
     def _words(self, query_id: str) -> str:

@@ -44,7 +44,7 @@ from rerank.report.sentences import report_text
 from rerank.storage.folder import is_made_from
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
-from rerank.types import Mode, Scored
+from rerank.types import Mode, Scored, metadata_name
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ def calibrate(
         planned = plan(
             labelled, trained_on=source.trained_on, max_queries=max_queries, seed=config.seed
         )
-        if config.segment_by and not any(q.named(config.segment_by) for q in planned.fit.items):
+        names = (metadata_name(q.metadata, config.segment_by) for q in planned.fit.items)
+        if config.segment_by and not any(names):
             raise InputError(
                 f"none of the queries has the metadata {config.segment_by!r} of `segment_by` "
                 "(--segment-by)"

@@ -10,7 +10,7 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
-from rerank.types import Query
+from rerank.types import Query, metadata_name
 
 
 def detect_drift(
@@ -40,7 +40,9 @@ def detect_drift(
         to_compare, groups = list(queries.items), queries.groups.tolist()
     else:
         to_compare = [Query(q) if isinstance(q, str) else q for q in queries]
-        groups = [q.named("group") or f"query {i}" for i, q in enumerate(to_compare)]
+        groups = [
+            metadata_name(q.metadata, "group") or f"query {i}" for i, q in enumerate(to_compare)
+        ]
     for mode in {model.mode_of(query) for query in to_compare}:
         model.maps[mode]  # refuses queries that the model does not answer
     scored = used.run(to_compare, maps.policy, label="scoring candidates")
