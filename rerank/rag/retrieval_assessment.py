@@ -196,8 +196,8 @@ def _recommendations(
     if ranking.truncated[:TOP].any():
         cut = int(ranking.truncated[:TOP].sum())
         found.append(
-            f"{cut} of the first passages are longer than the model's max_length, and only a part of "
-            "each was read: split documents into shorter passages."
+            f"{cut} of the first passages are longer than the model's max_length, so only a part "
+            "of each was read: split documents into shorter passages."
         )
     if unlike_fitted(features[np.newaxis], maps.confidence.first).any():
         found.append(

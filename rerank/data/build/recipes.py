@@ -136,9 +136,9 @@ def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict
 def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, Any]:
     """Build a set into `out` and return its manifest, with the key `matches` added.
 
-    `libraries` are the import names that the sets of `documentation` are built from. `matches` compares it with
-    the earlier `out/manifest.json`: "new" (there was none; it is written now), "same", "other
-    versions" of the packages, or "differs", although the versions are the same.
+    `libraries` are the import names that the sets of `documentation` are built from. `matches`
+    compares it with the earlier `out/manifest.json`: "new" (there was none; it is written now),
+    "same", "other versions" of the packages, or "differs", although the versions are the same.
 
     Raises:
         InputError: there is no set of that name, it is not built from these libraries, or `out`
