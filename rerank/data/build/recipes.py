@@ -123,14 +123,17 @@ def build_questions(folder: Path, libraries: Collection[str]) -> LabelledSet:
 
 def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict[str, Any]:
     """The manifest of a set built from `libraries`: package versions, counts, digest."""
-    distributions = packages_distributions()
-    packages = {package for library in libraries for package in distributions.get(library, ())}
     return {
         "name": labelled.name,
-        "packages": {package: version(package) for package in sorted(packages)},
+        "packages": {package: version(package) for package in _packages(libraries)},
         "counts": labelled.counts(),
         "digest": labelled.digest(),
     }
+
+
+def _packages(libraries: Collection[str]) -> list[str]:
+    distributions = packages_distributions()
+    return sorted({package for library in libraries for package in distributions.get(library, ())})
 
 
 def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, Any]:
@@ -157,6 +160,8 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if known and known.get("name") != name:
         raise InputError(f"{out}: its manifest is not that of {name}; give another folder")
+    if known and sorted(known["packages"]) != _packages(libraries or PYDATA):
+        raise InputError(f"{out}: was built from {sorted(known['packages'])}; give another folder")
     if name == "pydata":
         labelled = build_pydata()
     elif name == "pydata_questions":
@@ -172,8 +177,6 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
             f"{nearest(name, known)}"
         )
     described = manifest(labelled, libraries or PYDATA)
-    if known and set(known["packages"]) != set(described["packages"]):
-        raise InputError(f"{out}: was built from {sorted(known['packages'])}; give another folder")
     labelled.write(out)
     if not known:
         path.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rerank.data.beir import write_corpus
+from rerank.data.beir import read_queries, write_corpus
 from rerank.data.build import recipes as recipe
 from rerank.data.build.docstrings import DocumentedObject, documented_objects
 from rerank.data.build.recipes import (
@@ -220,6 +220,24 @@ def test_questions_about_objects_that_other_versions_lack(
     }
 
 
+def test_questions_to_train_on_ask_for_nothing_of_the_others(tmp_path: Path) -> None:
+    """They are about other libraries, each in words of its own; not even an error changes them."""
+    home = DATASETS / "documentation_questions"
+    shutil.copytree(home, tmp_path / "set")
+    with pytest.raises(InputError, match=r"was built from \['arviz', .*give another folder"):
+        build("documentation_questions", tmp_path / "set", ["matplotlib"])
+    for path in (home / "queries.jsonl", *home.glob("qrels/*"), *home.glob("splits/*")):
+        assert (tmp_path / "set" / path.relative_to(home)).read_bytes() == path.read_bytes()
+    found = read_queries(home / "queries.jsonl")
+    asked = {squashed(q.text) for q in found}
+    assert len(asked) == len(found) >= 4500
+    tested = read_queries(DATASETS / "pydata_questions" / "queries.jsonl")
+    assert asked.isdisjoint(squashed(q.text) for q in tested)
+    rows = [row.split("\t") for row in (home / "qrels/train.tsv").read_text().splitlines()[1:]]
+    assert {query_id for query_id, _, _ in rows} == {q.query_id for q in found}
+    assert {doc_id.split(".")[0] for _, doc_id, _ in rows}.isdisjoint(PYDATA)
+
+
 def test_any_numpydoc_library_gives_a_set_to_train_on() -> None:
     """Matplotlib's: summaries that do not stand in what is left of their docstrings; all train."""
     found = build_documentation(["matplotlib"])
@@ -257,6 +275,7 @@ def test_documentation_of_other_libraries_does_not_replace_a_set(
     """A folder keeps the set that it was built for; a library without a package is no reason."""
     monkeypatch.setattr(recipe, "build_documentation", lambda _: pydata)
     monkeypatch.setattr(recipe, "manifest", lambda _, names: MADE | {"packages": {names[0]: "1"}})
+    monkeypatch.setattr(recipe, "_packages", list)
     assert build("documentation", tmp_path, ["one"])["matches"] == "new"
     with pytest.raises(InputError, match=r"was built from \['one'\]"):
         build("documentation", tmp_path, ["other"])
@@ -275,7 +294,9 @@ def test_all_that_describes_an_object_counts() -> None:
 
 def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
     """The error names the sets that can be built."""
-    with pytest.raises(InputError, match="pydata, pydata_questions or documentation"):
+    with pytest.raises(
+        InputError, match="pydata, pydata_questions, documentation or "
+    ):
         build("nothing", tmp_path)
 
 
