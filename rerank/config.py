@@ -17,7 +17,6 @@ from rerank.errors import InputError, nearest
 from rerank.types import Precision
 
 LARGEST = 2**31 - 1  # of any whole number
-EARLIER = {"long_passages": "beginning"}  # what configurations meant before they had these fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +136,10 @@ class Config:
         192, "tokens of query and passage together that the cross-encoder reads", least=16
     )
     long_passages: str = option(
-        "excerpt",
-        "what it reads of a passage that is longer: excerpt, the title and the part with most of "
-        "the query's words, or the beginning",
-        choices=("excerpt", "beginning"),
+        "beginning",
+        "what it reads of a passage that is longer; excerpt: the title and the part with most of "
+        "the query's words",
+        choices=("beginning", "excerpt"),
     )
     precision: Precision = option(
         "int8",
@@ -228,7 +227,7 @@ class Config:
             raise InputError(f"unknown configuration fields {strange}; expected {sorted(known)}")
         try:
             thresholds = Thresholds(**values.get("thresholds", {}))
-            return cls(**{**EARLIER, **values, "thresholds": thresholds})
+            return cls(**{**values, "thresholds": thresholds})
         except (TypeError, AttributeError) as error:
             raise InputError(f"the configuration cannot be read: {error}") from None
 

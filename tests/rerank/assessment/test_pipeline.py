@@ -22,7 +22,7 @@ from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.excerpts import excerpts
 from rerank.retrieval.index import Index
-from rerank.types import FirstStage, Passage, Query, Scored
+from rerank.types import FirstStage, Query, Scored
 from rerank.workspace import Workspace
 
 
@@ -42,15 +42,6 @@ def by_feature(name: str, weight: float = 1.0) -> LogisticMap:
     """A score map that looks at one column alone."""
     coef = [weight if column == name else 0.0 for column in PASSAGE_FEATURES]
     return LogisticMap(tuple(coef), 0.0, (0.0,) * len(coef), (1.0,) * len(coef))
-
-
-def pairs_read(
-    pipeline: Pipeline, query: Query, passages: Sequence[Passage]
-) -> list[tuple[str, str]]:
-    """What the cross-encoder reads of the passages, with the query."""
-    tokenizer, weight = pipeline.reranker.tokenizer(), pipeline.index.weight
-    texts = excerpts(query.text, passages, tokenizer, weight, language=pipeline.config.language)
-    return [(query.text, text) for text in texts]
 
 
 FUSED = ReadPolicy(by_feature("fused_log_rank", -1.0))
@@ -121,7 +112,7 @@ def test_with_a_prior_the_passages_it_puts_first_are_scored(
         fused, passages = scored[one.query.query_id], one.candidates.passages
         assert {p.doc_id for p in passages} == {p.doc_id for p in fused.candidates.passages}
         assert (np.diff(one.candidates.first_stage.dense) <= 0).all()
-        pairs = pairs_read(pipeline, one.query, passages[:2])
+        pairs = [(one.query.text, p.full_text) for p in passages[:2]]
         assert one.logits[:2].tolist() == pipeline.reranker.score(pairs)[0].tolist()
 
 
@@ -161,21 +152,32 @@ def test_no_more_is_scored_than_there_is_or_than_is_allowed(
     assert len(found.logits) == 1
 
 
-def test_logits_are_those_of_query_and_excerpt(
+def test_logits_are_those_of_query_and_full_text(
     pipeline: Pipeline, scored: Mapping[str, Scored], some: list[Query]
 ) -> None:
     """The cross-encoder is given the query and the passage with its title."""
     for query in some[:2]:
         one = scored[query.query_id]
-        pairs = pairs_read(pipeline, query, one.candidates.passages[:2])
+        pairs = [(query.text, p.full_text) for p in one.candidates.passages[:2]]
         assert pairs[0][1].startswith(one.candidates.passages[0].title)
         logits, cut = pipeline.reranker.score(pairs)
         assert one.logits[:2].tolist() == logits.tolist()
-        assert not cut.any()
-        assert one.truncated[:2].tolist() == [
-            text != p.full_text
-            for (_, text), p in zip(pairs, one.candidates.passages[:2], strict=True)
-        ]
+        assert one.truncated[:2].tolist() == cut.tolist()
+
+
+def test_of_long_passages_an_excerpt_can_be_scored(pipeline: Pipeline, some: list[Query]) -> None:
+    """Then the logit is that of the excerpt, and the passage counts as truncated."""
+    config = replace(pipeline.config, long_passages="excerpt")
+    reads = IndexPipeline(pipeline.index, config)
+    for one in reads.run(some, FUSED):
+        passages, query = one.candidates.passages[: len(one.logits)], one.query.text
+        tokenizer, weight = reads.reranker.tokenizer(), reads.index.weight
+        texts = excerpts(query, passages, tokenizer, weight, language=config.language)
+        logits, cut = reads.reranker.score([(query, text) for text in texts])
+        assert one.logits.tolist() == logits.tolist()
+        partly = [text != p.full_text for text, p in zip(texts, passages, strict=True)]
+        assert any(partly)
+        assert one.truncated.tolist() == (np.array(partly) | cut).tolist()
 
 
 def test_no_query_gives_no_candidates(pipeline: Pipeline) -> None:

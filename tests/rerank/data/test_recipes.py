@@ -294,9 +294,7 @@ def test_all_that_describes_an_object_counts() -> None:
 
 def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
     """The error names the sets that can be built."""
-    with pytest.raises(
-        InputError, match="pydata, pydata_questions, documentation or "
-    ):
+    with pytest.raises(InputError, match="pydata, pydata_questions, documentation or "):
         build("nothing", tmp_path)
 
 

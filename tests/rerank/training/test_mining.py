@@ -12,7 +12,6 @@ from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve
-from rerank.inference.tokenizer import Tokenizer, open_tokenizer
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
 from rerank.training.mining import (
@@ -33,18 +32,8 @@ def encoder(run: Any) -> Encoder:
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    """With so little room that no excerpt is taken: the passages stay whole."""
-    return open_tokenizer(resolve("minilm"), max_length=16)
-
-
-@pytest.fixture(scope="module")
-def mined(
-    small: LabelledSet, index: Index, encoder: Encoder, tokenizer: Tokenizer
-) -> list[Example]:
-    return mine(
-        small, small.splits["train"], index, encoder, tokenizer, FinetuneConfig(hard=2, easy=1)
-    )
+def mined(small: LabelledSet, index: Index, encoder: Encoder) -> list[Example]:
+    return mine(small, small.splits["train"], index, encoder, FinetuneConfig(hard=2, easy=1))
 
 
 def test_every_list_is_labelled_as_the_set_says(mined: list[Example], small: LabelledSet) -> None:
@@ -72,14 +61,10 @@ def test_unanswerable_queries_teach_as_well(mined: list[Example]) -> None:
     assert all(e.passages for e in none)
 
 
-def test_mining_is_drawn_by_seed(
-    small: LabelledSet, index: Index, encoder: Encoder, tokenizer: Tokenizer
-) -> None:
+def test_mining_is_drawn_by_seed(small: LabelledSet, index: Index, encoder: Encoder) -> None:
     """The same seed draws the same lists, another seed others; a limit bounds them."""
     one, again, other = (
-        mine(
-            small, small.splits["test"], index, encoder, tokenizer, FinetuneConfig(seed=s), limit=6
-        )
+        mine(small, small.splits["test"], index, encoder, FinetuneConfig(seed=s), limit=6)
         for s in (0, 0, 1)
     )
     assert one == again
@@ -88,11 +73,11 @@ def test_mining_is_drawn_by_seed(
 
 
 def test_a_limit_above_the_queries_goes_round_again(
-    small: LabelledSet, index: Index, encoder: Encoder, tokenizer: Tokenizer
+    small: LabelledSet, index: Index, encoder: Encoder
 ) -> None:
     """Every query comes twice, mostly with other wrong passages."""
     ids = small.splits["train"][:10]
-    twice = mine(small, ids, index, encoder, tokenizer, FinetuneConfig(), limit=20)
+    twice = mine(small, ids, index, encoder, FinetuneConfig(), limit=20)
     first, again = twice[:10], twice[10:]
     assert [e.query for e in first] == [e.query for e in again]
     assert len({e.query for e in first}) == 10
@@ -100,7 +85,7 @@ def test_a_limit_above_the_queries_goes_round_again(
 
 
 def test_a_copy_of_the_answer_is_no_hard_negative(
-    small: LabelledSet, index: Index, encoder: Encoder, tokenizer: Tokenizer
+    small: LabelledSet, index: Index, encoder: Encoder
 ) -> None:
     """A passage that says the same as a right one, but is not judged, is not called wrong."""
     answerable = [i for i in small.splits["test"] if small.relevant(i)]
@@ -127,7 +112,7 @@ def test_a_copy_of_the_answer_is_no_hard_negative(
         {"test": (query_id,)},
     )
     config = FinetuneConfig(hard=5, easy=0)
-    (example,) = mine(labelled, labelled.splits["test"], index, encoder, tokenizer, config)
+    (example,) = mine(labelled, labelled.splits["test"], index, encoder, config)
     texts = {near.full_text, next_.full_text}
     assert example.passages[0] in texts
     assert texts.isdisjoint(example.passages[1:])
@@ -135,7 +120,7 @@ def test_a_copy_of_the_answer_is_no_hard_negative(
 
 
 def test_the_passage_asked_about_is_among_the_wrong_ones(
-    small: LabelledSet, index: Index, encoder: Encoder, tokenizer: Tokenizer
+    small: LabelledSet, index: Index, encoder: Encoder
 ) -> None:
     """An unanswerable query learns from the passage that it was asked about."""
     ids = [i for i in small.splits["train"] if not small.relevant(i)][:4]
@@ -146,7 +131,7 @@ def test_the_passage_asked_about_is_among_the_wrong_ones(
     }
     known = replace(small, queries={**small.queries, **queries})
     for example, doc_id in zip(
-        mine(known, ids, index, encoder, tokenizer, FinetuneConfig(easy=0)), asked, strict=True
+        mine(known, ids, index, encoder, FinetuneConfig(easy=0)), asked, strict=True
     ):
         assert example.passages[0] == small.corpus[doc_id].full_text
         assert len(set(example.passages)) == len(example.passages) == 3
@@ -154,7 +139,7 @@ def test_the_passage_asked_about_is_among_the_wrong_ones(
 
 
 def test_what_a_person_calls_wrong_comes_first(
-    small: LabelledSet, index: Index, encoder: Encoder, tokenizer: Tokenizer
+    small: LabelledSet, index: Index, encoder: Encoder
 ) -> None:
     """Before the first stage's finds; never where it is right after all, and counted."""
     query_id = next(i for i in small.splits["train"] if len(small.relevant(i)) == 1)
@@ -164,9 +149,7 @@ def test_what_a_person_calls_wrong_comes_first(
     known = replace(small, queries={**small.queries, query_id: query})
     texts = {small.corpus[d].full_text for d in wrong}
     for hard, judged in ((2, 2), (5, 3)):
-        (example,) = mine(
-            known, [query_id], index, encoder, tokenizer, FinetuneConfig(hard=hard, easy=0)
-        )
+        (example,) = mine(known, [query_id], index, encoder, FinetuneConfig(hard=hard, easy=0))
         assert example.passages[0] == small.corpus[right].full_text
         assert set(example.passages[1 : 1 + judged]) <= texts
         assert example.judged == judged
@@ -174,14 +157,14 @@ def test_what_a_person_calls_wrong_comes_first(
 
 
 def test_within_a_group_no_other_passage_is_wrong(
-    small: LabelledSet, index: Index, encoder: Encoder, tokenizer: Tokenizer
+    small: LabelledSet, index: Index, encoder: Encoder
 ) -> None:
     """Neither from the first stage nor from anywhere; a query alone in its group is left out."""
     ids = [i for i in small.splits["train"] if small.relevant(i)][:6]
     name = {i: "a" if k < 3 else "b" if k < 5 else "alone" for k, i in enumerate(ids)}
     queries = {i: replace(small.queries[i], metadata={"group": name[i]}) for i in ids}
     known = replace(small, queries=queries, qrels={i: small.qrels[i] for i in ids})
-    found = mine(known, ids, None, encoder, tokenizer, FinetuneConfig(hard=2, easy=1))
+    found = mine(known, ids, None, encoder, FinetuneConfig(hard=2, easy=1))
     by_text = {small.queries[i].text: i for i in ids}
     assert {by_text[e.query] for e in found} <= set(ids[:5])
     assert found  # fewer than five where two of a group have the same answer
@@ -193,12 +176,12 @@ def test_within_a_group_no_other_passage_is_wrong(
 
 
 def test_a_share_of_the_answers_is_withheld(
-    small: LabelledSet, index: Index, encoder: Encoder, tokenizer: Tokenizer
+    small: LabelledSet, index: Index, encoder: Encoder
 ) -> None:
     """Then the list is of wrong passages alone, without the answer, and one longer."""
     ids = [i for i in small.splits["train"] if small.relevant(i)]
     config = FinetuneConfig(hard=2, easy=0, withheld=0.5)
-    found = mine(small, ids, index, encoder, tokenizer, config)
+    found = mine(small, ids, index, encoder, config)
     without = [(i, e) for i, e in zip(ids, found, strict=True) if not any(e.labels)]
     assert 0.3 < len(without) / len(ids) < 0.7
     for i, example in without:
@@ -240,11 +223,11 @@ def test_a_limit_leaves_whole_groups_over(pydata: LabelledSet) -> None:
 
 
 def test_validation_lists_are_those_of_the_first_stage(
-    small: LabelledSet, index: Index, encoder: Encoder, tokenizer: Tokenizer
+    small: LabelledSet, index: Index, encoder: Encoder
 ) -> None:
     """Each answerable query once, with its right passages and the fused order."""
     ids = small.splits["test"][:12]
-    held = validation_queries(small, ids, index, encoder, tokenizer, depth=5)
+    held = validation_queries(small, ids, index, encoder, depth=5)
     answerable = [i for i in ids if small.relevant(i)]
     assert [h.query for h in held] == [small.queries[i].text for i in answerable]
     for i, h in zip(answerable, held, strict=True):
@@ -254,7 +237,7 @@ def test_validation_lists_are_those_of_the_first_stage(
         )
         assert list(h.found) == [index.passage(row).full_text for row in found.rows]
         assert set(h.right) == {small.corpus[d].full_text for d in small.relevant(i)}
-    assert validation_queries(small, [], index, encoder, tokenizer, depth=5) == []
+    assert validation_queries(small, [], index, encoder, depth=5) == []
 
 
 def test_a_source_that_is_not_there_is_refused(small: LabelledSet) -> None:
@@ -281,17 +264,3 @@ def test_what_is_validated_on_is_not_trained_on(small: LabelledSet) -> None:
     assert without_overlap(labelled, ids, [first], frozenset()) == others
     elsewhere = frozenset({query_hash(small.queries[others[0]].text)})
     assert without_overlap(labelled, others, [], elsewhere) == others[1:]
-
-
-def test_of_long_passages_the_excerpts_are_shown(
-    small: LabelledSet, index: Index, encoder: Encoder
-) -> None:
-    tokenizer = open_tokenizer(resolve("minilm"), max_length=80)
-    ids, config = small.splits["train"], FinetuneConfig(hard=2, easy=0)
-    examples = mine(small, ids, index, encoder, tokenizer, config)
-    whole = {p.full_text for p in small.corpus.values()}
-    shown = [text for e in examples for text in e.passages]
-    assert any(text in whole for text in shown)
-    excerpts = [text for text in shown if text not in whole]
-    assert excerpts
-    assert all(any(text.split(". ", 1)[1] in full for full in whole) for text in excerpts)
