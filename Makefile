@@ -127,9 +127,11 @@ small: .venv/installed ## train minilm-reranker-small anew: make small SETS=fold
 	  --pack models/minilm-reranker-small
 
 RERANKER := minilm-reranker
-prior: .venv/installed ## maps to start from before the first label: make prior SETS=folder [RERANKER=name]
+LONG := beginning
+prior: .venv/installed ## maps to start from before the first label: make prior SETS=folder [RERANKER=name] [LONG=excerpt]
 	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make prior SETS=folder"; exit 2; }
-	$(BIN)/rerank pool $(SETS)/* --reranker $(RERANKER) --out models/$(RERANKER)/prior.json
+	$(BIN)/rerank pool $(SETS)/* --reranker $(RERANKER) --long-passages $(LONG) \
+	  --out models/$(RERANKER)/prior$(patsubst %,-%,$(filter-out beginning,$(LONG))).json
 
 clean: ## remove what was built, but not .venv
 	rm -rf work $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits

@@ -19,7 +19,7 @@ from rerank.errors import InputError
 from rerank.inference.model_files import BUNDLED, ModelFiles
 from rerank.types import Mode
 
-FILE = "prior.json"
+FILES = "prior*.json"  # beside the weights
 MADE_BY = "`make prior SETS=folder` makes them"
 
 
@@ -69,12 +69,12 @@ def scored_by(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict
 
 
 def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> PooledMaps | None:
-    """The bundled pooled maps of exactly these weights and maximum lengths.
+    """The bundled pooled maps of exactly these weights, lengths and parts of long passages.
 
     None if there are none, or if they have other features than this version's.
     """
     here = scored_by(encoder, reranker, config)
-    for path in sorted(BUNDLED.glob(f"*/{FILE}")):
+    for path in sorted(BUNDLED.glob(f"*/{FILES}")):
         values = json.loads(path.read_text(encoding="utf-8"))
         if values.get("fingerprints") == here:
             try:

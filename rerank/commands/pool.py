@@ -23,7 +23,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--max-queries", type=positive, default=300, help="bound on queries of a set (default: 300)"
     )
-    add_options(p, Config, "encoder", "reranker", "max_length", "precision")
+    add_options(p, Config, "encoder", "reranker", "max_length", "long_passages", "precision")
     add_work(p)
     add_json(p)
 

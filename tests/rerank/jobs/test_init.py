@@ -12,7 +12,7 @@ from server import serving
 
 import rerank
 from rerank.assessment import pooled_maps
-from rerank.assessment.pooled_maps import FILE, PooledMaps, scored_by
+from rerank.assessment.pooled_maps import FILES, PooledMaps, scored_by
 from rerank.config import Config
 from rerank.errors import InputError
 from rerank.fitting.fit import Fitted
@@ -20,7 +20,7 @@ from rerank.inference.model_files import BUNDLED, resolve
 from rerank.jobs.init import init
 
 NEEDS_MAPS = pytest.mark.skipif(
-    not (BUNDLED / Config().reranker / FILE).is_file(), reason="`make prior` has not been run"
+    not list((BUNDLED / Config().reranker).glob(FILES)), reason="`make prior` has not been run"
 )
 
 
@@ -33,7 +33,7 @@ def known(
     here = scored_by(resolve(config.encoder), resolve(config.reranker), config)
     made = PooledMaps({"search": maps, "rerank": maps}, here, [{"name": "some set"}])
     (tmp_path / "bundled" / "reranker").mkdir(parents=True)
-    (tmp_path / "bundled" / "reranker" / FILE).write_text(json.dumps(made.to_dict()))
+    (tmp_path / "bundled" / "reranker" / "prior.json").write_text(json.dumps(made.to_dict()))
     monkeypatch.setattr(pooled_maps, "BUNDLED", tmp_path / "bundled")
     return made
 
@@ -87,10 +87,13 @@ def test_the_default_model_reranks_and_does_not_search() -> None:
 
 
 @NEEDS_MAPS
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in BUNDLED.glob(f"*/{FILE}")))
-def test_the_bundled_maps_are_of_this_version_and_of_the_bundled_weights(name: str) -> None:
+@pytest.mark.parametrize(
+    "path", sorted(BUNDLED.glob(f"*/{FILES}")), ids=lambda p: f"{p.parts[-2:]}"
+)
+def test_the_bundled_maps_are_of_this_version_and_of_the_bundled_weights(path: Path) -> None:
     """Where a feature or the weights change they are to be made again: `make prior`."""
-    config = Config(reranker=name)
+    _, _, part = path.stem.partition("-")
+    config = Config(reranker=path.parent.name, long_passages=part or "beginning")
     models = (resolve(config.encoder), resolve(config.reranker))
     found = pooled_maps.pooled_for(*models, config)
     assert found is not None
