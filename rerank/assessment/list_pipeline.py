@@ -105,7 +105,7 @@ class ListPipeline(Pipeline):
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of the last stage."""
         scores = self.last_scores(selection.candidates)[: selection.count]
-        return Scored(selection.candidates, selection.prior, scores, selection.excerpts)
+        return Scored(selection.candidates, selection.prior, scores, selection.partly)
 
     def last_scores(self, candidates: Candidates) -> Floats:
         """The scores (n,) of the last stage; NaN for a passage without one."""

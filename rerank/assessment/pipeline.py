@@ -82,15 +82,15 @@ class ReadPolicy:
 class Selection:
     """Candidates, likeliest first; the first `count` are scored, or have known scores.
 
-    `texts` is what the cross-encoder reads of these passages, `excerpts` (count,) whether that is
-    only a part.
+    `texts` is what the cross-encoder reads of these passages, `partly` (count,) whether a text is
+    only a part of its passage.
     """
 
     candidates: Candidates
     prior: Floats
     count: int
     texts: Sequence[str]
-    excerpts: Bools
+    partly: Bools
     known: bool  # their scores came with the query
 
     @property
@@ -237,10 +237,10 @@ class Pipeline(ABC):
         candidates, prior = by_prior(candidates, prior)
         count = count_to_score(prior[: self.config.rerank_depth], cutoff)
         texts = self._texts_to_read(candidates.query.text, candidates.passages[:count])
-        full = [p.full_text for p in candidates.passages[:count]]
-        excerpts = np.array([text != whole for text, whole in zip(texts, full, strict=True)], bool)
+        chosen = zip(candidates.passages[:count], texts, strict=True)
+        partly = np.array([text != passage.full_text for passage, text in chosen], dtype=np.bool_)
         known = candidates.query.logits is not None
-        return Selection(candidates, prior, count, texts, excerpts, known)
+        return Selection(candidates, prior, count, texts, partly, known)
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of `selection.pairs_to_score`."""
@@ -249,7 +249,7 @@ class Pipeline(ABC):
         if known is not None:
             logits = known[candidates.first_stage.rows[: selection.count]]
             truncated = self.reranker.truncates(selection.pairs)
-        return Scored(candidates, selection.prior, logits, truncated | selection.excerpts)
+        return Scored(candidates, selection.prior, logits, truncated | selection.partly)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """The vectors of texts, at least one, as the index has them."""

@@ -88,7 +88,7 @@ class RetrieverPipeline(Pipeline):
         query = replace(query, scores={**(query.scores or {}), RERANKER: last})
         ranked = self.list_pipeline.provided(query, {})
         place = np.argsort(ranked.first_stage.rows)
-        truncated = truncated | selection.excerpts
+        truncated = truncated | selection.partly
         return Scored(ranked.take(place[rows]), selection.prior, logits, truncated)
 
     def _fetch(
