@@ -33,11 +33,11 @@ from rerank.types import Assessment, Passage, Query
 
 HOSTED = {
     "model": "the server answers with the one model that it holds",
-    "max_chunks_per_doc": "a document is scored in one piece, up to the model's max_length",
+    "max_chunks_per_doc": "one part of a document is scored, up to the model's max_length",
     "max_tokens_per_doc": "the model's max_length is part of its calibration",
-    "truncate": "a document longer than max_length is cut at its end",
+    "truncate": "of a document longer than max_length, only a part is read",
     "truncate_prompt_tokens": "the model's max_length is part of its calibration",
-    "truncation": "a document longer than max_length is cut at its end",
+    "truncation": "of a document longer than max_length, only a part is read",
     "priority": "deadlines and the work that is left decide who is next",
     "user": "nothing is kept of who asks",
 }
