@@ -17,6 +17,7 @@ from rerank.errors import InputError, nearest
 from rerank.types import Precision
 
 LARGEST = 2**31 - 1  # of any whole number
+EARLIER = {"encoder_windows": 1, "long_passages": "beginning"}  # of configurations without them
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,12 @@ class Config:
     """What a ranking and its confidence depend on, besides the corpus and the labels."""
 
     encoder: str = option("minilm", "bi-encoder: minilm, a folder, or a hub id")
-    encoder_max_length: int = option(128, "tokens of a passage that the bi-encoder reads", least=16)
+    encoder_max_length: int = option(
+        128, "tokens of a query, or of a window of a passage, that the bi-encoder reads", least=16
+    )
+    encoder_windows: int = option(
+        1, "windows of a longer passage that the bi-encoder reads; the nearest one counts", least=1
+    )
     reranker: str = option(
         "minilm-reranker",
         "cross-encoder: minilm-reranker, minilm-reranker-small (2 x as fast), a folder, or hub id",
@@ -227,7 +233,7 @@ class Config:
             raise InputError(f"unknown configuration fields {strange}; expected {sorted(known)}")
         try:
             thresholds = Thresholds(**values.get("thresholds", {}))
-            return cls(**{**values, "thresholds": thresholds})
+            return cls(**{**EARLIER, **values, "thresholds": thresholds})
         except (TypeError, AttributeError) as error:
             raise InputError(f"the configuration cannot be read: {error}") from None
 

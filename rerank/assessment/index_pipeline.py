@@ -40,6 +40,11 @@ class IndexPipeline(Pipeline):
         super().__init__(index, config, Models.open(config, models, cache), metadata)
         index.refuse_mismatch(config, self.encoder)
 
+    def texts_of(self, query: Query) -> list[str]:
+        """The query, then each window of the passages it brings."""
+        windows = self.encoder.windows_of(query.passages or ())
+        return [query.text, *(text for of_passage in windows for text in of_passage)]
+
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
         """The candidates that the index gives."""
         c, index = self.config, self.index
@@ -59,10 +64,12 @@ class IndexPipeline(Pipeline):
 
     def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The passages of the query, ranked by the same two stages."""
-        passages = query.passages or ()
-        near = [vectors[p.full_text] for p in passages]
-        similarity = cosines(np.stack(near), vectors[query.text]) if near else np.zeros(0)
-        return self._from_caller(query, passages, similarity)
+        passages, vector = query.passages or (), vectors[query.text]
+        nearest = [
+            cosines(np.stack([vectors[text] for text in of_passage]), vector).max()
+            for of_passage in self.encoder.windows_of(passages)
+        ]
+        return self._from_caller(query, passages, np.array(nearest, dtype=np.float64))
 
     def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
         """The `count` best passages of each first stage, each passage once, best fused first."""

@@ -59,7 +59,7 @@ class Models:
         """The models that `config` names; `files` are theirs, if already looked up."""
         encoder, reranker = files or (resolve(config.encoder), resolve(config.reranker))
         return cls(
-            Encoder(encoder, max_length=config.encoder_max_length),
+            Encoder.from_config(encoder, config),
             CrossEncoder(
                 reranker, max_length=config.max_length, precision=config.precision, cache=cache
             ),
@@ -190,9 +190,9 @@ class Pipeline(ABC):
             return self.search(query, vectors[query.text])
         return self.provided(query, vectors)
 
+    @abstractmethod
     def texts_of(self, query: Query) -> list[str]:
-        """The texts that the bi-encoder reads for a query: itself, then the passages it brings."""
-        return [query.text, *(p.full_text for p in query.passages or ())]
+        """The texts that the bi-encoder reads for a query and the passages it brings."""
 
     def retrieve_without(
         self, queries: Sequence[Query], gone: Sequence[Set[str]]

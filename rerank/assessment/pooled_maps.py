@@ -65,7 +65,10 @@ def scored_by(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict
     """What determines the scores that pooled maps are fitted on; precision hardly changes them."""
     prints = fingerprints(encoder, reranker, config)
     models = {part: value for part, value in prints.items() if part != "precision"}
-    return models | {"long_passages": config.long_passages}
+    return models | {
+        "encoder_windows": config.encoder_windows,
+        "long_passages": config.long_passages,
+    }
 
 
 def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> PooledMaps | None:

@@ -120,8 +120,9 @@ def expected_seconds(
     if query.scores is not None:
         return ENCODING, SCORING
     config = pipeline.config
-    texts = pipeline.texts_of(query)
-    sizes = [tokens_of(text, most=config.encoder_max_length) for text in texts]
+    length, brought = config.encoder_max_length, () if pipeline.remote_search else query.passages
+    sizes = [tokens_of(query.text, most=length)]
+    sizes += [tokens_of(p.full_text, most=config.encoder_windows * length) for p in brought or ()]
     encoding = ENCODING + speed.encode * sum(sizes)
     if query.passages is None:
         return encoding, searched

@@ -14,7 +14,7 @@ from rerank.config import Config
 def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("dataset", type=Path, help="folder with corpus.jsonl")
     add_out(p, "index")
-    add_options(p, Config, "encoder", "encoder_max_length", "dense", "language")
+    add_options(p, Config, "encoder", "encoder_max_length", "encoder_windows", "dense", "language")
     add_json(p)
 
 
@@ -28,7 +28,7 @@ def _run(o: argparse.Namespace) -> None:
     chosen = from_options(Config, o)
     with output_folder(o.out, overwrite=o.overwrite, kind=INDEX_KIND):
         corpus = read_corpus(o.dataset / "corpus.jsonl").values()
-        encoder = Encoder(resolve(chosen.encoder), max_length=chosen.encoder_max_length)
+        encoder = Encoder.from_config(resolve(chosen.encoder), chosen)
         index = build_index(
             corpus,
             o.out,

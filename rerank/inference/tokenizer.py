@@ -70,9 +70,9 @@ class Tokenizer:
         spans = ([s for part in (e, *e.overflowing) for s in part.offsets] for e in encoded)
         return [np.array(of_text, dtype=np.int64).reshape(-1, 2) for of_text in spans]
 
-    def room(self, first: str, second: str) -> int:
-        """How many more tokens than those of a pair can be read; at least 0."""
-        return self.max_length - len(self._fast.encode(first, second).ids)
+    def room(self, *text: str) -> int:
+        """How many more tokens than those of a text, or of a pair, can be read; at least 0."""
+        return self.max_length - len(self._fast.encode(*text).ids)
 
 
 def _parts(texts: Sequence[Any]) -> Iterator[list[Any]]:

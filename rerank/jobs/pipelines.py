@@ -42,7 +42,7 @@ def open_pipeline(
         InputError: `index` is of another corpus, encoder or configuration.
     """
     models = models or (resolve(config.encoder), resolve(config.reranker))
-    encoder = Encoder(models[0], max_length=config.encoder_max_length)
+    encoder = Encoder.from_config(models[0], config)
     opened = (
         open_index(labelled, config, work, encoder)
         if index is None
@@ -82,13 +82,13 @@ def open_index(
     Passages that another index in `work` holds are not encoded again.
     """
     if encoder is None:
-        encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+        encoder = Encoder.from_config(resolve(config.encoder), config)
     key = "-".join(
         [
             labelled.name,
             labelled.corpus_digest()[:16],
             encoder.files.fingerprint[:16],
-            str(encoder.max_length),
+            f"{encoder.windows}x{encoder.max_length}",
             config.language,
             *(["approximate"] if config.dense == "approximate" else []),
             f"layout{LAYOUT}",

@@ -83,7 +83,11 @@ def _update_index(folder: Path, passages: Mapping[str, Passage]) -> Updated:
     manifest = verify_folder(folder)
     updated = _difference(Corpus(folder), passages)
     made_by = manifest["encoder"]
-    encoder = Encoder(resolve(made_by["name"]), max_length=made_by["max_length"])
+    encoder = Encoder(
+        resolve(made_by["name"]),
+        max_length=made_by["max_length"],
+        windows=made_by.get("windows", 1),
+    )
     if encoder.files.fingerprint != made_by["fingerprint"]:
         raise InputError(
             f"{folder}: its encoder {made_by['name']} is another one here; build the index anew"
@@ -111,9 +115,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
     updated = _difference(Corpus(index), passages, certificates_lost=calibrated)
     if not updated:
         return updated
-    encoder = Encoder(
-        models_of(old, config, download=False)[0], max_length=config.encoder_max_length
-    )
+    encoder = Encoder.from_config(models_of(old, config, download=False)[0], config)
 
     def change(folder: Path) -> Mapping[str, Any]:
         build_index(

@@ -15,10 +15,10 @@ import numpy as np
 
 from rerank.data.words import content_words, word_places, words
 from rerank.inference.tokenizer import Tokenizer
+from rerank.retrieval.windows import LEAST_ROOM, window, window_starts
 from rerank.types import Floats, Ints, Passage
 
 STEP = 16  # tokens, about, from one window to the next
-LEAST_ROOM = 32  # tokens; the beginning is read where fewer are left for the text
 REPEATED = 0.02  # of a word's weight, for each time it stands in a window
 
 
@@ -57,11 +57,9 @@ def excerpt(
         return passage.full_text
     at = word_places(passage.text, weights, language=language)
     places = [np.searchsorted(spans[:, 0], characters) for characters in at.values()]
-    start = best_window(
-        places, np.array([weights[word] for word in at]), _window_starts(spans, room), room
-    )
-    first, last = spans[start, 0], spans[min(start + room, len(spans)) - 1, 1]
-    return Passage(passage.doc_id, passage.title, passage.text[first:last]).full_text
+    starts = window_starts(spans, room, STEP)
+    start = best_window(places, np.array([weights[word] for word in at]), starts, room)
+    return window(passage, spans, start, room)
 
 
 def best_window(places: Sequence[Ints], weights: Floats, starts: Ints, room: int) -> int:
@@ -75,14 +73,3 @@ def best_window(places: Sequence[Ints], weights: Floats, starts: Ints, room: int
         count = np.searchsorted(at, starts + room) - np.searchsorted(at, starts)
         total += weight * ((count > 0) + REPEATED * count)
     return int(starts[np.argmax(total)])
-
-
-def _window_starts(spans: Ints, room: int) -> Ints:
-    """Tokens at which a window may start: the first, then about every `STEP`; each begins a word.
-
-    The last one leaves at most `room` tokens, up to the end of the text.
-    """
-    after_space = np.flatnonzero(np.r_[True, spans[1:, 0] > spans[:-1, 1]])
-    wanted = np.r_[np.arange(0, len(spans) - room, STEP), len(spans) - room]
-    nearest = np.minimum(np.searchsorted(after_space, wanted), len(after_space) - 1)
-    return np.unique(after_space[nearest])

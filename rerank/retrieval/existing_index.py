@@ -28,6 +28,7 @@ def existing_index(folder: Path, corpus: str, encoder: Encoder, config: Config) 
     read = {
         "its encoder": (manifest["encoder"]["fingerprint"], encoder.files.fingerprint),
         "--encoder-max-length": (manifest["encoder"]["max_length"], encoder.max_length),
+        "--encoder-windows": (manifest["encoder"].get("windows", 1), encoder.windows),
         "--language": (manifest["language"], config.language),
         "--dense": (bool(manifest["approximate"]), config.dense == "approximate"),
         "its corpus": (corpus_digest(index.corpus), corpus),

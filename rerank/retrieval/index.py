@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -17,15 +17,16 @@ from rerank.config import Config
 from rerank.data.words import words
 from rerank.errors import InputError
 from rerank.progress import progress
-from rerank.retrieval.approximate import Graph, library, write_graph
+from rerank.retrieval.approximate import library, write_graph
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.checks import check_index
 from rerank.retrieval.corpus import Corpus, write_corpus
-from rerank.retrieval.dense import CHUNK, Encoder, Vectors, cosines
+from rerank.retrieval.dense import CHUNK, Encoder, Vectors
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.retrieval.known_vectors import KnownVectors
+from rerank.retrieval.passage_vectors import STARTS, VECTORS, PassageVectors
 from rerank.storage.folder import read_manifest, write_folder
-from rerank.types import FirstStage, Ints, Passage
+from rerank.types import FirstStage, Passage
 
 INDEX_KIND = "an index"
 LAYOUT = 3  # of the files in the folder, and of what a word is
@@ -50,9 +51,8 @@ class Index:
             )
         self.language = str(self.manifest["language"])
         self.bm25 = BM25.open(folder)
-        self.vectors: Vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
+        self.vectors = PassageVectors(folder, approximate=self.manifest["approximate"])
         self.corpus = Corpus(folder)
-        self.graph = Graph(folder, self.vectors) if self.manifest["approximate"] else None
         self.passage = self.corpus.passage
         self.weight = self.bm25.weight
 
@@ -66,23 +66,21 @@ class Index:
         Raises:
             InputError: saying which part differs.
         """
-        dense = "exact" if self.graph is None else "approximate"
+        dense = "approximate" if self.manifest["approximate"] else "exact"
         if (self.language, dense) != (config.language, config.dense):
             raise InputError(
                 f"{self.folder}: the index is of language {self.language} and {dense} dense "
                 f"search, the configuration says {config.language} and {config.dense}; build it "
                 "again"
             )
-        made_by, files = self.manifest["encoder"], encoder.files
-        if (made_by["fingerprint"], made_by["max_length"]) != (
-            files.fingerprint,
-            encoder.max_length,
-        ):
+        made_by, files = {"windows": 1, **self.manifest["encoder"]}, encoder.files
+        if not encoder.settings.items() <= made_by.items():
             raise InputError(
                 f"{self.folder}: the index was made by {made_by['name']} at "
-                f"{made_by['max_length']} tokens (fingerprint {made_by['fingerprint'][:12]}), the "
-                f"configuration says {files.name} at {encoder.max_length} tokens "
-                f"(fingerprint {files.fingerprint[:12]}); build the index again"
+                f"{made_by['windows']} x {made_by['max_length']} tokens (fingerprint "
+                f"{made_by['fingerprint'][:12]}), the configuration says {files.name} at "
+                f"{encoder.windows} x {encoder.max_length} tokens (fingerprint "
+                f"{files.fingerprint[:12]}); build the index again"
             )
 
     def check(self) -> None:
@@ -93,8 +91,8 @@ class Index:
         """
         corpus = self.corpus
         check_index(self.bm25, self.vectors, corpus.offsets, text_bytes=corpus.text_bytes)
-        if self.graph is not None:
-            self.graph.check()
+        if self.vectors.graph is not None:
+            self.vectors.graph.check()
 
     def search(
         self, query: str, vector: Vectors, *, pool: int, count: int, rrf_k: int
@@ -105,7 +103,7 @@ class Index:
         """
         lexical = self.bm25.scores(words(query, language=self.language))
         by_bm25 = top(lexical, pool)
-        lists = [by_bm25[lexical[by_bm25] > 0], self._nearest(vector, pool)]
+        lists = [by_bm25[lexical[by_bm25] > 0], self.vectors.nearest(vector, pool)]
         rows_found, scores = reciprocal_rank_fusion(lists, k=rrf_k)
         best = top(scores, count)
         rows = rows_found[best]
@@ -113,15 +111,10 @@ class Index:
         return FirstStage(
             rows=rows,
             bm25=lexical[rows],
-            dense=cosines(self.vectors[rows], vector),
+            dense=self.vectors.cosines(vector, rows),
             bm25_rank=bm25_rank,
             dense_rank=dense_rank,
             fused=scores[best],
-        )
-
-    def _nearest(self, vector: Vectors, count: int) -> Ints:
-        return (
-            self.graph.nearest(vector, count) if self.graph else top(self.vectors @ vector, count)
         )
 
 
@@ -138,8 +131,8 @@ def build_index(
     """Build an index of `corpus` in `folder`, atomically, with a progress bar; and open it.
 
     The corpus is read once, and its text is never held in memory; its postings are, at about 40
-    bytes each, until they are written. With `approximate`, dense search uses a graph. Texts in the
-    indexes of the folders `known` are not encoded again.
+    bytes each, until they are written. With `approximate`, dense search uses a graph. Passages in
+    the indexes of the folders `known` are not encoded again.
 
     Raises:
         InputError: the corpus is empty.
@@ -153,19 +146,15 @@ def build_index(
         written = Corpus(new)
         BM25.build(_words(written, language)).save(new)
         known_vectors = KnownVectors(known, encoder, layout=LAYOUT)
-        vectors = _write_vectors(written, known_vectors, new / "vectors.npy")
+        _write_vectors(written, known_vectors, new)
         if approximate:
-            write_graph(vectors, new)
+            write_graph(PassageVectors(new).array, new)
         return {
             "layout": LAYOUT,
             "language": language,
             "approximate": approximate,
             "passages": len(written),
-            "encoder": {
-                "name": encoder.files.name,
-                "fingerprint": encoder.files.fingerprint,
-                "max_length": encoder.max_length,
-            },
+            "encoder": {"name": encoder.files.name, **encoder.settings},
         }
 
     if approximate:
@@ -181,24 +170,34 @@ def _words(corpus: Corpus, language: str) -> Iterator[list[str]]:
             bar.update()
 
 
-def _write_vectors(corpus: Corpus, encoder: KnownVectors, path: Path) -> Vectors:
-    """Encode every passage, in chunks, into one array on disk; and open it.
+def _write_vectors(corpus: Corpus, encoder: KnownVectors, folder: Path) -> None:
+    """Encode every passage, in chunks, into arrays in `folder`, with a progress bar.
 
-    The array is written, not memory-mapped: so a full disk raises an error, where a map would end
-    the process.
+    They are written, not memory-mapped: so a full disk raises an error, where a map would end the
+    process.
 
     Raises:
         OSError: the disk is full.
     """
-    texts = (p.full_text for p in corpus)
-    with path.open("wb") as out, progress(len(corpus), "indexing passages", unit="text") as bar:
-        for start in range(0, len(corpus), CHUNK):
-            vectors = encoder.encode(list(islice(texts, CHUNK)))
-            if not start:
-                header = np.lib.format.header_data_from_array_1_0(vectors)
-                header["shape"] = (len(corpus), vectors.shape[1])
-                np.lib.format.write_array_header_1_0(out, header)
-            out.write(np.ascontiguousarray(vectors).data)
-            bar.update(len(vectors))
-    opened: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    return opened
+    passages, counts, shape = iter(corpus), [0], (0, 0)
+    with (
+        (folder / VECTORS).open("wb") as out,
+        progress(len(corpus), "indexing passages", unit="text") as bar,
+    ):
+        while chunk := list(islice(passages, CHUNK)):
+            vectors = encoder.encode_passages(chunk)
+            if not shape[1]:
+                shape = (0, vectors[0].shape[1])
+                _write_header(out, shape)
+            counts += map(len, vectors)
+            out.write(np.ascontiguousarray(np.concatenate(vectors)).data)
+            bar.update(len(chunk))
+        out.seek(0)  # the header has room for any number of vectors
+        _write_header(out, (sum(counts), shape[1]))
+    if max(counts) > 1:
+        np.save(folder / STARTS, np.cumsum(counts))
+
+
+def _write_header(out: BinaryIO, shape: tuple[int, int]) -> None:
+    header = np.lib.format.header_data_from_array_1_0(np.empty((0, 0), dtype=np.float32))
+    np.lib.format.write_array_header_1_0(out, {**header, "shape": shape})

@@ -1,4 +1,4 @@
-"""Vectors that other indexes already hold: passages of equal text are not encoded again.
+"""Vectors that other indexes already hold: equal passages are not encoded again.
 
 An index whose files do not match its manifest is not read.
 """
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from rerank.errors import FolderError, InputError
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder, Vectors
+from rerank.retrieval.passage_vectors import PassageVectors
 from rerank.storage.folder import read_manifest, verify_folder
+from rerank.types import Passage
 
 Keys = NDArray[np.uint64]
 
@@ -23,8 +25,8 @@ Keys = NDArray[np.uint64]
 class KnownVectors:
     """The vectors of those indexes in `folders` that have this encoder and this layout.
 
-    It holds 16 bytes per passage in memory. A vector depends on its text alone, so it is bit for
-    bit the one that the encoder gives on a machine of the same kind.
+    It holds 16 bytes per passage in memory. A vector depends on title and text alone, so it is bit
+    for bit the one that the encoder gives on a machine of the same kind.
     """
 
     def __init__(self, folders: Iterable[Path], encoder: Encoder, *, layout: int) -> None:
@@ -33,54 +35,58 @@ class KnownVectors:
             _Held(folder) for folder in folders if _has_vectors_of(folder, encoder, layout)
         ]
 
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """Unit vectors, shape (n, d), n >= 1, as `Encoder.encode` gives them."""
-        vectors: dict[int, Vectors] = {}
+    def encode_passages(self, passages: Sequence[Passage]) -> list[Vectors]:
+        """The vectors (w, d) of each passage, as `Encoder.encode_passages` gives them."""
+        found: dict[int, Vectors] = {}
         for held in self._held:
-            missing = [i for i in range(len(texts)) if i not in vectors]
-            vectors |= {missing[i]: v for i, v in held.find([texts[i] for i in missing]).items()}
-        missing = [i for i in range(len(texts)) if i not in vectors]
+            missing = [i for i in range(len(passages)) if i not in found]
+            known = held.find([passages[i] for i in missing])
+            found |= {missing[i]: vectors for i, vectors in known.items()}
+        missing = [i for i in range(len(passages)) if i not in found]
         if missing:
-            vectors |= zip(missing, self.encoder.encode([texts[i] for i in missing]), strict=True)
-        return np.stack([vectors[i] for i in range(len(texts))])
+            encoded = self.encoder.encode_passages([passages[i] for i in missing])
+            found |= zip(missing, encoded, strict=True)
+        return [found[i] for i in range(len(passages))]
 
 
 class _Held:
-    """The vectors of one index, by text."""
+    """The vectors of one index, by passage."""
 
     def __init__(self, folder: Path) -> None:
         self._corpus = Corpus(folder)
-        self._vectors: Vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
-        keys = _keys(p.full_text for p in self._corpus)
+        self._vectors = PassageVectors(folder)
+        keys = _keys(self._corpus)
         self._rows = np.argsort(keys)
         self._keys = keys[self._rows]
 
-    def find(self, texts: Sequence[str]) -> dict[int, Vectors]:
-        """The known vectors of these texts, by position."""
-        keys = _keys(texts)
+    def find(self, passages: Sequence[Passage]) -> dict[int, Vectors]:
+        """The known vectors of these passages, by position."""
+        keys = _keys(passages)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         vectors = {}
         for i in np.flatnonzero(self._keys[places] == keys).tolist():
             row = int(self._rows[places[i]])
-            if self._corpus.passage(row).full_text == texts[i]:
-                vectors[i] = self._vectors[row]
+            held, passage = self._corpus.passage(row), passages[i]
+            if (held.title, held.text) == (passage.title, passage.text):
+                vectors[i] = self._vectors.of(row)
         return vectors
 
 
-def _keys(texts: Iterable[str]) -> Keys:
-    """One number per text, shape (n,); two texts rarely have the same."""
-    hashed = (hashlib.sha256(t.encode("utf-8", "surrogatepass")).digest()[:8] for t in texts)
+def _keys(passages: Iterable[Passage]) -> Keys:
+    """One number per passage, shape (n,); two texts rarely have the same."""
+    texts = (p.full_text.encode("utf-8", "surrogatepass") for p in passages)
+    hashed = (hashlib.sha256(text).digest()[:8] for text in texts)
     return np.frombuffer(b"".join(hashed), dtype=np.uint64)
 
 
 def _has_vectors_of(folder: Path, encoder: Encoder, layout: int) -> bool:
     """Whether there is an intact index whose vectors this encoder made."""
-    made_by = {"fingerprint": encoder.files.fingerprint, "max_length": encoder.max_length}
     try:
         manifest = read_manifest(folder)
-        if manifest.get("layout") != layout or not made_by.items() <= manifest["encoder"].items():
+        made_by = {"windows": 1, **manifest["encoder"]}
+        if manifest.get("layout") != layout or not encoder.settings.items() <= made_by.items():
             return False
         verify_folder(folder)
-    except (FolderError, InputError, OSError, KeyError, AttributeError):
+    except (FolderError, InputError, OSError, KeyError, TypeError, AttributeError):
         return False
     return True

@@ -146,7 +146,8 @@ class SharedWords:
 def test_a_retriever(index: Index, run: Any, config: Config) -> None:
     """The pipeline takes it, a model is fitted on what it finds, and queries are assessed."""
     passages = [index.passage(row) for row in range(len(index))]
-    retriever = SharedWords(passages, index.vectors)
+    vectors = np.stack([index.vectors.of(row)[0] for row in range(len(index))])
+    retriever = SharedWords(passages, vectors)
     pipeline = IndexPipeline(retriever, config, cache=ScoreCache(Workspace(run.work).scores))
     searched = search_rankings(pipeline, run.plan)
     maps = fit(searched.fit, searched.policy, config).maps

@@ -51,7 +51,7 @@ ASKED = "median ignoring NaNs"
 
 @pytest.fixture(scope="module")
 def rows(small: LabelledSet, config: Config) -> list[dict[str, Any]]:
-    encoder = Encoder(resolve(config.encoder), max_length=config.encoder_max_length)
+    encoder = Encoder.from_config(resolve(config.encoder), config)
     return rows_of(small, encoder)
 
 

@@ -65,7 +65,7 @@ def test_an_index_equals_a_fresh_one_to_the_byte(
     found = update(ours, folder)
     assert (found.added, found.removed, found.changed, found.certificates_lost) == (1, 1, 1, False)
     assert Counting.count == 2
-    encoder = Encoder(_files(config), max_length=config.encoder_max_length)
+    encoder = Encoder.from_config(_files(config), config)
     fresh = build_index(corpus.values(), tmp_path / "fresh", encoder).folder
     assert _bytes(ours) == _bytes(fresh)
     before = (ours / MANIFEST).stat().st_mtime_ns

@@ -23,7 +23,7 @@ PASSAGES = [
     Passage("b", "", "The mean, of all values."),
 ]
 CONFIG = Config(encoder_max_length=32)
-ENCODER = Encoder(resolve("minilm"), max_length=32)
+ENCODER = Encoder.from_config(resolve("minilm"), CONFIG)
 DIGEST = corpus_digest(PASSAGES)
 
 
@@ -45,6 +45,7 @@ def test_the_index_of_this_corpus_is_taken(folder: Path) -> None:
         ({"language": "german"}, PASSAGES, "--language"),
         ({"dense": "approximate"}, PASSAGES, "--dense"),
         ({"encoder_max_length": 64}, PASSAGES, "--encoder-max-length"),
+        ({"encoder_windows": 2}, PASSAGES, "--encoder-windows"),
         ({}, PASSAGES[:1], "its corpus"),
         ({}, [replace(PASSAGES[0], text="Another."), PASSAGES[1]], "its corpus"),
         ({}, [replace(PASSAGES[0], metadata={}), PASSAGES[1]], "its corpus"),
@@ -55,7 +56,7 @@ def test_an_index_of_something_else_is_refused(
 ) -> None:
     """The sentence names what differs, and nothing else."""
     config = replace(CONFIG, **changes)
-    encoder = Encoder(ENCODER.files, max_length=config.encoder_max_length)
+    encoder = Encoder.from_config(ENCODER.files, config)
     with pytest.raises(InputError, match=f"differs in {named};"):
         existing_index(folder, corpus_digest(passages), encoder, config)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.words import words
 from rerank.errors import FolderError, InputError, MissingExtraError
 from rerank.inference.model_files import resolve
+from rerank.inference.tokenizer import open_tokenizer
 from rerank.retrieval.dense import Encoder, cosines
 from rerank.retrieval.index import Index, build_index
+from rerank.retrieval.windows import windows
 from rerank.storage.folder import verify_folder, with_digest
 from rerank.types import Passage
 
@@ -58,15 +61,18 @@ def test_passages_are_read_back_from_disk(made: Index, few: list[Passage]) -> No
 
 
 def test_vectors_are_those_of_sentence_transformers(index: Index, config: Config) -> None:
-    """Passages lie in the index as SentenceTransformer.encode gives them, normalised, to 1e-5."""
+    """The index has each window as SentenceTransformer.encode gives it, normalised, to 1e-5."""
     from sentence_transformers import SentenceTransformer
 
     oracle = SentenceTransformer(str(resolve("minilm").folder), device="cpu")
     oracle.max_seq_length = config.encoder_max_length
-    rows = list(range(0, len(index), 6))
-    texts = [index.passage(i).full_text for i in rows]
-    expected = oracle.encode(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(index.vectors[rows], expected, rtol=0, atol=1e-5)
+    rows = list(range(0, len(index), 12))
+    tokenizer = open_tokenizer(resolve("minilm"), max_length=config.encoder_max_length)
+    texts = windows([index.passage(i) for i in rows], tokenizer, config.encoder_windows)
+    assert {len(of_passage) for of_passage in texts} == {1, 2}
+    for row, of_passage in zip(rows, texts, strict=True):
+        expected = oracle.encode(of_passage, normalize_embeddings=True)
+        np.testing.assert_allclose(index.vectors.of(row), expected, rtol=0, atol=1e-5)
 
 
 def test_candidates_carry_exact_scores_of_both_stages(
@@ -80,7 +86,7 @@ def test_candidates_carry_exact_scores_of_both_stages(
         np.testing.assert_allclose(
             c.bm25, oracle.get_scores(words(query.text))[c.rows], rtol=0, atol=1e-9
         )
-        exact = np.asarray(index.vectors, dtype=np.float64)[c.rows] @ vector
+        exact = [np.max(index.vectors.of(row).astype(np.float64) @ vector) for row in c.rows]
         np.testing.assert_allclose(c.dense, exact, rtol=0, atol=1e-6)
 
 
@@ -92,7 +98,7 @@ def test_candidates_are_the_fusion_of_two_exact_rankings(
         vector = pipeline.encoder.encode([query.text])[0]
         c = index.search(query.text, vector, pool=5, count=10, rrf_k=60)
         lexical = index.bm25.scores(words(query.text))
-        dense = cosines(index.vectors, vector)
+        dense = [np.max(index.vectors.of(row) @ vector) for row in range(len(index))]
         by_bm25 = [i for i in _best(lexical, 5) if lexical[i] > 0]
         by_dense = _best(dense, 5)
         assert set(c.rows.tolist()) == set(by_bm25) | set(by_dense)
@@ -106,7 +112,7 @@ def test_candidates_are_the_fusion_of_two_exact_rankings(
         assert (np.diff(c.fused) <= 0).all()
 
 
-def _best(scores: np.ndarray, count: int) -> list[int]:
+def _best(scores: Sequence[float] | np.ndarray, count: int) -> list[int]:
     return sorted(range(len(scores)), key=lambda i: -scores[i])[:count]
 
 
@@ -186,14 +192,17 @@ def test_the_manifest_names_the_encoder(made: Index, encoder: Encoder) -> None:
         "name": "minilm",
         "fingerprint": encoder.files.fingerprint,
         "max_length": 64,
+        "windows": 1,
     }
     assert kept["passages"] == FEW + 1
 
 
 def test_an_index_made_with_another_cut_is_refused(made: Index) -> None:
     """A pipeline that encodes at another length than the index refuses it, naming both."""
-    with pytest.raises(InputError, match=r"64 tokens.*128 tokens.*build the index again"):
+    with pytest.raises(InputError, match=r"1 x 64 tokens.*1 x 128 tokens.*build the index again"):
         IndexPipeline(made, Config(encoder_max_length=128))
+    with pytest.raises(InputError, match=r"1 x 64 tokens.*2 x 64 tokens.*build the index again"):
+        IndexPipeline(made, Config(encoder_max_length=64, encoder_windows=2))
 
 
 def test_an_empty_corpus_is_refused(tmp_path: Path, encoder: Encoder) -> None:
@@ -218,7 +227,7 @@ def test_approximate_search_finds_what_exact_search_finds(
 ) -> None:
     """On a corpus that the graph is walked whole, candidates, scores and ranks are the same."""
     near = build_index(few, tmp_path / "near", encoder, approximate=True)
-    assert near.graph is not None
+    assert near.vectors.graph is not None
     for text in ("missing values", few[3].text, few[7].full_text):
         one, other = found(made, encoder, text), found(near, encoder, text)
         assert one.rows.tolist() == other.rows.tolist()
@@ -240,7 +249,7 @@ def test_approximate_search_needs_its_package(
 FULL = """
 import resource, signal
 from pathlib import Path
-from rerank.retrieval.dense import Encoder
+from rerank.retrieval.dense import Encoder, cosines
 from rerank.retrieval.index import build_index
 from rerank.inference.model_files import resolve
 from rerank.types import Passage
