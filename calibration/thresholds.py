@@ -291,9 +291,9 @@ def _needed(labels: Floats, values: Floats, target: float, level: float) -> int 
 
     low, high = n, 2 * n
     while not enough(high):
-        low, high = high, 2 * high
-        if high > MOST * n:
+        if high == MOST * n:
             return None
+        low, high = high, min(2 * high, MOST * n)
     while high - low > 0.05 * high:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

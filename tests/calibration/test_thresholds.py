@@ -217,6 +217,14 @@ def test_a_refusal_says_what_it_would_take() -> None:
     assert "better scores are needed" in never.sentence
 
 
+def test_labels_are_advised_up_to_forty_times_as_many() -> None:
+    """At 38 of 52, 32 times as many labels are too few and 40 times as many suffice."""
+    refused = certify(np.repeat([1, 0], [38, 14]), np.full(52, 0.7))
+    assert refused.threshold is None
+    assert refused.labels_needed is not None
+    assert 32 * 52 < refused.labels_needed <= 40 * 52
+
+
 def test_as_many_labels_as_were_asked_for_do() -> None:
     """Of fresh samples of that size, four in five or so are certified."""
     rng = np.random.default_rng(0)
