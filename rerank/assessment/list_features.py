@@ -158,7 +158,8 @@ def _correlation(r: Ranking, one: str, other: str) -> float:
 
 def _overlap(r: Ranking, one: str, other: str) -> float:
     """Passages that {one} and {other} rank high: share of the first 10 that both have."""
-    in_top = [stage_ranks(_scores(r, stage)) <= 10 for stage in (one, other)]
+    scores = [_scores(r, stage) for stage in (one, other)]
+    in_top = [(stage_ranks(s) <= 10) & ~np.isnan(s) for s in scores]
     return float((in_top[0] & in_top[1]).sum()) / min(10, len(r))
 
 

@@ -82,7 +82,7 @@ def test_of_a_ranking_by_hand() -> None:
         "reranker.margin": 2.5,
         "reranker.winner_gap": 0.0,
         "reranker.winner_rank": 0.0,
-        "bm25.reranker.overlap": 1.0,
+        "bm25.reranker.overlap": 2 / 4,  # d0 and d1 have both scores
         "log_list_length": np.log(4),
         "query_length": np.log(3),
     }
@@ -92,6 +92,17 @@ def test_of_a_ranking_by_hand() -> None:
     assert meaning("es: v2.margin", colon) == "Lead over the second by es: v2"
     groups = features_of(BARE).groups
     assert sorted(name for names in groups.values() for name in names) == sorted(table)
+
+
+def test_stages_that_share_no_passage_have_no_overlap() -> None:
+    """A passage that a stage did not return is not among its first ten, however short its list."""
+    none = [np.nan] * 3
+    made = ranked(
+        query(
+            {"bm25": np.array([3, 2, 1, *none]), "reranker": np.array([*none, 3, 2, 1])}, ("",) * 6
+        )
+    )
+    assert features_of(BARE).ranking["bm25.reranker.overlap"](made) == 0.0
 
 
 def test_words_count_where_there_are_texts() -> None:
