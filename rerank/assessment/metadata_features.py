@@ -85,17 +85,19 @@ def _features_of_key(key: str, passages: Collection[Passage]) -> list[MetadataFe
 
 def number(value: Any) -> float | None:
     """The number that a value is or spells; an ISO date in years; None for anything else."""
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            return date.fromisoformat(text[:10]).toordinal() / DAYS
-        except ValueError:
-            value = text
     try:
         spelled = float(value)
     except (TypeError, ValueError, OverflowError):
-        return None
+        return _years(value) if isinstance(value, str) else None
     return spelled if math.isfinite(spelled) and abs(spelled) <= LARGEST_SCORE else None
+
+
+def _years(text: str) -> float | None:
+    """The date, in years, with which an ISO date or time begins; None for other texts."""
+    try:
+        return date.fromisoformat(text.strip()[:10]).toordinal() / DAYS
+    except ValueError:
+        return None
 
 
 def metadata_from_dict(values: Sequence[Mapping[str, Any]]) -> tuple[MetadataFeature, ...]:

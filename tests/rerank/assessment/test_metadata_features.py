@@ -57,6 +57,7 @@ def test_dates_are_years() -> None:
     assert earlier is not None
     assert later is not None
     assert later - earlier == pytest.approx(366 / 365.25)
+    assert number("12340512") == 12340512.0  # not a day in 1234
     assert number(True) == 1.0
     assert number("1e200") is None
     assert number([1]) is None
