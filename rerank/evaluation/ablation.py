@@ -7,7 +7,7 @@ order of the passages, and so which queries are right, stays that of the whole m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from calibration import metrics
 from calibration.effective_sample_size import design_effect
+from calibration.maps import LogisticMap
 from calibration.selection import enough_rows, group_codes, row_losses
 from rerank.assessment.features import Features
 from rerank.data.labels import Labels
@@ -38,15 +39,17 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Rows to fit on and rows to measure on, which share no group, and the second stage to use.
+    """Rows to fit on and rows to measure on, which share no group, and how the model is fitted.
 
-    If rows are measured in folds, there are several trials, and each row is measured in one of
-    them.
+    `then` is its second stage; `around` is the pooled map of all features that it is shrunk
+    towards, if there is one. If rows are measured in folds, there are several trials, and each row
+    is measured in one of them.
     """
 
     fitted_on: Examples
     measured_on: Examples
     then: str = "logistic"
+    around: LogisticMap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,8 @@ def by_features(
 ) -> tuple[Step, ...]:
     """The confidence of each set of columns, fitted and measured in every trial.
 
-    Each is fitted like the model's own (`calibration.fitting.fit_two_stage`).
+    Each is fitted like the model's own (`calibration.fitting.fit_two_stage`), so all columns give
+    the model's own confidence. Of a pooled map, the weights of these columns are used.
     """
     from calibration.fitting import fit_two_stage
 
@@ -124,6 +128,7 @@ def by_features(
                 then=trial.then,
                 folds=folds,
                 random_state=random_state,
+                around=_of_columns(trial.around, used),
             )
             predicted.append(_predict(learned, trial.measured_on.features, used))
             penalties.append(penalty)
@@ -185,6 +190,24 @@ def by_labels(
     return Budgets((*labels, total), threshold, *np.moveaxis(table, 2, 0))
 
 
+def _of_columns(old: LogisticMap | None, used: Sequence[int]) -> LogisticMap | None:
+    """The map with the weights of some features only: the others are taken to be at their mean."""
+    if old is None:
+        return None
+
+    def chosen(values: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(values[i] for i in used) if values else ()
+
+    return replace(
+        old,
+        coef=chosen(old.coef),
+        mean=chosen(old.mean),
+        scale=chosen(old.scale),
+        low=chosen(old.low),
+        high=chosen(old.high),
+    )
+
+
 def _measured_rows(trials: Sequence[Trial]) -> tuple[Labels, list[str]]:
     """Labels and groups of the rows that the trials measure, in their order."""
     y = np.concatenate([trial.measured_on.right for trial in trials])
@@ -215,6 +238,7 @@ def _of_subset(
         folds=folds,
         C=penalty,
         random_state=random_state,
+        around=trial.around,
     )
     return learned
 

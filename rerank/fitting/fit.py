@@ -70,6 +70,7 @@ class Fitted:
     temperature: LogisticMap  # the best logit / a fitted number -> P(the top one is right)
     sketch: Sketch  # of the features, without copies, for the drift alarm
     effective: float  # effective number of independent queries fitted on
+    around: LogisticMap | None  # the pooled map that the confidence is shrunk towards
     # of the queries fitted on, in orders by maps that had not seen them: (n, d), and (n,)
     features: Floats = field(compare=False, repr=False)
     right: Labels = field(compare=False, repr=False)
@@ -141,6 +142,7 @@ def fit(
         temperature=fit_temperature(best_logits, right),
         sketch=sketch(features[original], list(table), groups[original]),
         effective=effective_n(right - out_of_fold, groups),
+        around=around_confidence,
         features=features,
         right=right,
         groups=groups.tolist(),

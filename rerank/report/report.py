@@ -141,7 +141,7 @@ def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
             evaluation.features[rows], evaluation.right[rows], evaluation.labelled.groups[rows]
         )
         fitted_on = Examples(fitted.features, fitted.right, fitted.groups)
-        yield Trial(fitted_on, measured_on, fitted.calibrator)
+        yield Trial(fitted_on, measured_on, fitted.calibrator, fitted.around)
 
 
 def _maps_of(row: int, fitted: Fitted, evaluation: Evaluation) -> FittedMaps:

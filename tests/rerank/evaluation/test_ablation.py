@@ -9,7 +9,8 @@ import pytest
 
 from calibration import metrics
 from calibration.arrays import sigmoid
-from calibration.fitting import fit_two_stage
+from calibration.fitting import fit_logistic, fit_two_stage
+from calibration.maps import LogisticMap
 from rerank.assessment.features import features_of
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.evaluation.ablation import (
@@ -36,6 +37,8 @@ def world(n: int, seed: int) -> Examples:
 
 FITTED, MEASURED = world(240, 1), world(400, 2)
 TRIAL = Trial(FITTED, MEASURED)
+OTHERS = world(4000, 3)
+POOLED = fit_logistic(OTHERS.features, OTHERS.right)  # of more labels than are fitted on
 WHOLE = np.where(MEASURED.right == 1, 0.8, 0.1)  # an oracle, so that no fit can be taken for it
 
 
@@ -67,10 +70,11 @@ def test_only_the_step_with_the_signal_gains() -> None:
     assert np.isnan(noise.gain)
 
 
-def test_the_last_step_is_the_models_own_confidence() -> None:
+@pytest.mark.parametrize("around", [None, POOLED])
+def test_the_last_step_is_the_models_own_confidence(around: LogisticMap | None) -> None:
     """With all columns it is what fitting on everything gives, measured by the usual metrics."""
-    last = by_features([TRIAL], columns=COLUMNS)[-1]
-    own, penalty, _ = fit_two_stage(FITTED.features, FITTED.right, FITTED.groups)
+    last = by_features([replace(TRIAL, around=around)], columns=COLUMNS)[-1]
+    own, penalty, _ = fit_two_stage(FITTED.features, FITTED.right, FITTED.groups, around=around)
     p = own.predict(MEASURED.features)
     assert last.log_loss == metrics.log_loss(MEASURED.right, p)
     assert last.auroc == metrics.auroc(MEASURED.right, p)
@@ -110,6 +114,14 @@ def test_more_labels_are_worth_more(budgets: Budgets) -> None:
     middle = np.median(budgets.log_loss, axis=1)
     assert middle[0] > middle[2]
     assert np.ptp(budgets.log_loss[0]) > np.ptp(budgets.log_loss[2])
+
+
+def test_few_labels_are_shrunk_towards_pooled_maps_as_the_model_is(budgets: Budgets) -> None:
+    """Fitted without them, few labels would look worse than they are."""
+    trial = replace(TRIAL, around=POOLED)
+    around = by_labels([trial], whole=WHOLE, threshold=0.7, penalties=[0.2])
+    good = metrics.log_loss(MEASURED.right, POOLED.predict(MEASURED.features))
+    assert np.median(around.log_loss[0]) < good + 0.01 < np.median(budgets.log_loss[0])
 
 
 def test_subsets_hold_whole_groups() -> None:
