@@ -8,7 +8,6 @@ relevance maps have seen this fold's labels. No effect of this was measured; it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -36,7 +35,7 @@ from rerank.fitting.context_certificates import certify_context
 from rerank.fitting.label_checks import require_both_kinds
 from rerank.fitting.passages import cross_fit_rankings, fit_score, limit_labelled
 from rerank.fitting.unanswerable import is_copy
-from rerank.types import Floats, ListKind, Ranking, Scored
+from rerank.types import Bools, Floats, ListKind, Ranking, Scored
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
 AROUND = {  # whether there are pooled maps -> sentence of the report
@@ -68,13 +67,24 @@ class Fitted:
     calibrator: str
     reason: str  # one sentence
     temperature: LogisticMap  # the best logit / a fitted number -> P(the top one is right)
-    sketch: Sketch  # of the features, without copies, for the drift alarm
     effective: float  # effective number of independent queries fitted on
     around: LogisticMap | None  # the pooled map that the confidence is shrunk towards
     # of the queries fitted on, in orders by maps that had not seen them: (n, d), and (n,)
     features: Floats = field(compare=False, repr=False)
     right: Labels = field(compare=False, repr=False)
-    groups: Sequence[str] = field(compare=False, repr=False)  # (n,)
+    groups: NDArray[np.str_] = field(compare=False, repr=False)  # (n,)
+    copies: Bools = field(compare=False, repr=False)  # (n,) unanswerable copies of other queries
+
+    @property
+    def sketch(self) -> Sketch:
+        """The distribution of the features, without copies, for the drift alarm.
+
+        Raises:
+            ValueError: fewer than `LEAST_ROWS` groups.
+        """
+        asked = ~self.copies
+        names = list(self.maps.features.ranking)
+        return sketch(self.features[asked], names, self.groups[asked])
 
     def scaled_logit(self, ranking: Ranking) -> float:
         """The baseline's confidence in a ranking, in [0, 1]."""
@@ -105,8 +115,8 @@ def fit(
     around_hazards = (pooled.hazard, pooled.another) if pooled else (None, None)
     groups, limited = scored.groups, limit_labelled(scored, policy.cutoff)
     ordered = cross_fit_rankings(limited, config, around_score)
-    table = features_of(context.list_kind).ranking
-    features, right = ranking_features(ordered.items, table), hits(ordered)[:, 0]
+    features = ranking_features(ordered.items, features_of(context.list_kind).ranking)
+    right = hits(ordered)[:, 0]
     confidence = _fit_confidence(features, right, groups, config, around_confidence)
     segments, out_of_fold = _fit_segments(confidence.out_of_fold, ordered, right, config)
     certificate = certify(
@@ -121,7 +131,6 @@ def fit(
         )
         sufficiency = require_both_kinds(sufficiency, answered)
     hazard, another = fit_hazards(ordered, out_of_fold, around_hazards)
-    original = np.array([not is_copy(s.query) for s in scored.items], dtype=np.bool_)
     best_logits = np.array([_best_logit(s) for s in scored.items])
     return Fitted(
         maps=FittedMaps(
@@ -140,12 +149,12 @@ def fit(
         calibrator=confidence.calibrator,
         reason=f"{confidence.reason} {AROUND[pooled is not None]}",
         temperature=fit_temperature(best_logits, right),
-        sketch=sketch(features[original], list(table), groups[original]),
         effective=effective_n(right - out_of_fold, groups),
         around=around_confidence,
         features=features,
         right=right,
-        groups=groups.tolist(),
+        groups=groups,
+        copies=np.array([is_copy(s.query) for s in scored.items], dtype=np.bool_),
     )
 
 

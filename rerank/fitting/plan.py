@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from calibration.monitoring.drift import LEAST_ROWS
 from rerank.assessment.policy import LEAST_LABELS
 from rerank.data.canonical import query_hash
 from rerank.data.grouping import choose_grouping, groupings
@@ -18,7 +19,7 @@ from rerank.errors import InputError
 from rerank.types import Query
 
 CROSS_FITTED = "cross-fitted"  # the report split of a set that has none
-LEAST_FOLDS = 3  # groups: one is measured, and the fit splits the others again
+LEAST_GROUPS_TO_FIT = LEAST_ROWS  # for the drift alarm; cross-fitting in folds needs three
 TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was
 LEAST_QUERIES = LEAST_LABELS  # to fit on; with fewer, no map is useful
 
@@ -113,13 +114,13 @@ def plan(
             f"expected at least {LEAST_QUERIES} to fit on; label more queries, or group them more "
             "finely"
         )
-    least_groups = 2 if division.held_out else LEAST_FOLDS
     possible = list(groupings(labelled, all_ids))
-    grouping, group_of = choose_grouping(possible, labelled, fit, least_groups=least_groups)
-    if (count := len(set(group_of.values()))) < least_groups:
+    grouping, group_of = choose_grouping(possible, labelled, fit, least_groups=LEAST_GROUPS_TO_FIT)
+    if (count := len(set(group_of.values()))) < LEAST_GROUPS_TO_FIT:
         raise InputError(
             f"{labelled.name}: the {len(fit)} queries to fit on are {count} groups; expected at "
-            f"least {least_groups}: group them more finely, or label queries about more documents"
+            f"least {LEAST_GROUPS_TO_FIT}: group them more finely, or label queries about more "
+            "documents"
         )
     grouped = replace(labelled, grouping=grouping)
     fitted_groups = {grouped.group(i) for i in fit}

@@ -13,7 +13,7 @@ from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
-from rerank.fitting.plan import LEAST_QUERIES, plan
+from rerank.fitting.plan import LEAST_QUERIES, Plan, plan
 from rerank.types import Passage, Query
 
 NONE: frozenset[str] = frozenset()
@@ -119,14 +119,17 @@ def test_a_set_with_one_split_wastes_no_label_on_reporting() -> None:
     assert found.asked_twice == found.same_group == 0
 
 
-def test_two_groups_are_too_few_to_be_measured_in_folds() -> None:
-    """A fold that measures one group leaves one to fit on, which no fit can divide."""
-    with pytest.raises(InputError, match="are 2 groups; expected at least 3"):
-        plan(
-            set_of({"train": [k % 2 for k in range(60)]}), trained_on=NONE, max_queries=None, seed=0
-        )
-    named = set_of({"train": [k % 2 for k in range(60)], "test": [3, 4]})
-    assert len(plan(named, trained_on=NONE, max_queries=None, seed=0).report) == 2
+@pytest.mark.parametrize("reported", [{}, {"test": [7, 8]}])
+def test_three_groups_are_too_few_to_fit_on(reported: dict[str, list[int]]) -> None:
+    """Cross-fitting and the drift alarm need several groups, four at least."""
+
+    def planned(groups: int) -> Plan:
+        labelled = set_of({"train": [k % groups for k in range(60)], **reported})
+        return plan(labelled, trained_on=NONE, max_queries=None, seed=0)
+
+    with pytest.raises(InputError, match="are 3 groups; expected at least 4"):
+        planned(3)
+    assert len(planned(4).fit) == 60
 
 
 def test_queries_that_the_reranker_was_trained_on_are_left_out() -> None:
@@ -245,7 +248,7 @@ def test_a_question_asked_in_the_same_words_is_not_fitted_on() -> None:
 
 def test_queries_of_one_group_are_no_basis_for_a_fit() -> None:
     """Cross-fitting needs several groups: one question in forty wordings is refused."""
-    with pytest.raises(InputError, match="are 1 groups; expected at least 2"):
+    with pytest.raises(InputError, match="are 1 groups; expected at least 4"):
         plan(set_of({"train": [7] * 40, "test": [1]}), trained_on=NONE, max_queries=None, seed=0)
 
 
