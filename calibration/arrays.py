@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Groups = Sequence[Hashable] | NDArray[Any] | None
+"""The group of each row (n,), whose rows may be dependent; None: every row is independent."""
 
 
 def sigmoid(z: ArrayLike) -> Floats:

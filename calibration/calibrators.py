@@ -16,8 +16,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from calibration.arrays import Floats, as_scores
-from calibration.fitting import Groups, fit_logistic, fit_two_stage
+from calibration.arrays import Floats, Groups, as_scores
+from calibration.fitting import fit_logistic, fit_two_stage
 from calibration.maps import CalibrationMap
 from calibration.score_fitting import (
     fit_beta,

@@ -5,15 +5,11 @@ Numbers and groups in, one number out; numpy only. It knows nothing of what the 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibration.arrays import Groups
 from calibration.selection import group_codes
-
-Groups = Sequence[Hashable] | NDArray[Any] | None
 
 
 def design_effect(residuals: ArrayLike, groups: Groups) -> float:

@@ -9,7 +9,7 @@ function gives a constant: the smoothed base rate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
-from calibration.arrays import Floats, as_features, logit, sigmoid
+from calibration.arrays import Floats, Groups, as_features, logit, sigmoid
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.score_fitting import SCORE_FITS, as_labels, base_rate
@@ -40,7 +40,6 @@ STEPS = tuple(Penalty(C, keep) for keep in (True, False) for C in (0.2, 0.6, 2.0
 """The grid around an old map, smallest steps first; chosen by evaluation on left-out sets, see
 `models/minilm-reranker/README.md`."""
 
-Groups = Sequence[Hashable] | NDArray[Any] | None
 Labels = NDArray[np.int64]
 
 

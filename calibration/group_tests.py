@@ -7,13 +7,10 @@ count as many rows. It knows nothing of what a group is.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats
+from calibration.arrays import Floats, Groups
 from calibration.selection import Counts, group_codes
 
 DRAWS = 2000
@@ -81,7 +78,7 @@ def group_tails(
 
 def mean_lower_bound(
     values: ArrayLike,
-    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    groups: Groups = None,
     *,
     level: float = 0.95,
     random_state: int = 0,
@@ -121,7 +118,7 @@ def mean_lower_bound(
 
 def mean_upper_bound(
     values: ArrayLike,
-    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    groups: Groups = None,
     *,
     level: float = 0.95,
     random_state: int = 0,

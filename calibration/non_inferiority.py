@@ -5,13 +5,13 @@ It knows nothing of what a row or a loss is.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibration.arrays import Groups
 from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
 from calibration.selection import group_codes, grouped_standard_error
 
@@ -31,7 +31,7 @@ class Difference:
 def paired_difference(
     losses: ArrayLike,
     others: ArrayLike,
-    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    groups: Groups = None,
     *,
     level: float = 0.95,
 ) -> Difference:

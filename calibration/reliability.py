@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import metrics
-from calibration.arrays import Floats, check_y_p, plain
+from calibration.arrays import Floats, Groups, check_y_p, plain
 from calibration.curves import at_thresholds
-from calibration.metrics.null_labels import Groups
 from calibration.tables import aligned
 
 Interval = tuple[float, float]

@@ -5,18 +5,16 @@ Losses and groups in, an index out. It knows nothing of what a setting does.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibration.arrays import Groups
 from calibration.group_tests import mean_upper_bound
 
 
 def fixed_sequence(
     losses: ArrayLike,
-    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    groups: Groups = None,
     *,
     risk: float = 0.05,
     level: float = 0.95,

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, log_odds
-from calibration.effective_sample_size import Groups
+from calibration.arrays import Floats, Groups, log_odds
 from calibration.maps import LogisticMap, map_from_dict
 from calibration.selection import group_codes, grouped_folds
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats
+from calibration.arrays import Floats, Groups
 
 Counts = NDArray[np.int64]
 
@@ -57,7 +57,7 @@ class Choice:
     reason: str
 
 
-def group_codes(groups: Sequence[Hashable] | NDArray[Any] | None, n: int) -> NDArray[np.int64]:
+def group_codes(groups: Groups, n: int) -> NDArray[np.int64]:
     """Return (n,) group numbers 0, 1, ... in sorted order of the labels; None: one row per group.
 
     Raises:
@@ -101,7 +101,7 @@ def cross_fit(
     fit: Fit,
     X: ArrayLike,
     y: ArrayLike,
-    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    groups: Groups = None,
     *,
     folds: int = 5,
     random_state: int = 0,
@@ -167,7 +167,7 @@ def one_standard_error(losses: ArrayLike, groups: ArrayLike) -> int:
 def choose(
     predictions: Mapping[str, ArrayLike],
     y: ArrayLike,
-    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    groups: Groups = None,
     *,
     left_out: Sequence[str] = (),
     worth: float | None = None,

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
-from calibration.arrays import Floats, as_features, as_scores, sigmoid
-from calibration.effective_sample_size import Groups, design_effect
+from calibration.arrays import Floats, Groups, as_features, as_scores, sigmoid
+from calibration.effective_sample_size import design_effect
 from calibration.maps import LogisticMap
 from calibration.score_fitting import as_labels, log_evidence, maximum_likelihood
 

@@ -7,14 +7,13 @@ confidence was made.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, check_y_p, log_odds
+from calibration.arrays import Floats, Groups, check_y_p, log_odds
 from calibration.group_tests import group_sizes, group_tails, times_needed
 from calibration.selection import Counts, group_codes
 from calibration.sequence_tests import (
@@ -184,7 +183,7 @@ def certify(
     y: ArrayLike,
     p: ArrayLike,
     *,
-    groups: Sequence[Hashable] | NDArray[Any] | None = None,
+    groups: Groups = None,
     target: float = 0.7,
     level: float = 0.95,
     about: str = ABOUT,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, check_y_p
-from calibration.metrics.null_labels import Groups, sample_null_labels
+from calibration.arrays import Floats, Groups, check_y_p
+from calibration.metrics.null_labels import sample_null_labels
 
 
 def bins(values: Floats, count: int | None = None) -> NDArray[np.int64]:

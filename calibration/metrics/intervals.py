@@ -10,8 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, check_y_p, logit, sigmoid
-from calibration.metrics.null_labels import Groups
+from calibration.arrays import Floats, Groups, check_y_p, logit, sigmoid
 from calibration.selection import group_codes, grouped_standard_error
 
 LEAST_GROUPS = 10

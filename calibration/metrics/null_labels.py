@@ -5,17 +5,14 @@ Confidences in, drawn labels out; numpy only. It knows nothing of what is measur
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, check_probabilities, check_y_p
+from calibration.arrays import Floats, Groups, check_probabilities, check_y_p
 from calibration.selection import group_codes
-
-Groups = Sequence[Hashable] | NDArray[Any] | None
 
 
 def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:

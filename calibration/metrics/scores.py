@@ -9,12 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import check_probabilities, check_y_p
+from calibration.arrays import Groups, check_probabilities, check_y_p
 from calibration.metrics.abstention import tie_blocks
 from calibration.metrics.intervals import (
     mean_interval,
 )
-from calibration.metrics.null_labels import Groups
 from calibration.selection import row_losses
 
 

@@ -7,14 +7,14 @@ feature means or how the model uses it: a move is a reason to look, not proof of
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, as_features
+from calibration.arrays import Floats, Groups, as_features
 from calibration.effective_sample_size import effective_rows
 from calibration.selection import group_codes
 from calibration.tables import aligned
@@ -24,8 +24,6 @@ BINS = 20
 
 LEAST_ROWS = 4
 """Independent fitted rows below which `ks_bound` is not known to hold."""
-
-Groups = Sequence[Hashable] | NDArray[Any] | None
 
 
 def ks_bound(distance: float, n: int, m: int) -> float:
