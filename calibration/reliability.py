@@ -182,7 +182,6 @@ def measure(
     n, right = accepted.rows, accepted.right
     base = np.full(len(labels), labels.mean())
     floor, floor95 = metrics.smece_floor(values, groups=groups, y=labels, random_state=random_state)
-
     miscalibration, discrimination, _ = metrics.corp(labels, values)
     near, promised, band_right = metrics.band(labels, values, threshold)
     return Reliability(

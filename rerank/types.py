@@ -147,14 +147,15 @@ class FirstStage:
     """The scores of one query's candidates by BM25 and the bi-encoder; arrays of shape (n,).
 
     Both score every passage exactly, so a passage found by only one of them has its true score in
-    the other too; its *rank* there is one worse than the last found. If neither has read the
-    passages, because they came with scores, both scores are NaN and both ranks 0.
+    the other too. Its *rank* there is one more than the number of passages that the stage may find:
+    `Config.pool` in an index, or all that came with the query. If neither has read the passages,
+    because they came with scores, both scores are NaN and both ranks 0.
     """
 
     rows: Ints  # positions in the index, or among the passages that came with the query
     bm25: Floats  # BM25Okapi score, >= 0 in practice
     dense: Floats  # cosine similarity, in [-1, 1]
-    bm25_rank: Ints  # 1 is best; one more than the list's length if BM25 did not find it
+    bm25_rank: Ints  # 1 is best; see above for a passage that BM25 did not find
     dense_rank: Ints  # likewise for the bi-encoder
     fused: Floats  # reciprocal rank fusion, > 0
 

@@ -45,7 +45,7 @@ def consistency_band(
     return low, high
 
 
-def ece_debiased(y: ArrayLike, p: ArrayLike, *, bins: int | None = None) -> float:
+def ece_debiased(y: ArrayLike, p: ArrayLike) -> float:
     """Return the equal-mass ECE in [0, 1], corrected for chance.
 
     The plug-in estimate, the mean |accuracy - confidence| over the bins of `bins`, is 0.06 for an
@@ -57,7 +57,7 @@ def ece_debiased(y: ArrayLike, p: ArrayLike, *, bins: int | None = None) -> floa
     an exact model has a little more on average: 0.03 with 200 rows, 0.013 with 1,000.
     """
     labels, values = check_y_p(y, p)
-    number = _bins(values, bins)
+    number = bins(values)
     rows = np.bincount(number)
     share = rows / len(values)
     rate = (np.bincount(number, labels) + 1) / (rows + 2)
@@ -74,9 +74,6 @@ def ece_debiased(y: ArrayLike, p: ArrayLike, *, bins: int | None = None) -> floa
         else:
             high = middle
     return high
-
-
-_bins = bins
 
 
 def _mean_absolute_normal(gap: float, error: Floats) -> Floats:

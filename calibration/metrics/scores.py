@@ -11,9 +11,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import Groups, check_probabilities, check_y_p
 from calibration.metrics.abstention import tie_blocks
-from calibration.metrics.intervals import (
-    mean_interval,
-)
+from calibration.metrics.intervals import mean_interval
 from calibration.selection import row_losses
 
 

@@ -230,12 +230,12 @@ def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     """Return the sketch of the fitted rows X (n, d), whose columns have these d names.
 
     Every row has the same weight. Groups (n,) determine how many independent rows they count as
-    (`effective.effective_rows`); None: all. Values are kept and compared in single precision, so
-    that the last digits of another machine do not split a point mass.
+    (`effective_sample_size.effective_rows`); None: all. Values are kept and compared in single
+    precision, so that the last digits of another machine do not split a point mass.
 
     Raises:
         ValueError: wrong shapes, numbers that are not finite, a name twice, or fewer than
-            `LEAST_ROWS` groups, or rows without groups.
+            `LEAST_ROWS` groups.
     """
     _check_names(tuple(names))
     x = _as_float32(as_features(X, len(names)))
@@ -264,7 +264,8 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
     2019, "Failing loudly".
 
     Every row has the same weight, as in the sketch. Groups (m,), such as the rephrasings of one
-    question, determine how many independent rows the window counts as (`effective.effective_rows`).
+    question, determine how many independent rows the window counts as
+    (`effective_sample_size.effective_rows`).
 
     Raises:
         ValueError: X of another width than fitted, without a row, or not finite; groups of another

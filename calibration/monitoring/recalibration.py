@@ -89,7 +89,8 @@ def fit_recalibration(
 
     The certificate rests on the old confidences, which these labels did not influence. Its
     threshold is carried through the update, which keeps their order. Labels of one group (n,), such
-    as rephrasings of a question, count as fewer independent ones (`effective.design_effect`).
+    as rephrasings of a question, count as fewer independent ones
+    (`effective_sample_size.design_effect`).
     `about` names the questions that the certificate is about.
 
     Raises:
@@ -100,14 +101,7 @@ def fit_recalibration(
     right, before = check_y_p(y, p)
     scores, number = log_odds(before), np.asarray(groups)
     update = fit_update(scores, right, number)
-    after = cross_fit(
-        fit_update,
-        scores,
-        right,
-        number,
-        folds=10,
-        random_state=random_state,
-    )
+    after = cross_fit(fit_update, scores, right, number, folds=10, random_state=random_state)
     certificate = certify(right, before, groups=number, target=target, about=about)
     if certificate.threshold is not None:
         moved = float(update.predict(log_odds([certificate.threshold]))[0])
@@ -159,11 +153,11 @@ def compose_updates(first: LogisticMap | None, second: LogisticMap) -> LogisticM
     return LogisticMap((a * c,), b * c + d, (0.0,), (1.0,))
 
 
-def rebase_update(kind: LogisticMap, update: LogisticMap) -> LogisticMap:
-    """The update of a kind, adapted to log odds that `update` has already moved.
+def rebase_update(segment: LogisticMap, update: LogisticMap) -> LogisticMap:
+    """The update of a segment, adapted to log odds that `update` has already moved.
 
-    `update` followed by the result equals `kind` followed by `update`.
+    `update` followed by the result equals `segment` followed by `update`.
     """
-    a, b = kind.coef[0], kind.intercept
+    a, b = segment.coef[0], segment.intercept
     c, d = update.coef[0], update.intercept
     return LogisticMap((a,), c * b + d - a * d, (0.0,), (1.0,))

@@ -270,10 +270,8 @@ class CalibratedReranker:
 
     def probes(self) -> list[Query]:
         """A simple query for each mode, which a working model can answer."""
-        text, passages = (
-            "does the model work",
-            (Passage("0", "", "It works."), Passage("1", "", "No.")),
-        )
+        text = "does the model work"
+        passages = (Passage("0", "", "It works."), Passage("1", "", "No."))
         kind = self.maps[self.maps.main].list_kind
         if kind and self.maps.main == LISTS:
             scores = {stage: np.array([1.0, 0.0]) for stage in kind.stages}

@@ -1,7 +1,7 @@
 """How good an order is: hit@k, reciprocal rank, nDCG@k; and whether one order beats another.
 
-Plain functions of gains in ranked order. A query without a right passage
-has no ideal order and is left out of nDCG and reciprocal rank, as in trec_eval.
+Plain functions of gains in ranked order. A query without a right passage has no ideal order and is
+left out of nDCG and reciprocal rank, as in trec_eval.
 """
 
 from __future__ import annotations
@@ -59,23 +59,22 @@ def order_quality(
 
 
 def paired_bootstrap(
-    better: Floats,
-    worse: Floats,
+    values: Floats,
+    others: Floats,
     groups: Sequence[str],
     *,
     draws: int = 2000,
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float, float]:
-    """(mean difference, low, high) of two measures of the same queries, resampled by group.
+    """(mean, low, high) of values - others (n,) on the same queries, resampled by group (n,).
 
-    All are NaN without queries; the interval is NaN with fewer than `LEAST_GROUPS` groups, because
-    resamples of so few are too much alike.
-
-    Queries of a group are correlated; resampling them one by one would make the interval too narrow
-    (Davison & Hinkley 1997, section 3.8).
+    low and high are percentiles of the resampled means. Queries of a group are correlated;
+    resampling them one by one would make the interval too narrow (Davison & Hinkley 1997, section
+    3.8). All are NaN without queries; the interval is NaN with fewer than `LEAST_GROUPS` groups,
+    because resamples of so few are too much alike.
     """
-    difference = better - worse
+    difference = values - others
     if not len(difference):
         return math.nan, math.nan, math.nan
     _, member = np.unique(np.asarray(groups), return_inverse=True)

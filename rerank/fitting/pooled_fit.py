@@ -65,8 +65,9 @@ def fit_pooled_maps(sets: Mapping[str, PlannedRankings], config: Config) -> Fitt
 
 
 def balance_sets(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:
-    """All queries of the sets, equally many per set: queries of a smaller set are repeated. The
-    queries of a set are one group.
+    """All queries of the sets, equally many per set: queries of a smaller set are repeated.
+
+    The queries of a set are one group.
     """
     most = max(map(len, sets.values()))
 

@@ -59,7 +59,7 @@ def search_rankings(
     if not planned.cross_fitted:
         report = retrieved(planned.report, "report", copy=len(fit) > len(planned.fit))
     about = described_mixture(planned.grouping.about, fit)
-    context = FitContext(about, pooled, list_kind=None, metadata=pipeline.metadata)
+    context = FitContext(about, pooled, metadata=pipeline.metadata)
     return _score(pipeline, fit, report, context, cutoff)
 
 
