@@ -88,5 +88,7 @@ def _accepted(labels: Floats, groups: Groups, threshold: float) -> Accepted:
     n, right = len(labels), int(labels.sum())
     if not n:
         return Accepted(float(threshold), 0, 0, 0.0, 0.0)
-    worth = effective_n(labels - right / n, groups)
-    return Accepted(float(threshold), n, right, worth, lower_bound(right / n * worth, worth))
+    effective = effective_n(labels - right / n, groups)
+    return Accepted(
+        float(threshold), n, right, effective, lower_bound(right / n * effective, effective)
+    )

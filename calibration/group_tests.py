@@ -166,13 +166,13 @@ def _within(values: Floats, number: Counts) -> Floats:
     return within
 
 
-def group_sizes(worth: float) -> tuple[int, ...]:
-    """Return the numbers of groups, up to `worth`, at which a sequence of tests may start.
+def group_sizes(n_groups: float) -> tuple[int, ...]:
+    """Return the numbers of groups, up to `n_groups`, at which a sequence of tests may start.
 
     >>> group_sizes(100)
     (12, 24, 48, 96)
     """
     sizes = [FIRST_GROUPS]
-    while 2 * sizes[-1] <= worth:
+    while 2 * sizes[-1] <= n_groups:
         sizes.append(2 * sizes[-1])
     return tuple(sizes)

@@ -135,9 +135,11 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> E
         return Estimate(mean, float("nan"), float("nan"))
     variance = float((share**2 * rate * (1 - rate) / n).sum())
     middle = float((share * rate).sum())
-    worth = middle * (1 - middle) / variance
+    effective = middle * (1 - middle) / variance
     side = (1 + level) / 2
-    low, high = (bound(mean * worth, worth, level=side) for bound in (lower_bound, upper_bound))
+    low, high = (
+        bound(mean * effective, effective, level=side) for bound in (lower_bound, upper_bound)
+    )
     return Estimate(mean, low, high)
 
 

@@ -134,8 +134,8 @@ class LogisticMap:
         moved = self.coef[0] * ((s - self.mean[0]) / self.scale[0])
         return _finite_logits(moved + self.intercept)
 
-    def of(self, s: Floats) -> Floats:
-        """`predict` for checked scores: (n,) and finite."""
+    def predict_checked(self, s: Floats) -> Floats:
+        """`predict` for scores that are (n,) and finite, without checking them again."""
         return sigmoid(self._line(s))
 
     def predict(self, X: ArrayLike) -> Floats:
@@ -183,8 +183,8 @@ class TwoStageMap:
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return (n,) probabilities for X (n, d). Raises as `LogisticMap.contributions`."""
-        p = self.then.of(self.first.logit(X))
-        return p if self.update is None else self.update.of(log_odds(p))
+        p = self.then.predict_checked(self.first.logit(X))
+        return p if self.update is None else self.update.predict_checked(log_odds(p))
 
     def contributions(self, X: ArrayLike) -> Floats:
         """Return (n, d): what each feature adds to the log odds.
@@ -206,7 +206,7 @@ class TwoStageMap:
             most = float(self.then.predict(self.then.high)[0])
         if self.update is None or not (most < 1 or self.update.high):
             return most
-        return float(self.update.of(log_odds([most]))[0])
+        return float(self.update.predict_checked(log_odds([most]))[0])
 
     def as_logistic(self) -> LogisticMap:
         """Return both stages, and the update, as one logistic map of the features.

@@ -58,14 +58,14 @@ def maximum_likelihood(
     *,
     precision: ArrayLike = 0.0,
     offset: ArrayLike = 0.0,
-    worth: float = 1.0,
+    row_weight: float = 1.0,
 ) -> Floats:
     """Return the weights w (d,) of sigmoid(design @ w + offset) that fit targets (n,) best.
 
-    They maximise `worth` times the log likelihood (each row counts as that share of an independent
-    one) minus `precision` (d,) times (w - start)^2 / 2, a Gaussian prior around `start` (d,). The
-    method is Newton's with backtracking (Lin, Lin and Weng 2007, "A note on Platt's probabilistic
-    outputs for support vector machines", appendix 3).
+    They maximise `row_weight` times the log likelihood (each row counts as that share of an
+    independent one) minus `precision` (d,) times (w - start)^2 / 2, a Gaussian prior around `start`
+    (d,). The method is Newton's with backtracking (Lin, Lin and Weng 2007, "A note on Platt's
+    probabilistic outputs for support vector machines", appendix 3).
     """
     prior = np.broadcast_to(np.asarray(precision, dtype=np.float64), start.shape)
     weights, base = start.astype(np.float64), np.asarray(offset, dtype=np.float64)
@@ -73,14 +73,14 @@ def maximum_likelihood(
     def loss(w: Floats) -> float:
         z = design @ w + base
         fit = float((np.logaddexp(0.0, z) - target * z).sum())
-        return worth * fit + float(prior @ (w - start) ** 2) / 2
+        return row_weight * fit + float(prior @ (w - start) ** 2) / 2
 
     for _ in range(100):
         p = sigmoid(design @ weights + base)
-        gradient = worth * (design.T @ (p - target)) + prior * (weights - start)
+        gradient = row_weight * (design.T @ (p - target)) + prior * (weights - start)
         if np.abs(gradient).max() < 1e-9 * len(target):
             break
-        curvature = worth * ((design * (p * (1 - p))[:, None]).T @ design)
+        curvature = row_weight * ((design * (p * (1 - p))[:, None]).T @ design)
         curvature += np.diag(prior + 1e-12)
         step, size, loss_before = np.linalg.solve(curvature, gradient), 1.0, loss(weights)
         slope = 1e-4 * float(gradient @ step)
@@ -97,18 +97,18 @@ def log_evidence(
     start: Floats,
     *,
     precision: Floats,
-    worth: float = 1.0,
+    row_weight: float = 1.0,
 ) -> float:
     """Return the log marginal likelihood of labels (n,), by Laplace, up to a constant.
 
     weights (d,) are `maximum_likelihood`'s under a Gaussian prior of that precision (d,) around
-    `start` (MacKay 1992), with rows of the same `worth`.
+    `start` (MacKay 1992), with rows of the same `row_weight`.
     """
     z = design @ weights
     p = sigmoid(z)
-    likelihood = worth * float((target * z - np.logaddexp(0.0, z)).sum())
+    likelihood = row_weight * float((target * z - np.logaddexp(0.0, z)).sum())
     prior = float(np.log(precision).sum() - precision @ (weights - start) ** 2) / 2
-    curvature = worth * ((design * (p * (1 - p))[:, None]).T @ design) + np.diag(precision)
+    curvature = row_weight * ((design * (p * (1 - p))[:, None]).T @ design) + np.diag(precision)
     return likelihood + prior - float(np.linalg.slogdet(curvature)[1]) / 2
 
 

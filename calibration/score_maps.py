@@ -73,10 +73,10 @@ class IsotonicMap:
         Raises:
             ValueError: scores of another shape, or not finite.
         """
-        return self.of(as_scores(scores))
+        return self.predict_checked(as_scores(scores))
 
-    def of(self, s: Floats) -> Floats:
-        """`predict` for checked scores: (n,) and finite."""
+    def predict_checked(self, s: Floats) -> Floats:
+        """`predict` for scores that are (n,) and finite, without checking them again."""
         x, y = self._arrays
         p = (1 - TILT) * np.interp(s, x, y) + TILT * _heavy_tailed_sigmoid(
             (s - self.mean) / self.scale
@@ -112,10 +112,10 @@ class BetaMap:
 
     def predict(self, scores: ArrayLike) -> Floats:
         """Return (n,) probabilities for scores (n,), which are log odds. Raises as `as_scores`."""
-        return self.of(as_scores(scores))
+        return self.predict_checked(as_scores(scores))
 
-    def of(self, s: Floats) -> Floats:
-        """`predict` for checked scores: (n,) and finite."""
+    def predict_checked(self, s: Floats) -> Floats:
+        """`predict` for scores that are (n,) and finite, without checking them again."""
         return sigmoid(self.b * np.logaddexp(0, s) - self.a * np.logaddexp(0, -s) + self.c)
 
     def to_dict(self) -> dict[str, Any]:
@@ -172,10 +172,10 @@ class VennAbersMap:
 
     def predict(self, scores: ArrayLike) -> Floats:
         """Return (n,) probabilities, high / (1 - low + high). Raises as `interval`."""
-        return self.of(as_scores(scores))
+        return self.predict_checked(as_scores(scores))
 
-    def of(self, s: Floats) -> Floats:
-        """`predict` for checked scores: (n,) and finite."""
+    def predict_checked(self, s: Floats) -> Floats:
+        """`predict` for scores that are (n,) and finite, without checking them again."""
         low, high = self._interval(s)
         return np.asarray(high / (1 - low + high), dtype=np.float64)
 

@@ -72,8 +72,8 @@ def fit_around(
     slope, intercept = weights[:2]
     coef = slope * np.array(old.coef) + weights[2:]
     if keep_signs and (coef * old.coef < 0).any():
-        worth = _row_weight(z, labels, groups)
-        coef, slope, intercept = _sign_constrained(old, x, labels, weights, precision, worth)
+        row_weight = _row_weight(z, labels, groups)
+        coef, slope, intercept = _sign_constrained(old, x, labels, weights, precision, row_weight)
     middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
     low, high = _feature_range(old, as_features(X, len(old.coef)))
     return LogisticMap(
@@ -92,7 +92,7 @@ def _sign_constrained(
     labels: NDArray[np.int64],
     free: Floats,
     precision: Floats,
-    worth: float,
+    row_weight: float,
 ) -> tuple[Floats, float, float]:
     """The weights (d,), slope and intercept of `fit_around`, with the signs of the `old` weights.
 
@@ -104,10 +104,10 @@ def _sign_constrained(
     def loss(v: Floats) -> tuple[float, Floats]:
         coef, slope, intercept = v[:d], v[d], v[d + 1]
         logits = x @ coef + slope * old.intercept + intercept
-        gap = worth * (sigmoid(logits) - labels)
+        gap = row_weight * (sigmoid(logits) - labels)
         moves = coef - slope * before
         shift = np.array([slope - 1, intercept])
-        value = worth * float((np.logaddexp(0.0, logits) - labels * logits).sum())
+        value = row_weight * float((np.logaddexp(0.0, logits) - labels * logits).sum())
         value += float(precision[:2] @ shift**2 + precision[2:] @ moves**2) / 2
         pull = precision[2:] * moves
         shared = precision[:2] * shift + [old.intercept * gap.sum() - pull @ before, gap.sum()]
@@ -128,7 +128,7 @@ def _sign_constrained(
 
 
 def _feature_range(old: LogisticMap, x: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The range between those of rows x (n, d) and of `old`, by their worth; none without one."""
+    """The range between those of x (n, d) and of `old`, weighted by labels; none without one."""
     if not old.low:
         return (), ()
     within = np.clip(x, old.low, old.high)
@@ -169,7 +169,7 @@ def fit_update(
             np.zeros(1),
             precision=precision[1:],
             offset=slope * s,
-            worth=_row_weight(s, labels, groups),
+            row_weight=_row_weight(s, labels, groups),
         )[0]
     return LogisticMap((float(slope),), float(intercept), (0.0,), (1.0,))
 
@@ -209,15 +209,15 @@ def _shrunk(
     target = labels.astype(np.float64)
     none = np.zeros(design.shape[1])
     none[0] = 1.0
-    worth = _row_weight(design[:, 0], labels, groups)
+    row_weight = _row_weight(design[:, 0], labels, groups)
     wider = precision.copy()
     wider[:2] /= WIDER**2
     narrow, wide = (
-        maximum_likelihood(design, target, none, precision=p, worth=worth)
+        maximum_likelihood(design, target, none, precision=p, row_weight=row_weight)
         for p in (precision, wider)
     )
-    gain = log_evidence(design, target, wide, none, precision=wider, worth=worth)
-    gain -= log_evidence(design, target, narrow, none, precision=precision, worth=worth)
+    gain = log_evidence(design, target, wide, none, precision=wider, row_weight=row_weight)
+    gain -= log_evidence(design, target, narrow, none, precision=precision, row_weight=row_weight)
     return (wide, wider) if gain > STRONG else (narrow, precision)
 
 

@@ -33,7 +33,7 @@ ABOUT = "new questions like these"
 RIGHT = "right"
 """What is promised of an accepted row, by default."""
 
-MOST = 40
+MAX_TIMES = 40
 """More labels are advised only up to this many times as many as there are."""
 
 
@@ -73,7 +73,7 @@ class Certificate:
     queries: labelled queries that it rests on.
     accepted, right: how many of them reach the threshold, and how many of those are right.
     labels_needed: queries needed for a promise, four times in five, if the accuracy stays as
-        measured; None if there is a threshold, or if `MOST` times as many would not do.
+        measured; None if there is a threshold, or if `MAX_TIMES` times as many would not do.
     about: the questions that the promise is about, in words.
     groups: number of groups of the queries, if the promise is about new groups; None: by rows.
     refused: why nothing is promised whatever the counts say; empty if the counts decide.
@@ -138,7 +138,7 @@ class Certificate:
         if self.labels_needed is None:
             return (
                 f"No threshold is certified ({promise}) from {self._rests_on}, nor "
-                f"would one be from {MOST} times as many: better scores are needed."
+                f"would one be from {MAX_TIMES} times as many: better scores are needed."
             )
         others = "" if self.groups is None else ", of other groups,"
         return (
@@ -256,8 +256,8 @@ def _last(labels: Floats, values: Floats, number: Counts, target: float, level: 
         size, tail = np.arange(1.0, n + 1), tails(labels, target)
         sizes = test_sizes(target, level, n)
     else:
-        tail, worth = group_tails(labels, number, target)
-        size = np.maximum.accumulate(worth)
+        tail, n_groups = group_tails(labels, number, target)
+        size = np.maximum.accumulate(n_groups)
         sizes = group_sizes(float(size[-1]))
     foreseen = foreseen_place(values, target, 1 - level)
     starts, chances = starts_of(size, ends, sizes, foreseen, 1 - level)
@@ -267,7 +267,7 @@ def _last(labels: Floats, values: Floats, number: Counts, target: float, level: 
 def _needed_in_groups(labels: Floats, number: Counts, target: float, level: float) -> int | None:
     """Return how many queries, in more groups like these, a promise would need, or None."""
     times = times_needed(labels, number, target, (1 - level) * FORESEEN)
-    if times is None or times > MOST:
+    if times is None or times > MAX_TIMES:
         return None
     return max(len(labels) + 1, int(np.ceil(times * len(labels))))
 
@@ -275,8 +275,8 @@ def _needed_in_groups(labels: Floats, number: Counts, target: float, level: floa
 def _needed(labels: Floats, values: Floats, target: float, level: float) -> int | None:
     """Return how many queries a promise would need to be made with probability `POWER`, or None.
 
-    It assumes that accuracy is a sigmoid of the confidence, fitted on these labels. None if `MOST`
-    times as many rows would not do.
+    It assumes that accuracy is a sigmoid of the confidence, fitted on these labels. None if
+    `MAX_TIMES` times as many rows would not do.
     """
     from calibration.score_fitting import fit_platt
 
@@ -290,9 +290,9 @@ def _needed(labels: Floats, values: Floats, target: float, level: float) -> int 
 
     low, high = n, 2 * n
     while not enough(high):
-        if high == MOST * n:
+        if high == MAX_TIMES * n:
             return None
-        low, high = high, min(2 * high, MOST * n)
+        low, high = high, min(2 * high, MAX_TIMES * n)
     while high - low > 0.05 * high:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

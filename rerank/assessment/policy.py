@@ -16,7 +16,7 @@ from rerank.types import Assessment, Bools, Floats
 
 ABOVE_LOW = ("HIGH", "MEDIUM")
 UNLIKE = "not certified: the question is unlike those that were labelled"
-STRANGE = 3  # a question with so many features outside the range fitted on is unlike the labelled
+OUTLYING_FEATURES = 3  # outside the range fitted on: the question is unlike the labelled ones
 LEAST_LABELS = 20  # from which maps shrunk towards pooled ones can be trusted
 LABEL_FIRST = (  # what to do if the confidence is not calibrated
     f"label at least {LEAST_LABELS} queries of this corpus, some of them unanswerable, and run "
@@ -44,7 +44,7 @@ def accepted(confidence: float, t: Thresholds) -> bool:
 
 
 def unlike_fitted(features: Floats, fitted: LogisticMap) -> Bools:
-    """Whether `STRANGE` or more of a question's features lie outside the range fitted on.
+    """Whether `OUTLYING_FEATURES` or more of a question's features lie outside the range fitted on.
 
     `features` is (n, d); the result is (n,). A certificate is about questions like the labelled
     ones, so such a question is never certified. It looks at no label, so it does not favour right
@@ -53,7 +53,7 @@ def unlike_fitted(features: Floats, fitted: LogisticMap) -> Bools:
     if not fitted.low:
         return np.zeros(len(features), dtype=np.bool_)
     low, high = np.array(fitted.low), np.array(fitted.high)
-    outside: Bools = ((features < low) | (features > high)).sum(axis=1) >= STRANGE
+    outside: Bools = ((features < low) | (features > high)).sum(axis=1) >= OUTLYING_FEATURES
     return outside
 
 
@@ -85,17 +85,17 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
     t, k = config.thresholds, config.sufficiency_k
     moves = maps.confidence.contributions(predicted.features)
     table, first = maps.features.ranking, maps.confidence.first
-    strange = unlike_fitted(predicted.features, first)
+    unlike = unlike_fitted(predicted.features, first)
     names = list(table)
     assessments = []
     for i, ranking in enumerate(predicted.rankings):
         confidence = float(predicted.confidence[i])
         sufficiency = float(predicted.sufficiency[i, k - 1])
         why = reasons(names, predicted.features[i], first.mean, moves[i], table)
-        sure, unlike = accepted(confidence, t), bool(strange[i])
-        if sure and maps.certificate.refused:
+        is_accepted, is_unlike = accepted(confidence, t), bool(unlike[i])
+        if is_accepted and maps.certificate.refused:
             why = (f"not certified: {maps.certificate.refused}", *why)
-        elif sure and unlike and maps.certificate.promises(confidence):
+        elif is_accepted and is_unlike and maps.certificate.promises(confidence):
             why = (UNLIKE, *why)
         assessments.append(
             Assessment(
@@ -106,10 +106,10 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
                 sufficiency_at=tuple(predicted.sufficiency[i].tolist()),
                 level=level(confidence, t),
                 verdict=verdict(sufficiency, t),
-                accepted=sure,
-                certified=sure and not unlike and maps.certificate.promises(confidence),
+                accepted=is_accepted,
+                certified=is_accepted and not is_unlike and maps.certificate.promises(confidence),
                 context_certified=sufficiency >= t.sufficient
-                and not unlike
+                and not is_unlike
                 and maps.context is not None
                 and maps.context.promises(sufficiency),
                 reasons=why if len(ranking) else ("against: no passage was found",),
@@ -121,7 +121,7 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
 
 def as_uncalibrated(assessment: Assessment) -> Assessment:
     """The assessment without labels of this corpus: nothing is accepted or certified."""
-    told = f"not calibrated: {LABEL_FIRST}"
+    reason = f"not calibrated: {LABEL_FIRST}"
     return replace(
         assessment,
         calibrated=False,
@@ -130,5 +130,5 @@ def as_uncalibrated(assessment: Assessment) -> Assessment:
         accepted=False,
         certified=False,
         context_certified=False,
-        reasons=(told, *(reason for reason in assessment.reasons if reason != told)),
+        reasons=(reason, *(other for other in assessment.reasons if other != reason)),
     )

@@ -229,12 +229,12 @@ def _of_subset(
 
     y = trial.fitted_on.right
     number = group_codes(trial.fitted_on.groups, len(y))
-    worth = 1 / design_effect(y - y.mean(), number)
+    n_effective = len(rows) / design_effect(y - y.mean(), number)
     learned, _, _ = fit_two_stage(
         trial.fitted_on.features[rows],
         y[rows],
         number[rows],
-        then=trial.then if enough_rows(trial.then, len(rows) * worth) else "logistic",
+        then=trial.then if enough_rows(trial.then, n_effective) else "logistic",
         folds=folds,
         C=penalty,
         random_state=random_state,
