@@ -74,15 +74,17 @@ def waiting(store: JournalStore, *, most: int = 50) -> list[dict[str, Any]]:
         JournalError: the database cannot be used.
     """
     judged = JOURNAL.alias()
-    same = (
+    same = (  # a judgement of the same first passage, and not of a generated answer
+        judged.c.mode == "search",
+        judged.c.answer_hash.is_(None),
         judged.c.question_hash == _C.question_hash,
         judged.c.top_doc_id.is_not_distinct_from(_C.top_doc_id),
     )
     repeated = (
         select(func.max(_C.entry_id).label("newest"), func.count().label("times"))
         .where(_C.mode == "search", _C.accepted.is_(False), _C.right.is_(None))
-        .where(_C.answer_hash.is_(None))  # a judgement is about the first passage
-        .where(~exists().where(judged.c.right.is_not(None), judged.c.mode == "search", *same))
+        .where(_C.answer_hash.is_(None))
+        .where(~exists().where(judged.c.right.is_not(None), *same))
         .group_by(_C.question_hash)
         .subquery()
     )

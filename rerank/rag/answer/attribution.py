@@ -155,10 +155,12 @@ def without_unsupported(checked: Sequence[Checked]) -> str:
 def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None:
     """Share of the claim's idf found in the evidence, in [0, 1]; None for too few words.
 
-    0 if the evidence lacks a number or a name of the claim, or if the sentence of the evidence that
-    is nearest to the claim is negated and the claim is not, or vice versa. The share is the best of
-    two neighbouring sentences.
+    0 if there is no evidence, if it lacks a number or a name of the claim, or if the sentence of
+    the evidence that is nearest to the claim is negated and the claim is not, or vice versa. The
+    share is the best of two neighbouring sentences.
     """
+    if not evidence.strip():  # such as a passage of orders to a language model only
+        return 0.0
     lower = evidence.lower()
     if any(not _is_whole_word(name.lower(), lower) for name in NAME.findall(claim)):
         return 0.0

@@ -70,6 +70,15 @@ def test_a_repeated_question_waits_once(store: JournalStore) -> None:
     assert [(row["id"], row["times"]) for row in waiting(store)] == [("5", 1), ("3", 1)]
 
 
+def test_a_judged_answer_says_nothing_of_the_first_passage(store: JournalStore) -> None:
+    """The same question waits on, although its generated answer was judged."""
+    again = {"question_hash": "same"}
+    store.add([entry(1, 0, 0.3, False, **again)])
+    store.add([entry(2, 0, 0.3, False, answer_hash="h", attribution=1.0, **again)])
+    store.judge("2", right=True)
+    assert [row["id"] for row in waiting(store)] == ["1"]
+
+
 def test_retention_takes_the_texts_of_judged_answers_and_keeps_their_numbers(
     store: JournalStore,
 ) -> None:
