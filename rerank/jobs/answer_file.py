@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Journal, open_journal
-from rerank.batch.recovery import State
+from rerank.batch.recovery import PREDICTIONS, State
 from rerank.data.canonical import to_json
 from rerank.errors import FolderError
 from rerank.progress import progress
@@ -19,6 +20,8 @@ from rerank.rag.settings import AnswerConfig
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.storage.package import package_version
 from rerank.types import Query
+
+FORMAT = 2  # of the unfinished work; 1: lines without the place of their query
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ def answer_file(
     """Answer each query into a line of `out`, in their order.
 
     The file appears when it is complete; an older one stays until then. If the run is killed, the
-    same call resumes from what is in `.OUT.answer`. `restart` discards work that was begun with
+    same call resumes from what is in `.OUT.answer`, and tries those again on which the language
+    model failed. `restart` discards work that was begun with
     another model, configuration, version or other queries; without it, such work is an error.
 
     Raises:
@@ -56,6 +60,7 @@ def answer_file(
     if out.exists() and not overwrite:
         raise FolderError(f"{out} exists; pass --overwrite to replace it")
     header = {
+        "format": FORMAT,
         "model": sha256_file(model.folder / MANIFEST),
         "input": _digest([[q.query_id, q.text, dict(q.metadata)] for q in queries]),
         "configuration": _digest(asdict(config)),  # only its digest: the URL may have a password
@@ -65,24 +70,41 @@ def answer_file(
     with open_journal(out, side, header, restart=restart, kind="answer") as journal:
         resumed = journal.state.line
         if journal.state.stage == "scoring":
-            left = queries[resumed:]
+            made_before = _newest(journal.folder / PREDICTIONS)
+            failed = {row for row, line in made_before.items() if "error" in json.loads(line)}
+            left = [r for r in range(len(queries)) if r in failed or r not in made_before]
+            resumed = len(queries) - len(left)
+            answers = answer(model, [queries[row] for row in left], config, record=record)
             with progress(len(queries), "answering", unit="query", done=resumed) as bar:
-                for made in answer(model, left, config, record=record):
-                    _append(journal, made)
+                for row, made in zip(left, answers, strict=True):
+                    _append(journal, row, made, again=row in failed)
                     bar.update()
             journal.scored()
-        journal.install(out, side, None)
+        journal.install(out, side, _write_in_order)
         return Summary(journal.state.line, journal.state.refused, resumed)
 
 
-def _append(journal: Journal, made: BoundedAnswer) -> None:
+def _append(journal: Journal, row: int, made: BoundedAnswer, *, again: bool) -> None:
+    """Append the answer to the query at `row`; `again`: it replaces one that failed."""
     before, failed = journal.state, bool(made.error)
     after = State(
-        line=before.line + 1,
+        line=before.line + (not again),
         answered=before.answered + (not failed),
-        refused=before.refused + failed,
+        refused=before.refused + failed - again,
     )
-    journal.append(after, f"{to_json(made.to_dict())}\n".encode(), b"")
+    journal.append(after, f"{row}\t{to_json(made.to_dict())}\n".encode(), b"")
+
+
+def _newest(work: Path) -> dict[int, bytes]:
+    """The last line of each query in the unfinished work, by the query's place, without it."""
+    with work.open("rb") as lines:
+        return {int(row): line for row, line in (one.split(b"\t", 1) for one in lines)}
+
+
+def _write_in_order(work: Path, out: Path) -> None:
+    """Write one line per query, in the order of the queries."""
+    with out.open("wb") as file:
+        file.writelines(line for _, line in sorted(_newest(work).items()))
 
 
 def _digest(value: object) -> str:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llm_endpoint import endpoint, says, status
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError, InputError
 from rerank.jobs.answer_file import Summary, answer_file
 from rerank.rag.answer.model_answers import answer
-from rerank.rag.settings import AnswerConfig
+from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Assessment, Query
 
 
@@ -78,3 +79,22 @@ def test_work_of_something_else_is_not_resumed(
         answer_file(model, queries[1:], out)
     done = answer_file(model, queries, out, other, restart=True)
     assert (done.answers, done.resumed) == (4, 0)
+
+
+def test_a_resumed_run_tries_again_what_failed(
+    model: CalibratedReranker, queries: list[Query], tmp_path: Path
+) -> None:
+    """An answer that the language model did not give is asked for again; the order stays."""
+    pytest.importorskip("openai", reason="the extra [llm] is not installed")
+    out, rest = tmp_path / "answers.jsonl", Recorded()
+    with endpoint(status(404), says("It is so [S1].")) as place:
+        language_model = LanguageModelConfig(place.url, "m")
+        config = AnswerConfig(partial=0, sufficient=0, min_score=0, language_model=language_model)
+        with pytest.raises(KeyboardInterrupt):
+            answer_file(model, queries, out, config, record=Recorded(3))
+        done = answer_file(model, queries, out, config, record=rest)
+    assert done == Summary(answers=4, failed=0, resumed=1)
+    assert rest == [queries[row].query_id for row in (0, 2, 3)]
+    told = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [one["query_id"] for one in told] == [q.query_id for q in queries]
+    assert not any("error" in one for one in told)
