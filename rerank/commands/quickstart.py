@@ -40,7 +40,7 @@ def _run(o: argparse.Namespace) -> None:
     out = o.out or o.work / (o.folder.resolve().name or "documents")
     corpus, model = out / "corpus", out / "model"
     settings = from_options(Settings, o)
-    if settings.journal and not o.no_serve:
+    if settings.journal and not o.no_serve and o.folder.is_dir():  # `ingest` refuses another one
         _check_journal(settings, out)  # fail before reading and encoding the documents
     read = ingest(o.folder, corpus, from_options(IngestConfig, o))
     if not o.json:

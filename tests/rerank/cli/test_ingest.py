@@ -60,6 +60,7 @@ def test_quickstart_checks_the_journal_before_the_work(
     assert not (out / "corpus").exists()
     right = ("--out", out, "--journal", f"sqlite:///{out}/journal.db")
     assert "nowhere" in refused(capsys, "quickstart", tmp_path / "nowhere", *right)
+    assert not (out / "journal.db").exists()
 
 
 def test_quickstart_makes_a_model_and_follows_the_documents(
