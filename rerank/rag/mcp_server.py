@@ -12,7 +12,7 @@ from rerank.data.checks import as_text
 from rerank.data.records import LONGEST_QUERY
 from rerank.errors import InputError, RerankError, nearest, optional
 from rerank.rag.adaptive import take
-from rerank.rag.context import assess_context
+from rerank.rag.context import ContextVerdict, assess_context
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import ContextGate, Strategy
 
@@ -21,6 +21,7 @@ with optional():
     from mcp.server.mcpserver.exceptions import ToolError
     from pydantic import ValidationError
 
+NOTHING = ContextVerdict("INSUFFICIENT", 0.0, "No passage was found.", usable_count=0, k=0)
 SHOWN = 50  # characters of an unknown argument's name
 INSTRUCTIONS = (
     "Search indexed documents. {about} Answer only from the passages, cite their doc_id, and say "
@@ -50,7 +51,9 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
         """
         with _as_tool_errors():
             found = take(model.search(query), Strategy(min_k, max_k))
-        verdict = assess_context(found.assessment, ContextGate(max(1, found.k)))
+        verdict = NOTHING
+        if found.k:
+            verdict = assess_context(found.assessment, ContextGate(found.k))
         return {**found.to_dict(), "verdict": verdict.verdict, "note": verdict.note()}
 
     def assess_retrieval_confidence(query: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from assessments import make_assessment
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.rag.adaptive import search
@@ -47,6 +48,20 @@ def test_search_gives_what_python_gives(model: CalibratedReranker, questions: li
     assert {key: told[key] for key in expected} == expected
     assert told["verdict"] in {"SUFFICIENT", "PARTIAL", "INSUFFICIENT"}
     assert (told["note"] == "") == (told["verdict"] == "SUFFICIENT")
+
+
+def test_no_passage_is_never_sufficient(
+    model: CalibratedReranker, questions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verdict is on what is handed on, however sure the model is of its first passage."""
+    from rerank.rag import mcp_server
+
+    far = make_assessment(confidence=0.9, texts=["No passage is similar."], dense=[0.1])
+    monkeypatch.setattr(model, "search", lambda _: far)
+    told = called(model, "search", query=questions[0]).structured_content
+    assert (told["k"], told["stop_reason"]) == (0, "no_results")
+    assert (told["verdict"], told["confidence"]) == ("INSUFFICIENT", 0.0)
+    assert told["note"] == mcp_server.NOTHING.note() != ""
 
 
 def test_assessment_gives_what_python_gives(
