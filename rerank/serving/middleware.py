@@ -177,6 +177,7 @@ class RequestGuard:
         self._count(1)
         try:
             content = await self._read(headers, receive)
+            self._check_json(content)
             queued = scope["path"] not in UNQUEUED
             if queued:
                 self._refuse_when_full()  # slow bodies do not take up places in the queue
@@ -228,8 +229,7 @@ class RequestGuard:
         """The body.
 
         Raises:
-            Refusal: 413 too large, 429 too much at once, 408 too slow, 422 too deep, too many
-                values, or not UTF-8.
+            Refusal: 413 too large, 429 too much at once, 408 too slow, or the client disconnects.
         """
         most, parts, size, held = self._settings.max_body, [], 0, 0
         refused = Refusal(413, f"the body has more than {most} bytes", reason="size")
@@ -266,7 +266,10 @@ class RequestGuard:
             self._reading -= held
         if size > most:
             raise refused
-        content = b"".join(parts)
+        return b"".join(parts)
+
+    def _check_json(self, content: bytes) -> None:
+        """Refuse with 422 a body that is not UTF-8, nested too deep, or of too many values."""
         if not _is_text(content):
             raise Refusal(422, "the body is no JSON in UTF-8", reason="input")
         deep, commas = shape(content)
@@ -280,7 +283,6 @@ class RequestGuard:
             raise Refusal(
                 422, f"the JSON has more than {self._settings.max_values} values", reason="size"
             )
-        return content
 
 
 _STRING = re.compile(rb'"(?>[^"\\]+|\\.)*+"?', re.DOTALL)
