@@ -50,6 +50,14 @@ class RetrieveRequest(PlainRequest):
         description="lose at most one answer in twenty questions; the others are not read",
     )
 
+    def to_strategy(self) -> Strategy:
+        """The numbers of the request.
+
+        Raises:
+            InputError: one is out of range, or `min_k` is above `max_k`.
+        """
+        return Strategy(self.min_k, self.max_k, self.confidence_threshold, self.similarity_floor)
+
 
 def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
     """The routes; `assessed` makes an assessment and puts its model in `request.state.served`.
@@ -61,12 +69,9 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
     @router.post("/v1/retrieve")
     async def retrieve(request: Request, asked: RetrieveRequest) -> dict[str, Any]:
         """Return as many passages as the question needs."""
-        strategy = Strategy(
-            asked.min_k, asked.max_k, asked.confidence_threshold, asked.similarity_floor
-        )
+        given = None if asked.guaranteed else asked.to_strategy()
         found, names = await assessed(request, asked)
-        if asked.guaranteed:
-            strategy = guaranteed(request.state.served.model.maps["search"])
+        strategy = given or guaranteed(request.state.served.model.maps["search"])
         return {**_named(names), **take(found, strategy).to_dict()}
 
     @router.post("/v1/assess_retrieval")

@@ -46,6 +46,14 @@ HOSTED = {
 LARGEST = 1e6  # largest absolute logit; those of cross-encoders stay below a hundred
 SHAPES = ("one a document", "by stage")  # of scores
 IN_PASSING = ("body", "str", *SHAPES)  # parts of an error's location that tell the client nothing
+EXPECTED = {  # by pydantic's type of an error
+    "string_type": "text",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "list_type": "a list",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
+}
 NO_OBJECT = ("missing", "model_attributes_type", "model_type")  # of the body: none, or no object
 SHOWN = 50  # characters of an unknown field's name
 TEXTS = [
@@ -82,7 +90,11 @@ def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
             came = "nothing" if error["type"] == "missing" else json_type(error["input"])
             return f"the body should be a JSON object, got {came}; its fields are at /openapi.json"
         place = ".".join(part if part.isprintable() else ascii(part)[1:-1] for part in parts)
-        found.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
+        if place and error["type"] in EXPECTED:
+            came = json_type(error["input"])
+            found.append(f"{place} should be {EXPECTED[error['type']]}, got {came}")
+        else:
+            found.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
     if len(errors) > 3:
         found.append(f"and {len(errors) - 3} more")
     return "; ".join(dict.fromkeys(found))

@@ -87,6 +87,7 @@ def test_the_judge_is_asked_where_words_cannot_decide(
         ({"query": " "}, "empty"),
         ({"query": "x", "min_k": 5, "max_k": 2}, "min_k"),
         ({"query": "x", "max_k": 99}, "max_k"),
+        ({"query": "x", "min_k": "five"}, "min_k should be a whole number, got text"),
         ({"query": "x", "maxk": 3}, "did you mean 'max_k'"),
     ],
 )

@@ -85,6 +85,21 @@ def test_top_k_is_another_name_of_top_n(kind: Any, asked: dict[str, Any]) -> Non
     assert refusal(kind, {**asked, "top_k": -1}).startswith("top_k: ")
 
 
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"query": 5}, "query should be text, got int"),
+        ({"metadata": []}, "metadata should be an object, got a list"),
+        ({"top_n": "3"}, "top_n should be a whole number, got text"),
+        ({"documents": "a"}, "documents should be a list, got text"),
+        ({"return_documents": {}}, "return_documents should be true or false, got an object"),
+    ],
+)
+def test_a_value_of_another_type_is_named(asked: dict[str, Any], sentence: str) -> None:
+    """With what is expected and the type that came, in the same words everywhere."""
+    assert refusal(RerankRequest, {**RERANK, **asked}) == sentence
+
+
 def test_question_is_still_read() -> None:
     """The name of `query` in version 0.1 is read by search, and no schema tells of it."""
     assert SearchRequest.model_validate({"question": "median"}).query == "median"
