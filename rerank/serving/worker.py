@@ -69,7 +69,7 @@ class Job(Task):
 class Worker:
     """The requests in progress and the thread that answers them, from `start` to `finish`.
 
-    `schedule` holds the requests; hold `_changed` to touch it.
+    `schedule` holds the requests; hold `_changed` to read or change it.
     """
 
     def __init__(self, holder: ModelHolder, settings: Settings) -> None:
@@ -131,9 +131,11 @@ class Worker:
             found, served = await asyncio.wait_for(job.future, self._settings.timeout)
         except TimeoutError:
             if job.piece is None:
-                raise self._late(job) from None
-            late = f"the answer was not ready within {self._settings.timeout:g} seconds"
-            raise Refusal(504, late, reason="late") from None
+                with self._changed:
+                    late = self._late(job)
+                raise late from None
+            why = f"the answer was not ready within {self._settings.timeout:g} seconds"
+            raise Refusal(504, why, reason="late") from None
         else:
             self._cache.add(query, served.version, found)
             return found, served
