@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ipaddress
 import os
-import re
 import signal
 import socket
 from collections.abc import Mapping
-from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rerank.errors import InputError
 from rerank.serving.app import create_app
+from rerank.serving.client_limits import client_limits
 from rerank.serving.journaling import check_journal
 from rerank.serving.labelling import Labels
 from rerank.serving.middleware import Keys
 from rerank.serving.model_place import ModelPlace
 from rerank.serving.model_source import ModelHolder
-from rerank.serving.schemas import Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event, log_to_stderr
 
@@ -31,13 +26,6 @@ CONNECTIONS = 1000  # open at once: the next one closes the one that has been id
 FEWEST = 8  # of them, however short files are
 FILES = 4096  # open files that the process should be allowed
 OTHER_FILES = 48  # of these, for anything but connections
-AHEAD = 2**16  # bytes that a client may send while the answer to its last request is made
-SMALL_CHUNK = re.compile(rb"\r\n[0-9A-Fa-f]{1,2}\r\n")  # the size of a chunk below 256 bytes
-SMALL_CHUNKS = 64  # in what arrives at once; each costs as much as a kilobyte
-NO_HTTP = (
-    "this is no HTTP/1.1 request: expected one Host header, and a body as long as Content-Length "
-    "says, or in chunks"
-)
 VARIABLE = "RERANK_API_KEYS"  # in the environment: comma-separated keys, any of which is accepted
 
 
@@ -116,103 +104,6 @@ def connections() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = CONNECTIONS if soft == resource.RLIM_INFINITY else soft - OTHER_FILES
     return min(CONNECTIONS, max(FEWEST, most))
-
-
-def client_limits(seconds: float, most: int) -> type[H11Protocol]:
-    """Uvicorn's protocol that also disconnects clients that do not send headers or do not read.
-
-    `seconds` count from the start of the connection, for a later request from its first byte, and
-    for an answer from when the client stops reading. With `most` connections open, a new one closes
-    the one that has been without a request longest, so that idle ones cannot keep others out. A
-    client that sends very small chunks, or much ahead of its answer, is disconnected.
-    """
-    idle: dict[H11Protocol, None] = {}  # no request in progress; longest idle first
-
-    class ClientLimits(H11Protocol):
-        quick = hasattr(socket, "TCP_QUICKACK")  # on Linux
-        _timer: asyncio.TimerHandle | None = None
-        _unread: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._acknowledge()
-            self._timer = self.loop.call_later(seconds, self._give_up)
-            idle[self] = None
-            first = next(iter(idle))
-            if len(self.connections) >= most and first is not self:
-                del idle[first]
-                self.connections.discard(first)  # at once, since uvicorn counts them
-                first.transport.close()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if self.cycle.response_complete and not self.transport.is_closing():
-                idle[self] = None
-
-        def data_received(self, data: bytes) -> None:
-            if len(SMALL_CHUNK.findall(data)) > SMALL_CHUNKS + len(data) // 1024:
-                self.transport.abort()
-                return
-            super().data_received(data)
-            if self.cycle is not None and not self.cycle.response_complete:
-                self._stop()  # headers are complete; the body has its own time-out
-                idle.pop(self, None)
-                if self.cycle.more_body:
-                    self._acknowledge()
-                elif len(self.conn.trailing_data[0]) > AHEAD:
-                    self.transport.abort()
-                else:  # uvicorn stops reading here, and would not see that the client goes away
-                    self.flow.resume_reading()
-            elif self._timer is None:
-                self._timer = self.loop.call_later(seconds, self._give_up)
-
-        def send_400_response(self, msg: str) -> None:
-            """Answer what is no HTTP as every refusal is answered; or end, if an answer began."""
-            begun = False
-            if self.cycle is not None and not self.cycle.response_complete:
-                begun, self.cycle.disconnected = self.cycle.response_started, True
-                self.cycle.message_event.set()
-            if not begun and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                refusal = Refusal(400, NO_HTTP, reason="http")
-                headers = {"Content-Type": "application/json", "Connection": "close"}
-                response = h11.Response(status_code=400, headers=list(headers.items()))
-                parts = (response, h11.Data(data=refusal.body()), h11.EndOfMessage())
-                self.transport.writelines(self.conn.send(part) or b"" for part in parts)
-            self.transport.close()
-
-        def _acknowledge(self) -> None:
-            """Acknowledge what comes at once, so that a body in parts does not wait 40 ms."""
-            if self.quick and (connected := self.transport.get_extra_info("socket")) is not None:
-                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, True)
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._unread = self.loop.call_later(seconds, self.transport.abort)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            if self._unread is not None:
-                self._unread.cancel()
-                self._unread = None
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop()
-            idle.pop(self, None)
-            if self._unread is not None:
-                self._unread.cancel()
-            super().connection_lost(exc)
-
-        def _stop(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-        def _give_up(self) -> None:
-            self._timer = None
-            if self.cycle is None or self.cycle.response_complete:
-                self.transport.close()
-
-    return ClientLimits
 
 
 def addresses(host: str) -> list[str]:
