@@ -125,7 +125,7 @@ def assess_retrieval(
         )
         for name, (measure, _) in table.items()
     )
-    advice = _recommendations(assessment, maps, assessment.features, signals) if flagged else ()
+    advice = _recommendations(assessment, maps, signals) if flagged else ()
     return RetrievalAssessment(
         confidence, assessment.level, words, flagged, signals, advice, assessment.calibrated
     )
@@ -171,10 +171,7 @@ def _points(confidence: float, move: float) -> float:
 
 
 def _recommendations(
-    assessment: Assessment,
-    maps: FittedMaps,
-    features: Floats,
-    signals: tuple[Signal, ...],
+    assessment: Assessment, maps: FittedMaps, signals: tuple[Signal, ...]
 ) -> tuple[str, ...]:
     """What to do, from what was measured; the strongest cause comes first."""
     by_name = {s.name: s for s in signals}
@@ -199,7 +196,7 @@ def _recommendations(
             f"{cut} of the first passages are longer than the model's max_length, so only a part "
             "of each was read: split documents into shorter passages."
         )
-    if unlike_fitted(features[np.newaxis], maps.confidence.first).any():
+    if unlike_fitted(assessment.features[np.newaxis], maps.confidence.first).any():
         found.append(
             "The model was never fitted on a question of this kind: label some, and recalibrate."
         )

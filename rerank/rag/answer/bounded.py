@@ -139,30 +139,13 @@ def bounded_answer(
         return refusal
     sources = sources_of(usable)
     try:
-        checked, calls, cut_off = _generate(
+        draft = _generate(
             answerer, query.text, sources, lexicon, config, note=verdict.note(), judge=judge
         )
     except EndpointError as error:
         return replace(refusal, answer="", model_calls=error.calls, error=str(error))
-    if checked is None:
-        return replace(refusal, model_calls=calls)
-    coverage = attribution_coverage(checked)
-    if not any(c.supported for c in checked):
-        return replace(refusal, model_calls=calls, attribution_coverage=coverage, cut_off=cut_off)
-    cited = {i for c in checked for i in c.quotes}
-    used = tuple(s for s in sources if s.id in cited)
     low = verdict.verdict in ("PARTIAL", UNASSESSED)
-    return replace(
-        refusal,
-        answer=f"{LOW if low else ''}{without_unsupported(checked)}",
-        refused=False,
-        low_confidence=low,
-        sources=used,
-        quotes=tuple(next(c.quotes[s.id] for c in checked if s.id in c.quotes) for s in used),
-        attribution_coverage=coverage,
-        model_calls=calls,
-        cut_off=cut_off,
-    )
+    return _answer_of(draft, sources, refusal, low=low)
 
 
 def usable_context(
@@ -188,6 +171,37 @@ class _Draft(NamedTuple):
     checked: list[Checked] | None  # None: a refusal
     calls: int  # of a language model, for both tries
     cut_off: bool = False
+
+
+def _answer_of(
+    draft: _Draft, sources: Sequence[Source], refusal: BoundedAnswer, *, low: bool
+) -> BoundedAnswer:
+    """The supported part of a draft, with the sources that it cites; or `refusal`, without any.
+
+    `low`: the context is weak, and the answer says so.
+    """
+    if draft.checked is None:
+        return replace(refusal, model_calls=draft.calls)
+    refusal = replace(
+        refusal,
+        attribution_coverage=attribution_coverage(draft.checked),
+        model_calls=draft.calls,
+        cut_off=draft.cut_off,
+    )
+    quotes: dict[str, str] = {}
+    for one in draft.checked:
+        quotes = {**one.quotes, **quotes}  # the first quote of each source
+    if not quotes:
+        return refusal
+    used = tuple(source for source in sources if source.id in quotes)
+    return replace(
+        refusal,
+        answer=f"{LOW if low else ''}{without_unsupported(draft.checked)}",
+        refused=False,
+        low_confidence=low,
+        sources=used,
+        quotes=tuple(quotes[source.id] for source in used),
+    )
 
 
 def _generate(
