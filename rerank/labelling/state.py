@@ -1,8 +1,8 @@
 """The state of a file of judgements: questions in order, and who judged what. Pure; no model.
 
 Events are `draw` (a question, its weight and the model's answer), and those of a person by name:
-`accept` (a proposed question, with its text), `judge`, `nothing`, `skip`, and `undo`, which takes
-back that person's latest event that still counts.
+`accept` (a proposed question, with its text), `judge` (one grade for some passages), `skip`, and
+`undo`, which takes back that person's latest event that still counts.
 """
 
 from __future__ import annotations
