@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 SHARE = 0.5  # share of a request's time that its work, and the work before it, may take
-MEMORY = 0.95  # factor by which each round reduces the weight of earlier ones in the pace
-TRUST = 1.0  # seconds of work for which the speed at loading counts
-STALE = 60.0  # seconds without work after which the pace is that at loading again
-HOPE = 2.0  # times as fast as measured that a machine may get
+DECAY = 0.95  # factor by which each round reduces the weight of earlier ones in the pace
+PRIOR_SECONDS = 1.0  # seconds of work for which the speed at loading counts
+RESET_AFTER = 60.0  # seconds without work after which the pace is that at loading again
+MOST_SPEEDUP = 2.0  # times as fast as measured that a machine may get
 PIECE = 0.1  # seconds of work after which another request may run
 LEAST = 0.01  # seconds of a piece at least, at the speed at loading
 
@@ -69,13 +69,13 @@ class Pace:
 
     def reset(self) -> None:
         """Forget all rounds."""
-        self._seconds = self._expected = TRUST
+        self._seconds = self._expected = PRIOR_SECONDS
         self.now = 1.0
 
     def add(self, expected: float, seconds: float) -> None:
         """Count a round of work."""
-        self._seconds = MEMORY * self._seconds + seconds
-        self._expected = MEMORY * self._expected + expected
+        self._seconds = DECAY * self._seconds + seconds
+        self._expected = DECAY * self._expected + expected
         self.now = self._seconds / max(self._expected, 1e-9)
 
 
@@ -107,13 +107,13 @@ class Schedule(Generic[T]):
         """Accept a request.
 
         A pace that was measured at a bad moment would be believed for ever if it refused every
-        request; so it is forgotten after `STALE` seconds without work.
+        request; so it is forgotten after `RESET_AFTER` seconds without work.
 
         Raises:
             TooLarge: alone it would take longer than `allowed`.
             Busy: it would not be done within `allowed`, by either of the two rules.
         """
-        if not self.tasks and now - self._worked > STALE:
+        if not self.tasks and now - self._worked > RESET_AFTER:
             self.pace.reset()
         alone = self.alone(task)
         if alone > self.allowed:
@@ -137,12 +137,12 @@ class Schedule(Generic[T]):
         """Remove and return the requests that can no longer be in time.
 
         If that is all of them, the likeliest one stays, in case that the pace was measured at a
-        bad moment, unless it would have to be more than `HOPE` times as fast.
+        bad moment, unless it would have to be more than `MOST_SPEEDUP` times as fast.
         """
         late = [t for t in self.tasks if now + self.pace.now * t.left > t.deadline]
         if late and len(late) == len(self.tasks):
             likeliest = max(late, key=lambda t: t.deadline - self.pace.now * t.left)
-            if self.pace.now * likeliest.left <= HOPE * (likeliest.deadline - now):
+            if self.pace.now * likeliest.left <= MOST_SPEEDUP * (likeliest.deadline - now):
                 late.remove(likeliest)
         self.tasks = [t for t in self.tasks if t not in late]
         return late

@@ -31,7 +31,7 @@ NO_LABELS = (
 AGREEMENTS = 3  # with other people that a person is shown: those on the most passages
 ELSEWHERE = "this was judged in another window; here is what is asked now"
 
-Did = Literal["right", "partly", "wrong", "nothing", "accept", "skip", "undo"]
+Action = Literal["right", "partly", "wrong", "nothing", "accept", "skip", "undo"]
 
 
 class Labels:
@@ -88,7 +88,7 @@ class LabelRequest(KnownFields):
 
     model_config: ClassVar[Any] = {"extra": "forbid"}
     annotator: str = Field(min_length=1, max_length=LONGEST_NAME, description="who says it")
-    do: Did = Field(description="the judgement, or what is done instead")
+    do: Action = Field(description="the judgement, or what is done instead")
     query_id: str = Field("", description="of the question that was shown")
     doc_id: str = Field("", description="of the passage that was shown; none of a proposal")
     text: str | None = Field(None, description="other words of a proposed question")

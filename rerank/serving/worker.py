@@ -46,7 +46,7 @@ class Job(Task):
     served: ServedModel
     steps: Steps
     future: asyncio.Future[Answer]
-    came: float
+    arrived: float
     given_up: bool = False
     piece: Piece | None = None  # the next one to work on; None before the job starts
     asked: Future[dict[Any, Any]] | None = None  # the piece's call to an external search system
@@ -83,7 +83,7 @@ class Worker:
         self._window: tuple[str, DriftWindow | None] | None = None
         config = holder.current.model.pipeline.config
         tokens = config.rerank_depth * config.max_length
-        self._searched = tokens * holder.current.speed.score  # seconds that a search scores
+        self._search_seconds = tokens * holder.current.speed.score  # to score, expected
         self._thread = threading.Thread(target=self._work, name="ranking", daemon=True)
         self._searches = ThreadPoolExecutor(SEARCHES, thread_name_prefix="searching")
 
@@ -126,7 +126,7 @@ class Worker:
         if kept is not None:
             return kept, served
         job = self._job(query, reranker)
-        self._let_in(job)
+        self._admit(job)
         try:
             found, served = await asyncio.wait_for(job.future, self._settings.timeout)
         except TimeoutError:
@@ -152,17 +152,17 @@ class Worker:
                 f"calibrated for {served.reranker!r} (fingerprints.reranker at /v1/model)",
                 reason="reranker",
             )
-        speed, scoring = served.speed, self._searched
+        speed, scoring = served.speed, self._search_seconds
         work = sum(expected_seconds(query, served.model.pipeline, speed, searched=scoring))
-        todo = steps(served.model, query, speed, most=self.schedule.piece, scoring=scoring)
+        pieces = steps(served.model, query, speed, most=self.schedule.piece, scoring=scoring)
         future = asyncio.get_running_loop().create_future()
-        return Job(now + IN_TIME * self._settings.timeout, work, query, served, todo, future, now)
+        return Job(now + IN_TIME * self._settings.timeout, work, query, served, pieces, future, now)
 
-    def _let_in(self, job: Job) -> None:
+    def _admit(self, job: Job) -> None:
         """Accept the job, or raise the Refusal that says why not."""
         with self._changed:
             try:
-                self.schedule.add(job, job.came)
+                self.schedule.add(job, job.arrived)
             except TooLarge as large:
                 raise self._too_large(large.seconds) from None
             except Busy as busy:
@@ -252,7 +252,7 @@ class Worker:
     def _begin(self, job: Job, now: float) -> bool:
         """Bring a job to its next piece for our models; False if it has none or must wait."""
         if job.piece is None:
-            self._metrics.observe_stage("queue", now - job.came)
+            self._metrics.observe_stage("queue", now - job.arrived)
             going = self._advance(job, None)
         elif job.asked is not None:
             asked, job.asked = job.asked, None
@@ -309,14 +309,14 @@ class Worker:
         job.left = job.piece.seconds + job.piece.left
         begins = before and before.stage != "score" and job.piece.stage == "score"
         if begins and job.query.mode == "search":
-            self._searched += 0.1 * (job.left - self._searched)
+            self._search_seconds += 0.1 * (job.left - self._search_seconds)
         return True
 
     def _end(self, job: Job, found: Assessment | BaseException) -> Literal[False]:
         """Answer a job that is done or has failed."""
         with self._changed:
             self.schedule.tasks.remove(job)
-        self._metrics.observe_stage("total", time.monotonic() - job.came)
+        self._metrics.observe_stage("total", time.monotonic() - job.arrived)
         if isinstance(found, BaseException):
             _settle(job, found)
             return False

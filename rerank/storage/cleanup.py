@@ -55,7 +55,7 @@ def remove_leftovers(path: Path) -> None:
 
 def _clear(leftover: Path, path: Path) -> None:
     old_folder = leftover / path.name
-    nobodys = any(leftover.iterdir())  # a writer locks its folder before it writes there
+    abandoned = any(leftover.iterdir())  # a writer locks its folder before it writes there
     if (
         leftover.suffix == ".old"
         and old_folder.is_dir()
@@ -63,7 +63,7 @@ def _clear(leftover: Path, path: Path) -> None:
         and not path.is_symlink()
     ):
         old_folder.rename(path)
-    if nobodys or abs(time.time() - leftover.stat().st_mtime) >= LEAST_AGE:
+    if abandoned or abs(time.time() - leftover.stat().st_mtime) >= LEAST_AGE:
         shutil.rmtree(leftover, ignore_errors=True)
 
 

@@ -24,23 +24,26 @@ from rerank.storage.cleanup import locked, remove_leftovers
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 SQLITE = "sqlite:///"
-_SPEAKING = RLock()
+_IN_USE = RLock()
 
-PATIENCE = {
+HTTP_LIMITS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
 }
-"""MLflow's own settings while it is asked, where the environment has none: its defaults, seven
-retries of two minutes each, hold a finished job up for a quarter of an hour."""
+"""Settings of MLflow while a store is in use, where the environment has none. With its defaults,
+seven retries of two minutes each, a dead server delays a finished job by a quarter of an hour."""
 
-IMPATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
-"""While a failure is told to a server that may be the reason for it."""
+HTTP_LIMITS_ON_FAILURE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+}
+"""Settings while a run is marked as failed, perhaps because its server does not answer."""
 
 _SILENT = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-_CHATTY = ("alembic", "alembic.runtime.migration", "mlflow", "mlflow.store.db.utils")
+_NOISY_LOGGERS = ("alembic", "alembic.runtime.migration", "mlflow", "mlflow.store.db.utils")
 
 
 def named_store() -> str | None:
@@ -55,10 +58,10 @@ def named_store() -> str | None:
 def store(tracking_uri: str) -> Iterator[MlflowClient]:
     """A client of one store, which is MLflow's global one meanwhile: some of its code needs that.
 
-    A request without an answer is given up as `PATIENCE` says.
+    A request without an answer is given up as `HTTP_LIMITS` says.
     """
-    with _SPEAKING, _quiet():
-        unset = {key: value for key, value in PATIENCE.items() if key not in os.environ}
+    with _IN_USE, _quiet():
+        unset = {key: value for key, value in HTTP_LIMITS.items() if key not in os.environ}
         with environment({**unset, **_SILENT}), _tracking_uri(tracking_uri):
             _make_database(tracking_uri)
             yield MlflowClient(tracking_uri=tracking_uri)
@@ -114,8 +117,8 @@ def _tracking_uri(uri: str) -> Iterator[None]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the log messages of a new database's migrations out of the terminal."""
-    old_levels = {name: logging.getLogger(name).level for name in _CHATTY}
-    for name in _CHATTY:
+    old_levels = {name: logging.getLogger(name).level for name in _NOISY_LOGGERS}
+    for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
         yield

@@ -223,7 +223,7 @@ def log_run(
     it is in a repository. The environment's MLFLOW_TRACKING_URI wins over `tracking_uri` (such as
     `sqlite:///runs.db`). `artifact_location` is where a new experiment keeps its files; an existing
     one keeps its own, and a server named by the environment decides for itself. A server that does
-    not answer is given up after about a minute (see `rerank.tracking.client.PATIENCE`).
+    not answer is given up after about a minute (see `rerank.tracking.client.HTTP_LIMITS`).
 
     Raises:
         ValueError: `registered_name` without a folder, or a folder that does not exist.
@@ -251,7 +251,10 @@ def log_run(
         try:
             version = _log_record(client, run_id, record)
         except BaseException:
-            with suppress(Exception), mlflow_client.environment(mlflow_client.IMPATIENCE):
+            with (
+                suppress(Exception),
+                mlflow_client.environment(mlflow_client.HTTP_LIMITS_ON_FAILURE),
+            ):
                 client.set_terminated(run_id, "FAILED")
             raise
         client.set_terminated(run_id, "FINISHED")

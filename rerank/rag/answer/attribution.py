@@ -20,7 +20,8 @@ from rerank.rag.answer.citations import with_plain_citations
 from rerank.rag.answer.context import Source
 from rerank.rag.answer.sentences import Sentence, sentences, split
 
-SURE, NONE = 0.75, 0.4  # share of a claim's idf in the source: support from SURE, none below NONE
+SUPPORTED = 0.75  # share of a claim's idf in the source from which it supports the claim
+UNSUPPORTED = 0.4  # the share below which it does not; in between, a judge decides
 FOREIGN = 0.25  # share of a clause's idf in the source below which its sentence has no support
 LEAST = 30  # least number of undecided labels to fit a threshold on
 FEW = 2  # content words below which words alone cannot decide
@@ -88,7 +89,7 @@ def check(
         quotes = {}
         for source in cited if has_each_clause(sentence.claim, cited, lexicon) else []:
             share = lexical_support(sentence.claim, source.evidence, lexicon)
-            if (share is not None and share >= SURE) or (
+            if (share is not None and share >= SUPPORTED) or (
                 undecided(share)
                 and judge is not None
                 and judge(sentence.claim, source) >= threshold
@@ -106,7 +107,7 @@ def has_each_clause(claim: str, sources: Sequence[Source], lexicon: Lexicon) -> 
 
 def undecided(share: float | None) -> bool:
     """Whether a lexical support leaves the decision to the judge."""
-    return share is None or NONE <= share < SURE
+    return share is None or UNSUPPORTED <= share < SUPPORTED
 
 
 def fit_support(

@@ -290,15 +290,15 @@ def test_a_password_of_the_server_is_not_kept(
 
 
 def test_what_the_user_set_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Patience is MLflow's own setting: ours for the while, the user's where there is one."""
-    from rerank.tracking.client import PATIENCE, store
+    """The limits are MLflow's own settings: ours meanwhile, the user's where there is one."""
+    from rerank.tracking.client import HTTP_LIMITS, store
 
-    first, second = PATIENCE
+    first, second = HTTP_LIMITS
     monkeypatch.setenv(first, "5")
     monkeypatch.delenv(second, raising=False)
     with store("sqlite://"):
         assert os.environ[first] == "5"
-        assert os.environ[second] == PATIENCE[second]
+        assert os.environ[second] == HTTP_LIMITS[second]
     assert second not in os.environ
 
 

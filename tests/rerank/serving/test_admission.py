@@ -10,8 +10,8 @@ import pytest
 from rerank.serving.admission import (
     LEAST,
     PIECE,
-    STALE,
-    TRUST,
+    PRIOR_SECONDS,
+    RESET_AFTER,
     Busy,
     Pace,
     Schedule,
@@ -98,8 +98,8 @@ def test_a_bad_moment_is_forgotten(schedule: Schedule[Task]) -> None:
     """A stall that would refuse everything is not believed for ever, once nothing is measured."""
     schedule.worked(1, 100, 50.0)
     with pytest.raises(TooLarge):
-        schedule.add(task(2), 50.0 + STALE)
-    schedule.add(task(2), 51.0 + STALE)
+        schedule.add(task(2), 50.0 + RESET_AFTER)
+    schedule.add(task(2), 51.0 + RESET_AFTER)
     assert schedule.pace.now == 1.0
 
 
@@ -107,7 +107,7 @@ def test_the_pace_is_that_of_the_latest_rounds() -> None:
     """By work, not by rounds; a short round moves it little."""
     pace = Pace()
     assert pace.now == 1.0
-    pace.add(TRUST / 100, TRUST / 10)
+    pace.add(PRIOR_SECONDS / 100, PRIOR_SECONDS / 10)
     assert pace.now < 1.1
     for _ in range(200):
         pace.add(1.0, 5.0)
