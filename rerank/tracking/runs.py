@@ -313,8 +313,8 @@ def _find_finished_run(
 
 
 def _log_record(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
+    """Log all of a record; return the version that it is registered as, if it is."""
     from mlflow.entities import Metric, Param, RunTag
-    from mlflow.exceptions import MlflowException
     from mlflow.utils.time import get_current_time_millis
 
     now = get_current_time_millis()
@@ -348,15 +348,20 @@ def _log_record(client: MlflowClient, run_id: str, record: RunRecord) -> str | N
         client.log_artifacts(run_id, str(record.folder), FOLDER)
     else:
         _log_model(client, run_id, record.folder, record.flavour)
-    if not record.registered_name:
-        return None
+    return _register(client, run_id, record.registered_name) if record.registered_name else None
+
+
+def _register(client: MlflowClient, run_id: str, name: str) -> str:
+    """Register the folder that a run logged under a name, and return the number of its version."""
+    from mlflow.exceptions import MlflowException
+
     try:
-        client.create_registered_model(record.registered_name)
+        client.create_registered_model(name)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     source = f"{client.get_run(run_id).info.artifact_uri}/{FOLDER}"
-    version = client.create_model_version(record.registered_name, source=source, run_id=run_id)
+    version = client.create_model_version(name, source=source, run_id=run_id)
     return str(version.version)
 
 
