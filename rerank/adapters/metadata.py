@@ -1,4 +1,4 @@
-"""Documents of a framework through the model, and the metadata that they get: the same for all."""
+"""Ranks the documents of any framework, and makes the metadata that each adapter adds to them."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class JournalWriter:
         self._hurry = False  # somebody waits for the queue to be written
         self._deadline: float | None = None  # set when closing
         self._pruned = float("-inf")
-        self._dropped, self._told_dropped = 0, float("-inf")
+        self._dropped, self._logged_dropped = 0, float("-inf")
         self.failure = ""  # why the last failed try failed
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
@@ -80,11 +80,11 @@ class JournalWriter:
                 return True
             self._dropped += 1
             dropped, now = self._dropped, time.monotonic()
-            speak = now - self._told_dropped >= REPEATED
-            if speak:
-                self._dropped, self._told_dropped = 0, now
+            log_now = now - self._logged_dropped >= REPEATED
+            if log_now:
+                self._dropped, self._logged_dropped = 0, now
         self._count("dropped", 1)
-        if speak:
+        if log_now:
             _log(logging.ERROR, "journal full, entries dropped", entries=dropped)
         return False
 

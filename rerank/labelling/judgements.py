@@ -44,7 +44,10 @@ class JudgementFile:
         return found
 
     def append(self, events: Sequence[Event]) -> None:
-        """Append lines durably, once no one else writes; if killed, maybe only the first ones."""
+        """Append lines durably, after waiting for other writers.
+
+        A process that is killed meanwhile may have written only the first of them.
+        """
         with self.locked() as handle:
             self.append_locked(handle, events)
 

@@ -34,10 +34,9 @@ class Pool:
 def pool(model: CalibratedReranker, text: str, depth: int) -> Pool:
     """The `depth` best of each first stage, fused and by relevance, each passage once.
 
-    The first stages are BM25 and the bi-encoder, or the searches of another system.
-
-    They are ordered by a hash of question and passage: always the same order, unrelated to the
-    stages that found them.
+    The first stages are BM25 and the bi-encoder, or the searches of another system. The passages
+    are ordered by a hash of question and passage, so their order is always the same, and is
+    unrelated to the stages that found them.
     """
     answer = model.search(text)
     ranking, found = answer.ranking, dict[str, Passage]()

@@ -17,7 +17,7 @@ from rerank.types import Assessment, ListKind, metadata_name
 
 TOP = 5  # passages that "the top" means
 CLOSE = 0.5  # the second passage is close if its relevance is this share of the first one's
-FROM_GOOD_TO_BAD = {"top_score", "gap", "stage_agreement", "query_coverage"}  # bands of signals
+FROM_GOOD_TO_BAD = {"top_score", "gap", "stage_agreement", "query_coverage"}  # order of the bands
 LEAST_MOVE = 0.005  # smaller log-odds are shown as 0
 
 OF_GROUP = {  # the signal of a feature, by its group, if it is not named below

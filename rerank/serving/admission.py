@@ -1,8 +1,8 @@
 """Decides which requests are accepted, which one is next, and which are dropped.
 
-Work is counted in seconds, as long as it would take at the speed that the model had when it was
-loaded; how much longer it takes now is measured. A request that would not be answered in time is
-refused on arrival. Accepted requests are worked on piece by piece, by two rules in turn: the
+Work is counted in seconds at the speed that was measured when the model was loaded. `Pace` measures
+how many times as long it takes now. A request that would not be answered in time is refused on
+arrival. Accepted requests are worked on piece by piece, by two rules in turn: the
 earliest deadline first, and the least work left first. So a short request does not wait for a long
 one, a long one gets half of the machine, and a request may need half of its time-out. A request
 that can no longer be in time is dropped in favour of the others.

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 LINES = "application/x-ndjson"
 RETRY = 5  # seconds after which feedback may be sent again
 THREADS = 4  # that wait for the database
+WAITING = 32  # requests that may wait for the database at once
 MOVES = 10  # features of the drift alarm that are shown
-WAITING = 32  # requests that may wait for it, at once
 NO_JOURNAL = "this server keeps no journal; it does when it is started with --journal URL"
 
 Made = TypeVar("Made")
@@ -205,7 +205,7 @@ class FeedbackRequest(KnownFields):
 class Access:
     """Access of requests to the journal's database: few at a time, and for `seconds` at most.
 
-    So a database that is slow or locked takes threads and places from nobody else.
+    So a slow or locked database cannot use up the threads and the queue of the other requests.
     """
 
     def __init__(self, journal: ServerJournal | None, seconds: float) -> None:

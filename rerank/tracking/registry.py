@@ -85,7 +85,7 @@ def is_uri(place: str | Path) -> bool:
 def fetch(uri: str | Path, *, tracking_uri: str | None = None) -> Fetched:
     """The folder at `models:/name@alias`, `models:/name/3` or `runs:/id/path`.
 
-    The store is MLFLOW_TRACKING_URI, else `tracking_uri`, else the database in `work`.
+    The store is MLFLOW_TRACKING_URI, else `tracking_uri`, else the database in the folder `work`.
 
     Raises:
         InputError: another form of URI, no such store, or nothing there.
@@ -113,7 +113,8 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
 def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None:
     """The run that logged the model that a URI means now; None if it is not known.
 
-    It must be a run of this record key, so the run of another version is never returned.
+    The run must have this record key, so the run of another version is never returned. A URI of
+    another form than `fetch` takes has no run.
 
     Raises:
         As `fetch`.

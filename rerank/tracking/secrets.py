@@ -1,6 +1,6 @@
 """Addresses and commands without secrets, as readers of a page may see them.
 
-Rather too much is left out than too little: a user, a password, and all that follows a `?` or `#`.
+Users, passwords, and all that follows a `?` or `#` are left out, whether they are secret or not.
 """
 
 from __future__ import annotations
