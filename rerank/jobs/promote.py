@@ -116,8 +116,8 @@ def promote(
             if other["corpus_digest"] == candidate.manifest["corpus_digest"]:
                 model = CalibratedReranker.load(place, cache=cache)
                 figures = evaluate(model, labelled, split, work=work)
-                lost = losses_to(measured, figures)
-                checks += best_checks(lost, gate, len(measured.right), version=version)
+                lost, common = losses_to(measured, figures)
+                checks += best_checks(lost, gate, common, version=version)
                 best_kept = None if surely_better(list(lost.values())) else version
             else:
                 checks.append(_other_corpus(version, other["dataset"], allowed=new_corpus))
@@ -197,12 +197,13 @@ def certified_check(maps: FittedMaps, measured: Evaluation, gate: PromotionGate)
     )
 
 
-def losses_to(candidate: Evaluation, best: Evaluation) -> dict[str, Difference]:
-    """What the candidate loses to the best champion so far, on the queries that both answered.
+def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Difference], int]:
+    """What the candidate loses to the best champion so far, by metric, and on how many queries.
 
-    Each is measured on its own top passages, so two metrics are compared: how often it is wrong,
-    and the error of its confidence (the Brier score, which is bounded). Both are paired by query
-    and clustered by group.
+    These are the queries that both were measured on: each leaves out those that its cross-encoder
+    was trained on. Each is measured on its own top passages, so two metrics are compared: how often
+    it is wrong, and the error of its confidence (the Brier score, which is bounded). Both are
+    paired by query and clustered by group.
 
     Raises:
         InputError: there is no such query.
@@ -219,12 +220,13 @@ def losses_to(candidate: Evaluation, best: Evaluation) -> dict[str, Difference]:
         for m in (candidate, best)
     )
     groups = [group_of[i] for i in common]
-    return {
+    lost = {
         name: paired_difference(
             _of(candidate, ours[name], common), _of(best, theirs[name], common), groups
         )
         for name in ours
     }
+    return lost, len(common)
 
 
 def best_checks(

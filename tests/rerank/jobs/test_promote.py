@@ -118,7 +118,8 @@ def test_a_promise_is_confirmed_or_the_check_fails(
 
 def against(candidate: Evaluation, best: Evaluation) -> dict[str, Check]:
     """The checks by their last words, with the margins of `EASY`."""
-    made = best_checks(losses_to(candidate, best), EASY, len(best.right), version="1")
+    lost, common = losses_to(candidate, best)
+    made = best_checks(lost, EASY, common, version="1")
     return {check.name.rpartition(": ")[2]: check for check in made}
 
 
@@ -145,9 +146,23 @@ def test_what_is_lost_to_the_best_fails(measured: Evaluation) -> None:
     assert "too few" not in modest["right answers"].measured  # it is decided
 
 
+def test_the_check_counts_the_queries_that_both_were_measured_on(measured: Evaluation) -> None:
+    """Each model leaves out what its cross-encoder was trained on: the others are compared."""
+    kept = np.arange(len(measured.right)) % 3 > 0
+    best = replace(
+        measured,
+        labelled=measured.labelled.where(kept),
+        right=measured.right[kept],
+        confidences={OURS: measured.confidences[OURS][kept]},
+    )
+    for check in against(measured, best).values():
+        assert check.measured.startswith(f"on {kept.sum()} queries")
+
+
 def test_few_queries_prove_nothing(measured: Evaluation) -> None:
     """Even against itself: so few queries on which nothing differs do not rule out a loss."""
-    few = best_checks(losses_to(measured, measured), PromotionGate(), 1, version="1")
+    lost, _ = losses_to(measured, measured)
+    few = best_checks(lost, PromotionGate(), 1, version="1")
     assert not any(check.holds for check in few)
 
 
