@@ -58,7 +58,8 @@ class LanceTable:
         asked = [_quoted(i) if text else i for i in ids if text or i.isdecimal()]
         if not asked:
             return []
-        search = self._table.search().where(f"{column} IN ({', '.join(asked)})").limit(len(ids))
+        held = f"`{column}` IN ({', '.join(asked)})"  # in backticks: its name may hold spaces
+        search = self._table.search().where(held).limit(len(ids))
         rows = self._run_search(search.select(list(self.settings.fields)))
         return [p for row in rows if (p := passage_of(self.settings, row))]
 

@@ -88,8 +88,12 @@ class SearchIndex(ABC):
         """The fields of the index, nested ones with dots, after a check against the settings."""
         s = self.settings
         found: dict[str, Mapping[str, Any]] = {}
-        for index in self._request("GET", "_mapping", None).values():
-            found |= _flatten_fields(index["mappings"].get("properties", {}))
+        answer = self._request("GET", "_mapping", None)
+        try:
+            for index in answer.values():
+                found |= _flatten_fields(index["mappings"].get("properties", {}))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RetrieverError(f"{s}: no mapping of an index: {error!r}") from None
         named = [*s.fields, s.vector, *(name.partition("^")[0] for name in s.keyword)]
         check_known_fields(s, [n for n in named if n != OWN_ID and "*" not in n], found)
         return found

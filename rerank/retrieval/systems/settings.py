@@ -61,7 +61,7 @@ class RetrieverSettings:
                 f"`system` should be one of {', '.join(SYSTEMS)}, got {self.system!r}"
                 f"{nearest(self.system, SYSTEMS)}"
             )
-        missing = [name for name in ("url", "collection", "text") if not getattr(self, name)]
+        missing = [name for name in ("url", "collection", "id", "text") if not getattr(self, name)]
         if missing:
             raise InputError(f"`{missing[0]}` is empty; expected a name")
         if not self.stages:

@@ -16,7 +16,7 @@ import numpy as np
 from rerank.errors import InputError, nearest
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.fusion import reciprocal_rank_fusion, top
-from rerank.retrieval.systems.settings import RetrieverSettings
+from rerank.retrieval.systems.settings import VECTOR, RetrieverSettings
 from rerank.types import LARGEST_SCORE, Passage, Query
 
 SHOWN = 20  # fields of a collection, in a message
@@ -68,7 +68,7 @@ def fetch_candidates(
     found: dict[str, Sequence[Hit]] = {}
     for stage in system.settings.stages:
         hits = (
-            system.vector(vector, asked) if stage == "vector" else system.keyword(query.text, asked)
+            system.vector(vector, asked) if stage == VECTOR else system.keyword(query.text, asked)
         )
         once = {hit.passage.doc_id: hit for hit in reversed(hits)}  # the best hit of each id
         best = sorted(once.values(), key=lambda h: (-h.score, h.passage.doc_id))

@@ -138,3 +138,13 @@ def test_a_folder_that_is_not_there(settings: RetrieverSettings, tmp_path: Path)
     with pytest.raises(InputError, match=f"^{once}$"):
         system.keyword("zebra", 1)
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("column", ["doc id", "docId", "order"])
+def test_lancedb_takes_any_name_of_the_id_column(column: str, tmp_path: Path) -> None:
+    """One with a space, with capitals, and one that is a word of SQL."""
+    lancedb = pytest.importorskip("lancedb")
+    rows = [{column: row["id"], "text": row["text"], "vector": row["vector"]} for row in ROWS]
+    lancedb.connect(tmp_path).create_table("passages", data=rows)
+    settings = RetrieverSettings("lancedb", str(tmp_path), "passages", id=column, vector="vector")
+    assert [p.doc_id for p in connect(settings).passages(["4", "nothing"])] == ["4"]

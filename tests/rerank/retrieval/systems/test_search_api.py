@@ -113,3 +113,12 @@ def test_no_server(kind: str) -> None:
         system_at("http://127.0.0.1:9", kind).keyword("red", 1)
     with pytest.raises(InputError, match="should begin with http"):
         system_at("folder", kind)
+
+
+def test_a_server_of_something_else(
+    server: SearchServer, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers with JSON, but has no mapping: the system is named, not a key of the answer."""
+    monkeypatch.setattr(server, "answer", lambda *_: (200, {"message": {"hello": "world"}}))
+    with pytest.raises(RetrieverError, match="no mapping of an index"):
+        system_at(server.url, kind).keyword("red", 1)

@@ -33,6 +33,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ({"system": "lancdb"}, "did you mean 'lancedb'"),
         ({"colection": "c"}, "`colection` is unknown; did you mean 'collection'"),
         ({"url": ""}, "`url` is empty"),
+        ({"id": ""}, "`id` is empty"),
         ({"keyword": ""}, "`keyword` should be a name or a list of names, got ''|neither"),
         ({"keyword": 3}, "`keyword` should be a name or a list of names, got 3"),
         ({"keyword": []}, "neither `keyword` nor `vector`"),
