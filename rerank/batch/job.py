@@ -16,10 +16,12 @@ from rerank.batch.ray_module import ray_module
 from rerank.batch.recovery import REJECTED, State
 from rerank.batch.rows import RejectedRow
 from rerank.batch.score import ScoredChunk, score_chunk
-from rerank.errors import InputError, optional
+from rerank.errors import InputError, nearest, optional
 from rerank.progress import progress
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.storage.package import package_version
+
+ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,13 @@ def rescore(
     Raises:
         InputError: the input is empty, cannot be read, or changes meanwhile; `out` is the input, is
             in no existing folder or in the model's, or another run writes it; a bad row, with
-            `strict`.
+            `strict`; there is no such `engine`, or no room for so many `actors`.
         OSError: the disk fails, is full, or read-only; finished work is kept.
     """
     queries, out = Path(queries), Path(out)
     side = out.with_name(f"{out.name}.rejected.jsonl")
-    scoring, convert = _scoring(engine, actors), _converter(out)
+    other_stages = model.maps[model.maps.main].list_kind is not None
+    scoring, convert = _scoring(engine, actors), _converter(out, other_stages=other_stages)
     with open_input(queries, segment_by=model.segment_by) as queries_in:
         check_places(model.folder, queries, out, side)
         if strict:
@@ -91,7 +94,7 @@ def rescore(
             except OSError as error:
                 raise OSError(
                     f"{error}; {journal.state.line} of {queries_in.reader.total} rows are done and "
-                    f"kept in {journal.folder}: the same command goes on from there"
+                    f"kept in {journal.folder}: run the same command again to resume"
                 ) from error
             return Summary(journal.state.answered, journal.state.refused, side, resumed)
 
@@ -99,8 +102,17 @@ def rescore(
 def _scoring(
     engine: str, actors: int | None
 ) -> Callable[[CalibratedReranker, Input, Position], Iterator[tuple[Position, ScoredChunk]]]:
-    """The function that scores the chunks of an input from a position on."""
-    if engine != "ray":
+    """The function that scores the chunks of an input from a position on.
+
+    Raises:
+        InputError: there is no such engine.
+    """
+    if engine not in ENGINES:
+        raise InputError(
+            f"`engine` (--engine) should be one of {', '.join(ENGINES)}, got {engine!r}"
+            f"{nearest(engine, ENGINES)}"
+        )
+    if engine == "local":
         return _score_locally
     with optional():
         ray_module()  # before `on_ray`, which needs the pyarrow that it brings
@@ -157,7 +169,7 @@ def _check_rows(queries_in: Input) -> None:
                 raise InputError(f"{queries_in.path}:{row.line}: {row.reason}")
 
 
-def _converter(out: Path) -> Convert | None:
+def _converter(out: Path, *, other_stages: bool) -> Convert | None:
     """What converts the journal's lines to the output format; None if that is these lines."""
     if not is_parquet(out):
         return None
@@ -166,6 +178,6 @@ def _converter(out: Path) -> Convert | None:
 
     def convert(lines: Path, parquet: Path) -> None:
         with lines.open("rb") as file:
-            write_parquet(file, parquet)
+            write_parquet(file, parquet, other_stages=other_stages)
 
     return convert

@@ -29,7 +29,7 @@ class JsonlReader:
     def __init__(self, file: IO[bytes], total: int, segment_by: str = "") -> None:
         self.total = total
         self._file = file
-        self._correct_by = segment_by
+        self._segment_by = segment_by
 
     def chunks(self, start: Position) -> Iterator[Chunk]:
         """Chunks of at most 64 lines, blank ones included, and of 8 MiB plus at most one line."""
@@ -71,7 +71,7 @@ class JsonlReader:
 
     def rows(self, chunk: Chunk) -> Iterator[Row]:
         """The chunk's lines, decoded one at a time."""
-        return (decode(line, self._correct_by) for line in chunk.raw)
+        return (decode(line, self._segment_by) for line in chunk.raw)
 
 
 def decode(line: Line, segment_by: str = "") -> Row:

@@ -24,7 +24,7 @@ MOST_UNPACKED = 2**26  # bytes that a row group may always unpack to, however sm
 MOST_RATIO = 100  # times the file's size that a larger row group may unpack to
 GROUP_ROWS = 16_384  # most rows of a row group that we write
 GROUP_BYTES = 2**25  # most bytes of it in memory, without its last 64 rows
-SCHEMA = pa.schema(
+COLUMNS = pa.schema(
     [
         ("query_id", pa.string()),
         ("confidence", pa.float64()),
@@ -37,22 +37,13 @@ SCHEMA = pa.schema(
         ("context_certified", pa.bool_()),
         ("calibrated", pa.bool_()),
         ("reasons", pa.list_(pa.string())),
-        (
-            "ranking",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("doc_id", pa.string()),
-                        ("logit", pa.float64()),
-                        ("relevance", pa.float64()),
-                        ("bm25", pa.float64()),
-                        ("dense", pa.float64()),
-                    ]
-                )
-            ),
-        ),
     ]
 )
+PASSAGE = [(name, pa.float64()) for name in ("logit", "relevance", "bm25", "dense")]
+PASSAGE_OF_OTHER_STAGES = [
+    ("relevance", pa.float64()),
+    ("scores", pa.map_(pa.string(), pa.float64())),
+]
 
 
 class ParquetReader:
@@ -68,7 +59,7 @@ class ParquetReader:
 
     def __init__(self, file: IO[bytes], path: Path, segment_by: str = "") -> None:
         self._path = path
-        self._correct_by = segment_by
+        self._segment_by = segment_by
         try:
             schema = pq.ParquetFile(file).schema
             leaves = [schema.column(i) for i in range(len(schema))]
@@ -159,9 +150,6 @@ class ParquetReader:
             self._one(batch, line) for line, batch in enumerate(chunk.raw, chunk.start.line + 1)
         )
 
-    def _parse(self, line: int, row: object) -> Row:
-        return parse(line, row, segment_by=self._correct_by)
-
     def _one(self, batch: pa.RecordBatch, line: int) -> Row:
         try:
             size = sum(_size(column) for column in batch.columns)
@@ -172,7 +160,9 @@ class ParquetReader:
                 line, f"the row has {size} bytes, at most {MOST_ROW_BYTES} are taken"
             )
         row = _values(batch, line)
-        return row if isinstance(row, RejectedRow) else self._parse(line, row)
+        if isinstance(row, RejectedRow):
+            return row
+        return parse(line, row, segment_by=self._segment_by)
 
 
 TEXTS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
@@ -226,17 +216,21 @@ def _values(batch: pa.RecordBatch, line: int) -> dict[str, Any] | RejectedRow:
     return record
 
 
-def write_parquet(lines: Iterable[bytes], path: Path) -> None:
+def write_parquet(lines: Iterable[bytes], path: Path, *, other_stages: bool = False) -> None:
     """Write predictions, given as JSON lines of the documented format, into one Parquet file.
 
-    The same lines give the same bytes. Memory: one row group of 16,384 rows or 32 MiB.
+    `other_stages`: the passages have the scores of another system's stages, not of ours. The same
+    lines give the same bytes. Memory: one row group of 16,384 rows or 32 MiB.
     """
     rows = iter(lines)
+    numbers = PASSAGE_OF_OTHER_STAGES if other_stages else PASSAGE
+    passage = pa.struct([("doc_id", pa.string()), *numbers])
+    schema = COLUMNS.append(pa.field("ranking", pa.list_(passage)))
     options = {"compression": "zstd", "write_page_checksum": True}
-    with pq.ParquetWriter(path, SCHEMA, **options) as writer:
+    with pq.ParquetWriter(path, schema, **options) as writer:
         held: list[pa.RecordBatch] = []
         while chunk := [json.loads(line) for line in islice(rows, CHUNK_ROWS)]:
-            held.append(pa.RecordBatch.from_pylist(chunk, schema=SCHEMA))
+            held.append(pa.RecordBatch.from_pylist(chunk, schema=schema))
             full = sum(b.num_rows for b in held) + CHUNK_ROWS > GROUP_ROWS
             if full or sum(b.nbytes for b in held) >= GROUP_BYTES:
                 writer.write_table(pa.Table.from_batches(held), row_group_size=GROUP_ROWS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rerank.commands.command import REJECTED, Command
 from rerank.commands.inputs import load_model
-from rerank.commands.options import add_json, add_model, add_work
+from rerank.commands.options import add_json, add_model, add_work, positive
 from rerank.commands.printing import print_json
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         help="this process, or Ray: the cluster of RAY_ADDRESS, else here (default: local)",
     )
     p.add_argument(
-        "--actors", type=int, help="of Ray, each with the model (default: one a 4 cores)"
+        "--actors", type=positive, help="of Ray, each with the model (default: one per 4 cores)"
     )
     add_work(p)
     add_json(p)

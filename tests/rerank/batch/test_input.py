@@ -396,5 +396,12 @@ def test_a_written_parquet_reads_back(tmp_path: Path) -> None:
         write_parquet(lines, tmp_path / name)
     assert pq.read_table(tmp_path / "a.parquet").to_pylist() == predictions
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    for prediction in predictions:
+        scores = [("bm25", 2.0), ("reranker", None)]
+        prediction["ranking"] = [{"doc_id": "d", "relevance": 0.1, "scores": dict(scores)}]
+    lines = [json.dumps(p).encode() + b"\n" for p in predictions]
+    write_parquet(lines, tmp_path / "c.parquet", other_stages=True)
+    for row in pq.read_table(tmp_path / "c.parquet").to_pylist():
+        assert row["ranking"] == [{"doc_id": "d", "relevance": 0.1, "scores": scores}]
     write_parquet([], tmp_path / "none.parquet")
     assert pq.read_table(tmp_path / "none.parquet").num_rows == 0

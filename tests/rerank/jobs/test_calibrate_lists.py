@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from coherence import check_coherent
 from command_line import call, refused
@@ -180,6 +181,11 @@ def test_rescore_writes_the_same(model: CalibratedReranker, fresh: Path, tmp_pat
     assert (done.answered, done.rejected) == (1, 2)
     expected = model.assess(read_queries(given, passages=True)[:1])[0].to_dict()
     assert json.loads(out.read_text()) == expected
+    rerank.rescore(model, given, tmp_path / "out.parquet")
+    (row,) = pq.read_table(tmp_path / "out.parquet").to_pylist(maps_as_pydicts="strict")
+    assert row == expected
+    with pytest.raises(InputError, match=r"`engine` .* should be one of local, ray, got 'rya'"):
+        rerank.rescore(model, given, out, engine="rya")
     reasons = [json.loads(line)["reason"] for line in done.side.read_text().splitlines()]
     assert "expected those of bm25, reranker" in reasons[0]
     assert "no index" in reasons[1]
