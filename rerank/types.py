@@ -62,7 +62,7 @@ class Query:
     `passages` is None to search the index. `logits` (n,), if given, are the scores of the passages
     by the model's own cross-encoder, which then does not score them again. `scores`, if given, are
     the scores by another system's stages: for each stage one number per passage (n,), NaN if the
-    stage did not return the passage.
+    stage did not return the passage. Plain lists become arrays; None in scores is NaN.
 
     Raises:
         InputError: metadata that is no mapping; logits or scores without passages, both of them,
@@ -88,6 +88,7 @@ class Query:
             object.__setattr__(self, "scores", self._arrays(self.scores, n))
         if self.logits is None:
             return
+        object.__setattr__(self, "logits", _numbers(self.logits))
         if self.logits.shape != (n,) or not np.isfinite(self.logits).all():
             raise InputError(
                 f"expected one finite logit a passage, {n} in all, got "
@@ -95,17 +96,14 @@ class Query:
             )
 
     def _arrays(self, scores: Mapping[str, Any], n: int) -> dict[str, Floats]:
-        """The scores as arrays; they may be plain lists, where None becomes NaN."""
+        """The scores as arrays."""
         if self.passages is None or self.logits is not None or not scores:
             raise InputError(
                 "expected scores of passages that come with them, and no logits besides"
             )
         arrays = {}
         for stage, values in scores.items():
-            try:
-                array = np.array(values, dtype=np.float64)
-            except (TypeError, ValueError):
-                array = np.full(1, np.inf)
+            array = _numbers(values)
             if array.shape != (n,) or (np.abs(array) > LARGEST_SCORE).any():
                 raise InputError(
                     f"expected one score of {stage!r} a passage, {n} in all, up to "
@@ -128,6 +126,14 @@ class Query:
         """The scores of the passage at `row` by stage; None if a stage did not return it."""
         scores = {stage: float(values[row]) for stage, values in (self.scores or {}).items()}
         return {stage: None if np.isnan(value) else value for stage, value in scores.items()}
+
+
+def _numbers(values: Any) -> Floats:
+    """The values as an array, None as NaN; an infinity if one of them is not a number."""
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.full(1, np.inf)
 
 
 def metadata_name(metadata: Mapping[str, Any], key: str) -> str:

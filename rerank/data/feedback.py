@@ -18,7 +18,7 @@ import numpy as np
 
 from rerank.data.checks import json_type
 from rerank.data.grouping import groupings
-from rerank.data.labelled_set import ASKED_ABOUT, LabelledSet
+from rerank.data.labelled_set import LabelledSet, asked_about
 from rerank.data.labels import Labels
 from rerank.data.lines import read_records
 from rerank.data.records import read_id, read_query, read_right
@@ -79,7 +79,7 @@ def group_labels(
 
 
 def _about(f: Feedback) -> set[str]:
-    return {*f.relevant, str(f.query.metadata.get(ASKED_ABOUT, ""))}
+    return {*f.relevant, asked_about(f.query)}
 
 
 def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:

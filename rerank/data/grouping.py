@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calibration.metrics import LEAST_GROUPS
-from rerank.data.labelled_set import ASKED_ABOUT, Grouping, LabelledSet
+from rerank.data.labelled_set import Grouping, LabelledSet, asked_about
 from rerank.data.near_duplicates import near_duplicates
 from rerank.types import Passage, metadata_name
 
@@ -89,8 +89,8 @@ def grouped(labelled: LabelledSet, ids: Sequence[str]) -> LabelledSet:
 def _about(labelled: LabelledSet, query_id: str) -> list[str]:
     """The passages that a query is about: the right ones, else the one it was asked about."""
     right = sorted(labelled.relevant(query_id))
-    asked_about = str(labelled.queries[query_id].metadata.get(ASKED_ABOUT))
-    return right or ([asked_about] if asked_about in labelled.corpus else [])
+    about = asked_about(labelled.queries[query_id])
+    return right or ([about] if about in labelled.corpus else [])
 
 
 def _document(passage: Passage) -> str:

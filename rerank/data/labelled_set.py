@@ -112,8 +112,8 @@ class LabelledSet:
         named = self._named_group(query_id)
         if named is not None:
             return named
-        about = self.queries[query_id].metadata.get(ASKED_ABOUT)
-        right = sorted(self.qrels.get(query_id, ())) or ([] if about is None else [str(about)])
+        about = asked_about(self.queries[query_id])
+        right = sorted(self.qrels.get(query_id, ())) or ([about] if about else [])
         return f"right:{_sha256(right)[:32]}" if right else self._words(query_id)
 
     def grouped_by(self, key: str) -> LabelledSet:
@@ -187,6 +187,11 @@ class LabelledSet:
             counts[f"{split}_queries"] = len(ids)
             counts[f"{split}_answerable"] = sum(q in self.qrels for q in ids)
         return counts
+
+
+def asked_about(query: Query) -> str:
+    """The id of the passage that an unanswerable query was asked about; "" if it names none."""
+    return metadata_name(query.metadata, ASKED_ABOUT)
 
 
 def _sha256(lines: Iterable[str]) -> str:

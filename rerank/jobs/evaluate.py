@@ -39,7 +39,7 @@ def evaluate(
     that were sampled from.
 
     Raises:
-        InputError: no such split, or no query left in it.
+        InputError: no such split, no query left in it, or only some of them have a weight.
     """
     in_split = labelled.split(split)
     pipeline = pipeline_over(labelled, model, Workspace(Path(work)))
@@ -58,10 +58,10 @@ def evaluate(
         notes.append(
             f"warning: the model was fitted on {fitted_here} of these; it will look better."
         )
+    weights = weights_of(queries.items)
     maps = model.maps[labelled.mode]
     everything = ReadPolicy(maps.policy.prior, cutoff=0.0)
     scored = pipeline.run(queries.items, everything, label="scoring candidates")
-    weights = weights_of(queries.items)
     baselines = OF_LOGITS if maps.list_kind else HEURISTICS
     part = Part(queries.with_items(scored), maps, baselines)
     evaluation = measure([part], pipeline.config, notes=notes)

@@ -34,8 +34,10 @@ def label_next(
     `right` to it, true or false, and it is a label for `recalibrate`.
 
     Raises:
-        InputError: fewer queries than `count`.
+        InputError: fewer queries than `count`, or a negative seed.
     """
+    if seed < 0:
+        raise InputError(f"`seed` (--seed) should be 0 or more, got {seed}")
     fresh = fresh_queries(model, queries)
     if not 1 <= count <= len(fresh):
         raise InputError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +19,10 @@ from calibration.arrays import plain
 from rerank.assessment.pooled_maps import PooledMaps, scored_by
 from rerank.config import Config
 from rerank.data.pairs import read_training_set
+from rerank.errors import InputError
 from rerank.fitting.leave_one_set_out import leave_one_set_out, summary
 from rerank.fitting.plan import Plan, plan
-from rerank.fitting.pooled_fit import fit_pooled_maps
+from rerank.fitting.pooled_fit import LEAST_SETS, fit_pooled_maps
 from rerank.fitting.rankings import PlannedRankings, rerank_rankings, search_rankings
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.pipelines import open_pipeline
@@ -52,8 +54,18 @@ def pool_sets(
     """Rank the labelled sets, and write the maps pooled over them to the file `out`.
 
     Raises:
-        InputError: fewer than five sets, or one that cannot be read or is too small.
+        InputError: fewer than five sets, two of one name, or one that cannot be read or is too
+            small.
     """
+    names = Counter(Path(folder).resolve().name for folder in folders)
+    if len(folders) <= LEAST_SETS:
+        raise InputError(
+            f"expected at least {LEAST_SETS + 1} labelled sets, because each is measured by maps "
+            f"of the others, got {len(folders)}"
+        )
+    name, count = names.most_common(1)[0]
+    if count > 1:
+        raise InputError(f"{count} labelled sets are named {name!r}; rename the folders")
     config = replace(config or Config(), expected_unanswerable=UNANSWERABLE)
     workspace = Workspace(Path(work))
     ranked = [_ranked(Path(folder), config, workspace, max_queries) for folder in folders]

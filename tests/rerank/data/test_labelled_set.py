@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from rerank.data import grouping
 from rerank.data.labelled_set import LabelledSet
 from rerank.types import Passage, Query
 
@@ -101,6 +102,15 @@ def test_a_group_is_given_or_follows_from_the_answers() -> None:
     apart = ("g1", "same", "other", "none", "nothing", "too_about")
     assert len({group(q) for q in apart}) == len(apart)
     assert "seven" not in group("too_about")
+
+
+@pytest.mark.parametrize("blank", [None, "", "  ", float("nan")])
+def test_a_blank_passage_asked_about_is_none(blank: object) -> None:
+    """Such queries share nothing: they are not one group."""
+    queries = {i: Query(f"query {i}", i, {"asked_about": blank}) for i in "ab"}
+    labelled = LabelledSet({"None": Passage("None", "", "text")}, queries, {}, {})
+    assert labelled.group("a") != labelled.group("b")
+    assert grouping._about(labelled, "a") == []
 
 
 @pytest.mark.parametrize("blank", [None, "", "  ", float("nan")])

@@ -41,6 +41,8 @@ def test_a_line_is_a_query_to_label_and_then_a_label(
         assert (row["top"]["doc_id"], row["confidence"]) == (answer.top.doc_id, answer.confidence)
     out.write_text("".join(json.dumps({**row, "right": True}) + "\n" for row in rows))
     assert [f.right for f in read_feedback(out)] == [True] * 12
+    with pytest.raises(InputError, match="should be 0 or more, got -1"):
+        label_next(model, queries, 12, out, seed=-1)
     with pytest.raises(InputError, match="at least 99 queries"):
         label_next(model, queries, 99, out)
 

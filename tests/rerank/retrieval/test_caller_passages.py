@@ -120,6 +120,18 @@ def test_logits_must_be_one_a_passage(passages: tuple[Passage, ...], logits: lis
         Query(QUESTION, passages=passages[:2], logits=np.array(logits))
 
 
+def test_logits_may_be_a_plain_list() -> None:
+    """As scores may; what is no number is refused in words."""
+    alone = (Passage("a", "", "text"),)
+    plain: Any = [1.5]
+    query = Query(QUESTION, passages=alone, logits=plain)
+    assert query.logits is not None
+    assert query.logits.tolist() == plain
+    words: Any = ["high"]
+    with pytest.raises(InputError, match="one finite logit a passage, 1 in all"):
+        Query(QUESTION, passages=alone, logits=words)
+
+
 def test_an_empty_question_is_refused(
     model: CalibratedReranker, passages: tuple[Passage, ...]
 ) -> None:
