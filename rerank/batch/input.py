@@ -111,7 +111,7 @@ def _open(path: Path) -> IO[bytes]:
 def _identify(file: IO[bytes]) -> FileIdentity:
     """Read the file once, a megabyte at a time, for its hash and its number of lines."""
     state, lines, last, blank = hashlib.sha256(), 0, b"\n", True
-    stat = os.fstat(file.fileno())
+    status = os.fstat(file.fileno())
     file.seek(0)
     while block := file.read(BUFFER):
         state.update(block)
@@ -119,4 +119,4 @@ def _identify(file: IO[bytes]) -> FileIdentity:
         last = block[-1:]
         blank = blank and block.isspace()
     records = 0 if blank else lines + (last != b"\n")
-    return FileIdentity(state.hexdigest(), stat.st_size, records, stat.st_mtime_ns)
+    return FileIdentity(state.hexdigest(), status.st_size, records, status.st_mtime_ns)

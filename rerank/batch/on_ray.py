@@ -60,7 +60,8 @@ def on_ray(
     with _ray(actors) as ray:
         on_gpus = model.pipeline.config.precision == "bf16"
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        pool = _pool(machines, actors, len(places), on_gpus=on_gpus)
+        reserved = _pool(machines, actors, len(places), on_gpus=on_gpus)
+        count, threads = reserved.pop("actors"), reserved.pop("threads")
         scored = ray.data.from_arrow(_blocks(places)).map_batches(
             _Actor,
             fn_constructor_args=(
@@ -68,12 +69,12 @@ def on_ray(
                 queries_in.path.resolve(),
                 queries_in.identity,
             ),
-            fn_constructor_kwargs={"threads": pool.pop("threads")},
+            fn_constructor_kwargs={"threads": threads},
             batch_size=1,
             batch_format="pyarrow",
             zero_copy_batch=True,
-            compute=ray.data.ActorPoolStrategy(size=pool.pop("actors")),
-            **pool,
+            compute=ray.data.ActorPoolStrategy(size=count),
+            **reserved,
         )
         try:
             yield from _in_order(scored)
@@ -110,16 +111,16 @@ class _Actor:
         os.environ[CORES] = str(threads)
         self._model = CalibratedReranker.load(model)
         self._open = open_input(queries, identity, segment_by=self._model.segment_by)
-        self._given = self._open.__enter__()
+        self._input = self._open.__enter__()
 
     def __call__(self, places: pa.Table) -> pa.Table:
         return pa.Table.from_pylist([self._score(**p) for p in places.to_pylist()], schema=SCHEMA)
 
     def _score(self, number: int, line: int, byte: int) -> dict[str, Any]:
-        reader = self._given.reader
+        reader = self._input.reader
         chunk = reader.at(Position(line, byte))
         scored = score_chunk(self._model, reader.rows(chunk))
-        self._given.check()
+        self._input.check()
         return {
             "number": number,
             "line": chunk.end.line,

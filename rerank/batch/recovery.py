@@ -1,4 +1,4 @@
-"""Recovers the complete part of an interrupted run: the reading side of `journal`."""
+"""Recovers the complete part of an interrupted run: the reading side of `checkpoint`."""
 
 from __future__ import annotations
 

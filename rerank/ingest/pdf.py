@@ -88,7 +88,8 @@ def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> I
     for number, page in enumerate(pages):
         marks = list(outline.get(number, []))
         held: list[str] = []
-        for line, width in ((line, max(map(len, page))) for line in page):
+        width = max(map(len, page), default=0)
+        for line in page:
             found = next((mark for mark in marks if _names(line, mark[1])), None)
             if found or ITEM.match(line):
                 yield from _joined(held, headings, number)

@@ -31,11 +31,8 @@ from rerank.fitting.label_checks import (
 )
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.rankings import PlannedRankings
-from rerank.jobs.candidate_sources import (
-    find_models,
-    networks_writer,
-    open_candidate_source,
-)
+from rerank.jobs.candidate_sources import networks_writer, open_candidate_source
+from rerank.jobs.pipelines import find_models
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
 from rerank.report.page import report_figures, report_page, report_pictures

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,9 +36,9 @@ from rerank.inference.exported_models import (
     manifest_entry,
     write_exported,
 )
-from rerank.inference.model_files import ModelFiles, lasting_name, resolve, trained_on
+from rerank.inference.model_files import trained_on
 from rerank.inference.score_cache import ScoreCache
-from rerank.jobs.pipelines import open_pipeline
+from rerank.jobs.pipelines import ModelPair, open_pipeline
 from rerank.jobs.retriever_checks import as_held, check_vectors
 from rerank.retrieval.index import LAYOUT
 from rerank.retrieval.systems.connect import connect
@@ -48,7 +47,6 @@ from rerank.types import LISTS, ListKind, Mode, Precision
 from rerank.workspace import Workspace
 
 RankedModes = tuple[Mapping[Mode, PlannedRankings], Path | None]
-ModelPair = tuple[ModelFiles, ModelFiles]  # the encoder and the reranker
 
 
 class CandidateSource(ABC):
@@ -105,7 +103,12 @@ class OwnStages(CandidateSource):
     def rank(self, planned: Plan) -> RankedModes:
         """The rankings of a search, and of lists as callers would bring them."""
         pipeline = open_pipeline(
-            self.labelled, self.config, self.workspace, index=self.index, metadata=self.metadata
+            self.labelled,
+            self.config,
+            self.workspace,
+            index=self.index,
+            models=self.models,
+            metadata=self.metadata,
         )
         pooled = self.pooled.maps if self.pooled else {}
         search = search_rankings(pipeline, planned, pooled.get("search"))
@@ -166,17 +169,6 @@ class GivenLists(CandidateSource):
     def rank(self, planned: Plan) -> RankedModes:
         """The lists as they are."""
         return {LISTS: list_rankings(self.pipeline, planned)}, None
-
-
-def find_models(config: Config) -> tuple[ModelPair, Config]:
-    """The models of a configuration, and the configuration with names that hold in any folder.
-
-    Raises:
-        InputError: a model does not exist.
-    """
-    encoder, reranker = lasting_name(config.encoder), lasting_name(config.reranker)
-    models = resolve(encoder), resolve(reranker)
-    return models, replace(config, encoder=encoder, reranker=reranker)
 
 
 def open_candidate_source(

@@ -5,7 +5,6 @@ Its probabilities order passages and queries, but are not calibrated on this cor
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from rerank.assessment.fitted_maps import maps_to_dict
@@ -17,8 +16,7 @@ from rerank.data.beir import read_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.fitting.label_checks import check_corpus
-from rerank.inference.model_files import lasting_name, resolve
-from rerank.jobs.pipelines import open_index
+from rerank.jobs.pipelines import find_models, open_index
 from rerank.report.html import html_page
 from rerank.storage.folder import check_can_replace
 from rerank.storage.locks import reserved
@@ -48,10 +46,7 @@ def init(
     """
     out, path, config = Path(out), Path(corpus), config or Config()
     file = path / "corpus.jsonl" if path.is_dir() else path
-    config = replace(
-        config, encoder=lasting_name(config.encoder), reranker=lasting_name(config.reranker)
-    )
-    models = (resolve(config.encoder), resolve(config.reranker))
+    models, config = find_models(config)
     pooled = pooled_for(*models, config)
     if pooled is None:
         raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,13 +16,26 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError
 from rerank.inference.exported_models import write_exported
-from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.model_files import ModelFiles, lasting_name, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.existing_index import existing_index
 from rerank.retrieval.index import LAYOUT, Index, build_index
 from rerank.storage.folder import verify_folder
 from rerank.workspace import Workspace
+
+ModelPair = tuple[ModelFiles, ModelFiles]  # the encoder and the reranker
+
+
+def find_models(config: Config) -> tuple[ModelPair, Config]:
+    """The models of a configuration, and the configuration with names that hold in any folder.
+
+    Raises:
+        InputError: a model does not exist.
+    """
+    encoder, reranker = lasting_name(config.encoder), lasting_name(config.reranker)
+    models = resolve(encoder), resolve(reranker)
+    return models, replace(config, encoder=encoder, reranker=reranker)
 
 
 def open_pipeline(
@@ -30,7 +44,7 @@ def open_pipeline(
     work: Workspace,
     *,
     index: Path | None = None,
-    models: tuple[ModelFiles, ModelFiles] | None = None,
+    models: ModelPair | None = None,
     metadata: tuple[MetadataFeature, ...] = (),
 ) -> IndexPipeline:
     """A pipeline over a set's corpus whose index and scores are kept in `work`.

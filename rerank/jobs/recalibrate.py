@@ -85,7 +85,8 @@ NOT_INHERITED = (
     "updated",
     "answers",
     "exported_from",
-)  # not inherited
+)
+"""Entries of the old model's manifest that do not hold for the new one."""
 
 
 @dataclass(frozen=True, slots=True)

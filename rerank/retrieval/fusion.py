@@ -28,7 +28,7 @@ def top(scores: NDArray[np.floating], count: int) -> Ints:
 
 
 def ranks(ranked: Ints, rows: Ints, *, missing: int) -> Ints:
-    """The rank of each of `rows` in a stage's list: 1 for `found[0]`, `missing` if it is not in."""
+    """The rank of each of `rows` in a stage's list: 1 for `ranked[0]`, `missing` if not in it."""
     place = {int(row): rank for rank, row in enumerate(ranked, 1)}
     return np.array([place.get(int(row), missing) for row in rows], dtype=np.int64)
 
