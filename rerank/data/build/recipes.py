@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -136,6 +136,14 @@ def _packages(libraries: Collection[str]) -> list[str]:
     return sorted({package for library in libraries for package in distributions.get(library, ())})
 
 
+RECIPES: dict[str, Callable[[Path, Collection[str]], LabelledSet]] = {
+    "pydata": lambda _out, _libraries: build_pydata(),
+    "pydata_questions": lambda out, _libraries: build_questions(out, PYDATA),
+    "documentation": lambda _out, libraries: build_documentation(libraries),
+    "documentation_questions": build_questions,
+}
+
+
 def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, Any]:
     """Build a set into `out` and return its manifest, with the key `matches` added.
 
@@ -144,9 +152,15 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     "same", "other versions" of the packages, or "differs", although the versions are the same.
 
     Raises:
-        InputError: there is no set of that name, it is not built from these libraries, or `out`
-            holds something else.
+        InputError: there is no set of that name, it is not built from these libraries, `out` holds
+            something else, or its manifest is damaged.
     """
+    if name not in RECIPES:
+        *others, last = RECIPES
+        raise InputError(
+            f"no recipe for a set {name!r}; expected {', '.join(others)} or {last}"
+            f"{nearest(name, RECIPES)}"
+        )
     from_others = name.startswith("documentation")
     if from_others != bool(libraries):
         raise InputError(
@@ -157,30 +171,33 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     path = out / "manifest.json"
     if not path.exists() and (out / "corpus.jsonl").exists():
         raise InputError(f"{out}: holds a labelled set that is not {name}; give another folder")
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known = _read_manifest(path) if path.exists() else {}
     if known and known.get("name") != name:
         raise InputError(f"{out}: its manifest is not that of {name}; give another folder")
     if known and sorted(known["packages"]) != _packages(libraries or PYDATA):
         raise InputError(f"{out}: was built from {sorted(known['packages'])}; give another folder")
-    if name == "pydata":
-        labelled = build_pydata()
-    elif name == "pydata_questions":
-        labelled = build_questions(out, PYDATA)
-    elif name == "documentation":
-        labelled = build_documentation(libraries)
-    elif name == "documentation_questions":
-        labelled = build_questions(out, libraries)
-    else:
-        known = ("pydata", "pydata_questions", "documentation", "documentation_questions")
-        raise InputError(
-            f"no recipe for a set {name!r}; expected {', '.join(known[:-1])} or {known[-1]}"
-            f"{nearest(name, known)}"
-        )
+    labelled = RECIPES[name](out, libraries)
     described = manifest(labelled, libraries or PYDATA)
     labelled.write(out)
     if not known:
         path.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     return described | {"matches": _compare_digests(known, described)}
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of an earlier build.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    try:
+        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        whole = isinstance(known["packages"], dict) and isinstance(known["digest"], str)
+    except (ValueError, KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise InputError(f"{path}: is no manifest of a built set; remove it, or restore it")
+    return known
 
 
 def _compare_digests(expected: Mapping[str, Any], described: Mapping[str, Any]) -> str:

@@ -302,3 +302,11 @@ def test_questions_without_their_folder_are_refused(tmp_path: Path) -> None:
     """The questions are ours and are not built: their files must be there."""
     with pytest.raises(InputError, match=r"queries\.jsonl: no such file"):
         build("pydata_questions", tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"name": "pydata"}'])
+def test_a_damaged_manifest_is_told(tmp_path: Path, text: str) -> None:
+    """Its file is named, and nothing is built over it."""
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(InputError, match=r"manifest\.json: is no manifest of a built set"):
+        build("pydata", tmp_path)
