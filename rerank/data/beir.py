@@ -145,15 +145,35 @@ def read_files(
     if not corpus_elsewhere:
         corpus = _by_id(folder / "corpus.jsonl", read_passage, problems)
     queries = _by_id(folder / "queries.jsonl", _query, problems)
-    names = {p.stem for p in folder.glob("qrels/*.tsv")} | {
-        p.stem for p in folder.glob("splits/*.txt")
-    }
-    if not any(folder.glob("qrels/*.tsv")):
+    qrels, splits = _read_splits(folder, corpus, queries, problems)
+    problems.stop(str(folder))
+    in_splits = {query_id for ids in splits.values() for query_id in ids}
+    not_in_qrels = [query_id for query_id in queries if query_id not in in_splits]
+    if not_in_qrels and not any(folder.glob("splits/*.txt")):
+        splits |= _unjudged(folder, not_in_qrels, splits, unjudged)
+    if corpus is None:
+        named = sorted({doc_id for grades in qrels.values() for doc_id in grades})
+        corpus = {doc_id: Passage(doc_id, "", "") for doc_id in named}
+    if not corpus or not in_splits:
+        raise InputError(f"{folder}: needs at least one passage and one query in a split")
+    return LabelledFiles(corpus, queries, qrels, splits)
+
+
+def _read_splits(
+    folder: Path, corpus: Mapping[str, Any] | None, queries: Mapping[str, Any], problems: Problems
+) -> tuple[dict[str, Mapping[str, float]], dict[str, tuple[str, ...]]]:
+    """Positive grades by query, and the query ids of each split; bad lines go to `problems`.
+
+    Raises:
+        InputError: there are no qrels.
+    """
+    files = [*folder.glob("qrels/*.tsv"), *folder.glob("splits/*.txt")]
+    if not any(path.suffix == ".tsv" for path in files):
         raise InputError(f"{folder}: no qrels/<split>.tsv; expected at least one split")
     qrels: dict[str, Mapping[str, float]] = {}
     splits: dict[str, tuple[str, ...]] = {}
-    home: dict[str, str] = {}
-    for split in sorted(names):
+    split_of: dict[str, str] = {}
+    for split in sorted({path.stem for path in files}):
         qrels_path, split_path = folder / f"qrels/{split}.tsv", folder / f"splits/{split}.txt"
         grades: dict[str, dict[str, float]] = {}
         judged: dict[str, str] = {}
@@ -163,20 +183,11 @@ def read_files(
         for query_id, where in (judged | listed).items():
             if query_id not in listed:
                 problems.add(where, f"{query_id!r} is judged but not in {split_path}")
-            if home.setdefault(query_id, split) != split:
-                problems.add(where, f"{query_id!r} is in splits {home[query_id]} and {split}")
+            if split_of.setdefault(query_id, split) != split:
+                problems.add(where, f"{query_id!r} is in splits {split_of[query_id]} and {split}")
         qrels |= grades
         splits[split] = tuple(listed)
-    problems.stop(str(folder))
-    not_in_qrels = [query_id for query_id in queries if query_id not in home]
-    if not_in_qrels and not any(folder.glob("splits/*.txt")):
-        splits |= _unjudged(folder, not_in_qrels, splits, unjudged)
-    if corpus is None:
-        named = sorted({doc_id for grades in qrels.values() for doc_id in grades})
-        corpus = {doc_id: Passage(doc_id, "", "") for doc_id in named}
-    if not corpus or not home:
-        raise InputError(f"{folder}: needs at least one passage and one query in a split")
-    return LabelledFiles(corpus, queries, qrels, splits)
+    return qrels, splits
 
 
 def _unjudged(

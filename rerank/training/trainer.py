@@ -66,26 +66,13 @@ def train(
     of its `checkpoints`.
 
     Raises:
-        InputError: there is no example, or the base lacks the layers that should be frozen or
-            updated.
+        InputError: there is no example, or the base cannot be loaded or lacks the layers that
+            should be kept, frozen or updated.
     """
     if not examples:
         raise InputError("no training example; expected at least one query with passages")
     torch.manual_seed(config.seed)
-    try:
-        model = CrossEncoder(
-            str(base.folder),
-            num_labels=1,
-            max_length=config.max_length,
-            local_files_only=True,
-            config_kwargs=_dropout(base.folder, config.dropout),
-        )
-    except Exception as error:  # broken files fail in many ways
-        raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
-    model.model.float()  # in 16 bits small updates are lost
-    if config.layers:
-        _keep_layers(model.model, config.layers)
-    _freeze(model.model, config.frozen_layers)
+    model = _open_base(base, config)
     updates = _low_rank(model.model, config.lora) if config.lora else None
     chooses = len(validation) >= LEAST_LISTS
     if validation and not chooses:
@@ -115,6 +102,29 @@ def train(
         best_step=int(best.rsplit("-", 1)[-1]) if chooses and best else state.global_step,
         first_stage_ndcg10=first[0] if first else None,
     )
+
+
+def _open_base(base: ModelFiles, config: FinetuneConfig) -> CrossEncoder:
+    """The model to train, in fp32, with its layers removed and frozen as configured.
+
+    Raises:
+        InputError: it cannot be loaded, or has fewer layers.
+    """
+    try:
+        model = CrossEncoder(
+            str(base.folder),
+            num_labels=1,
+            max_length=config.max_length,
+            local_files_only=True,
+            config_kwargs=_dropout(base.folder, config.dropout),
+        )
+    except Exception as error:  # broken files fail in many ways
+        raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
+    model.model.float()  # in 16 bits small updates are lost
+    if config.layers:
+        _keep_layers(model.model, config.layers)
+    _freeze(model.model, config.frozen_layers)
+    return model
 
 
 def _last_whole(checkpoints: Path) -> str | None:
