@@ -44,8 +44,8 @@ FILES = (HEADER, PROGRESS, REJECTED, PREDICTIONS, CONVERTED)
 Convert = Callable[[Path, Path], None]
 
 
-class Journal:
-    """An open working folder; see `open_journal`."""
+class Checkpoint:
+    """An open working folder; see `open_checkpoint`."""
 
     def __init__(self, folder: Path, state: State) -> None:
         self.folder = folder
@@ -128,12 +128,12 @@ class Journal:
 
 
 @contextmanager
-def open_journal(
+def open_checkpoint(
     out: Path, side: Path, header: Mapping[str, Any], *, restart: bool, kind: str = "rescore"
-) -> Iterator[Journal]:
-    """The journal of `out` and its side file: that of an interrupted run, recovered, or a new one.
+) -> Iterator[Checkpoint]:
+    """The checkpoint of `out` and its side file: an interrupted run's, recovered, or a new one.
 
-    `kind` is the command that writes `out`; the journal is the folder `.OUT.kind` beside it.
+    `kind` is the command that writes `out`; the checkpoint is the folder `.OUT.kind` beside it.
 
     Raises:
         InputError: another run works on `out`; or the interrupted one had another header, and
@@ -144,11 +144,11 @@ def open_journal(
     lock = _lock(folder, out)
     try:
         state = _resume(folder, out, side, {"format": FORMAT, **header}, restart=restart)
-        journal = Journal(folder, state)
+        checkpoint = Checkpoint(folder, state)
         try:
-            yield journal
+            yield checkpoint
         finally:
-            journal.close()
+            checkpoint.close()
     finally:
         os.close(lock)
 

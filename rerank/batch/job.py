@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch.checkpoint import Convert, Journal, open_journal
+from rerank.batch.checkpoint import Checkpoint, Convert, open_checkpoint
 from rerank.batch.chunks import Position
 from rerank.batch.input import Input, is_parquet, open_input
 from rerank.batch.places import check_places
@@ -84,19 +84,20 @@ def rescore(
             "input": f"{queries_in.identity.size} bytes, sha256 {queries_in.identity.sha256}",
             "version": package_version(),
         }
-        with open_journal(out, side, header, restart=restart) as journal:
-            resumed = journal.state.answered + journal.state.refused
+        with open_checkpoint(out, side, header, restart=restart) as checkpoint:
+            resumed = checkpoint.state.answered + checkpoint.state.refused
             try:
-                if journal.state.stage == "scoring":
-                    start = Position(journal.state.line, journal.state.byte)
-                    _keep(scoring(model, queries_in, start), queries_in, journal, strict=strict)
-                journal.install(out, side, convert)
+                if checkpoint.state.stage == "scoring":
+                    start = Position(checkpoint.state.line, checkpoint.state.byte)
+                    _keep(scoring(model, queries_in, start), queries_in, checkpoint, strict=strict)
+                checkpoint.install(out, side, convert)
             except OSError as error:
+                done = f"{checkpoint.state.line} of {queries_in.reader.total} rows are done"
                 raise OSError(
-                    f"{error}; {journal.state.line} of {queries_in.reader.total} rows are done and "
-                    f"kept in {journal.folder}: run the same command again to resume"
+                    f"{error}; {done} and kept in {checkpoint.folder}: run the same command again "
+                    "to resume"
                 ) from error
-            return Summary(journal.state.answered, journal.state.refused, side, resumed)
+            return Summary(checkpoint.state.answered, checkpoint.state.refused, side, resumed)
 
 
 def _scoring(
@@ -131,19 +132,19 @@ def _score_locally(
 def _keep(
     results: Iterator[tuple[Position, ScoredChunk]],
     queries_in: Input,
-    journal: Journal,
+    checkpoint: Checkpoint,
     *,
     strict: bool,
 ) -> None:
-    """Append the results of the chunks to the journal, until all is scored."""
+    """Append the results of the chunks to the checkpoint, until all is scored."""
     total, label = queries_in.reader.total, "rescoring queries"
-    with progress(total, label, unit="query", done=journal.state.line) as bar:
+    with progress(total, label, unit="query", done=checkpoint.state.line) as bar:
         for end, scored in results:
             queries_in.check()
-            before = journal.state
+            before = checkpoint.state
             if strict and scored.refused + before.refused:
                 raise InputError(
-                    f"{queries_in.path}: {scored.rejected.decode() or journal.folder / REJECTED}"
+                    f"{queries_in.path}: {scored.rejected.decode() or checkpoint.folder / REJECTED}"
                 )
             after = State(
                 line=end.line,
@@ -151,14 +152,14 @@ def _keep(
                 answered=before.answered + scored.answered,
                 refused=before.refused + scored.refused,
             )
-            journal.append(after, scored.predictions, scored.rejected)
+            checkpoint.append(after, scored.predictions, scored.rejected)
             bar.update(end.line - before.line)
         queries_in.check()
-    if journal.state.line != total:
+    if checkpoint.state.line != total:
         raise InputError(
-            f"{queries_in.path}: {total} lines were counted, {journal.state.line} are read"
+            f"{queries_in.path}: {total} lines were counted, {checkpoint.state.line} are read"
         )
-    journal.scored()
+    checkpoint.scored()
 
 
 def _check_rows(queries_in: Input) -> None:
@@ -170,7 +171,7 @@ def _check_rows(queries_in: Input) -> None:
 
 
 def _converter(out: Path, *, other_stages: bool) -> Convert | None:
-    """What converts the journal's lines to the output format; None if that is these lines."""
+    """What converts the checkpoint's lines to the output format; None if that is these lines."""
     if not is_parquet(out):
         return None
     with optional():  # fail before the hours that scoring may take

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch.checkpoint import Journal, open_journal
+from rerank.batch.checkpoint import Checkpoint, open_checkpoint
 from rerank.batch.recovery import PREDICTIONS, State
 from rerank.data.canonical import to_json
 from rerank.errors import FolderError
@@ -67,32 +67,32 @@ def answer_file(
         "version": package_version(),
     }
     side = out.with_name(f"{out.name}.rejected.jsonl")  # no answer is rejected
-    with open_journal(out, side, header, restart=restart, kind="answer") as journal:
-        resumed = journal.state.line
-        if journal.state.stage == "scoring":
-            made_before = _newest(journal.folder / PREDICTIONS)
+    with open_checkpoint(out, side, header, restart=restart, kind="answer") as checkpoint:
+        resumed = checkpoint.state.line
+        if checkpoint.state.stage == "scoring":
+            made_before = _newest(checkpoint.folder / PREDICTIONS)
             failed = {row for row, line in made_before.items() if "error" in json.loads(line)}
             left = [r for r in range(len(queries)) if r in failed or r not in made_before]
             resumed = len(queries) - len(left)
             answers = answer(model, [queries[row] for row in left], config, record=record)
             with progress(len(queries), "answering", unit="query", done=resumed) as bar:
                 for row, made in zip(left, answers, strict=True):
-                    _append(journal, row, made, again=row in failed)
+                    _append(checkpoint, row, made, again=row in failed)
                     bar.update()
-            journal.scored()
-        journal.install(out, side, _write_in_order)
-        return Summary(journal.state.line, journal.state.refused, resumed)
+            checkpoint.scored()
+        checkpoint.install(out, side, _write_in_order)
+        return Summary(checkpoint.state.line, checkpoint.state.refused, resumed)
 
 
-def _append(journal: Journal, row: int, made: BoundedAnswer, *, again: bool) -> None:
+def _append(checkpoint: Checkpoint, row: int, made: BoundedAnswer, *, again: bool) -> None:
     """Append the answer to the query at `row`; `again`: it replaces one that failed."""
-    before, failed = journal.state, bool(made.error)
+    before, failed = checkpoint.state, bool(made.error)
     after = State(
         line=before.line + (not again),
         answered=before.answered + (not failed),
         refused=before.refused + failed - again,
     )
-    journal.append(after, f"{row}\t{to_json(made.to_dict())}\n".encode(), b"")
+    checkpoint.append(after, f"{row}\t{to_json(made.to_dict())}\n".encode(), b"")
 
 
 def _newest(work: Path) -> dict[int, bytes]:

@@ -158,7 +158,7 @@ def die_at_line(count: int) -> None:
 
 
 def die_in_write(count: int, share: float) -> None:
-    """Die in the `count`-th write of the journal, when a share of it is written."""
+    """Die in the `count`-th write of the checkpoint, when a share of it is written."""
     left, write = count, os.write
 
     def torn(handle: int, data: Any) -> int:

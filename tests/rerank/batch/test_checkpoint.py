@@ -1,4 +1,4 @@
-"""The journal alone: what a run finds of the one before it, whatever became of the files."""
+"""The checkpoint alone: what a run finds of the one before it, whatever became of the files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.batch.checkpoint import Journal, open_journal
+from rerank.batch.checkpoint import Checkpoint, open_checkpoint
 from rerank.batch.recovery import State
 from rerank.errors import InputError
 
@@ -31,25 +31,25 @@ def folder(out: Path) -> Path:
     return out.with_name(f".{out.name}.rescore")
 
 
-def add(journal: Journal, count: int) -> None:
+def add(checkpoint: Checkpoint, count: int) -> None:
     """Append chunks until `count` are there; the line of a state is the number of its chunk."""
-    for i in range(journal.state.line, count):
-        journal.append(State(line=i + 1), *CHUNKS[i])
+    for i in range(checkpoint.state.line, count):
+        checkpoint.append(State(line=i + 1), *CHUNKS[i])
 
 
 def begun(out: Path, count: int) -> None:
     """A run that died after `count` chunks."""
-    with open_journal(out, side(out), HEADER, restart=False) as journal:
-        add(journal, count)
+    with open_checkpoint(out, side(out), HEADER, restart=False) as checkpoint:
+        add(checkpoint, count)
 
 
 def finish(out: Path) -> int:
     """How many chunks were there; then the rest is done, and the files compared."""
-    with open_journal(out, side(out), HEADER, restart=False) as journal:
-        found = journal.state.line
-        add(journal, len(CHUNKS))
-        journal.scored()
-        journal.install(out, side(out), None)
+    with open_checkpoint(out, side(out), HEADER, restart=False) as checkpoint:
+        found = checkpoint.state.line
+        add(checkpoint, len(CHUNKS))
+        checkpoint.scored()
+        checkpoint.install(out, side(out), None)
     assert (out.read_bytes(), side(out).read_bytes()) == WHOLE
     assert {p.name for p in out.parent.iterdir()} == {out.name, side(out).name}
     return found
@@ -98,9 +98,9 @@ def test_what_was_appended_without_being_counted_is_cut(out: Path) -> None:
 def test_files_that_have_their_names_already_are_kept(out: Path) -> None:
     """A run that died while it gave the files their names is finished by the next."""
     for moved in (["rejected"], ["rejected", "predictions"]):
-        with open_journal(out, side(out), HEADER, restart=False) as journal:
-            add(journal, 3)
-            journal.scored()
+        with open_checkpoint(out, side(out), HEADER, restart=False) as checkpoint:
+            add(checkpoint, 3)
+            checkpoint.scored()
         for name in moved:
             (folder(out) / name).rename(side(out) if name == "rejected" else out)
         assert finish(out) == 3
@@ -109,10 +109,10 @@ def test_files_that_have_their_names_already_are_kept(out: Path) -> None:
 
 
 def test_an_output_that_was_taken_away_is_made_again(out: Path) -> None:
-    """Where neither the journal nor the output has the lines, the work begins anew."""
-    with open_journal(out, side(out), HEADER, restart=False) as journal:
-        add(journal, 3)
-        journal.scored()
+    """Where neither the checkpoint nor the output has the lines, the work begins anew."""
+    with open_checkpoint(out, side(out), HEADER, restart=False) as checkpoint:
+        add(checkpoint, 3)
+        checkpoint.scored()
     (folder(out) / "predictions").unlink()
     assert finish(out) == 0
 
@@ -126,11 +126,11 @@ def test_other_work_is_refused_by_name_and_kept(out: Path) -> None:
     ):
         with (
             pytest.raises(InputError, match=rf"{what}.*--restart"),
-            open_journal(out, side(out), header, restart=False),
+            open_checkpoint(out, side(out), header, restart=False),
         ):
             pass
-    with open_journal(out, side(out), {**HEADER, "model": "n"}, restart=True) as journal:
-        assert journal.state == State()
+    with open_checkpoint(out, side(out), {**HEADER, "model": "n"}, restart=True) as checkpoint:
+        assert checkpoint.state == State()
     with pytest.raises(InputError, match="another model"):
         begun(out, 1)
 
@@ -146,11 +146,11 @@ def test_a_header_that_cannot_be_read_is_not_taken_for_ours(out: Path) -> None:
 
 def test_two_runs_refuse_each_other(out: Path) -> None:
     """While one works, another is told so; when it is dead, the next goes on."""
-    with open_journal(out, side(out), HEADER, restart=False) as journal:
-        add(journal, 1)
+    with open_checkpoint(out, side(out), HEADER, restart=False) as checkpoint:
+        add(checkpoint, 1)
         with (
             pytest.raises(InputError, match="another run is writing it"),
-            open_journal(out, side(out), HEADER, restart=True),
+            open_checkpoint(out, side(out), HEADER, restart=True),
         ):
             pass
     assert finish(out) == 1
@@ -188,9 +188,9 @@ def test_a_full_disk_costs_the_chunk_that_did_not_fit(out: Path) -> None:
 def test_an_older_side_file_goes_where_nothing_is_rejected(out: Path) -> None:
     """It would speak of another run's rows."""
     side(out).write_text("older")
-    with open_journal(out, side(out), HEADER, restart=False) as journal:
-        journal.append(State(line=1), b"one\n", b"")
+    with open_checkpoint(out, side(out), HEADER, restart=False) as checkpoint:
+        checkpoint.append(State(line=1), b"one\n", b"")
         assert side(out).read_text() == "older"
-        journal.scored()
-        journal.install(out, side(out), None)
+        checkpoint.scored()
+        checkpoint.install(out, side(out), None)
     assert not side(out).exists()
