@@ -1,4 +1,4 @@
-"""Configurations, each option said once: default, help and the values that it takes.
+"""Configurations: each option has its default, its help and its valid values in one place.
 
 The command line, the server's settings and docs/options.md are made from these fields. It knows
 nothing of what a run does with them.
@@ -22,7 +22,7 @@ EARLIER = {"encoder_windows": 1, "long_passages": "beginning"}  # of configurati
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What is said of a field: its help, and the values that it takes, both bounds included."""
+    """The help of a field, and the values that it takes, both bounds included."""
 
     help: str
     least: float = -math.inf

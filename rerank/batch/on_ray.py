@@ -1,9 +1,9 @@
 """The same job on Ray Data, with a pool of actors that each load the model once.
 
 It sends the positions of the chunks that the checkpoint lacks, and receives their lines, in the
-order of the chunks. Every machine must find the input and the model under the same paths, as on a shared
-file system. The cluster is that of RAY_ADDRESS; without one, Ray is started on this machine for
-this job.
+order of the chunks. Every machine must find the input and the model under the same paths, as on a
+shared file system. The cluster is that of RAY_ADDRESS; without one, Ray is started on this machine
+for this job.
 """
 
 from __future__ import annotations

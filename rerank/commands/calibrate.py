@@ -51,7 +51,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--self-contained",
         action="store_true",
-        help="carry the exported networks, to be deployed without torch and weights",
+        help="include the exported networks, to be deployed without torch and weights",
     )
     add_group_by(p)
     add_work(p)

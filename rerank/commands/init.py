@@ -21,13 +21,13 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.jobs.init import SAID, init
+    from rerank.jobs.init import NOT_CALIBRATED, init
 
     init(o.corpus, o.out, from_options(Config, o), work=o.work, overwrite=o.overwrite)
     if o.json:
         print_json(model=o.out, calibrated=False)
         return
-    print(f"{o.out}: a model to search with. {SAID}")
+    print(f"{o.out}: a model to search with. {NOT_CALIBRATED}")
     print(f'Next: rerank search {shlex.quote(str(o.out))} "a query of yours"')
 
 

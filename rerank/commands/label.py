@@ -30,9 +30,7 @@ GRADE: dict[str, Grade] = {"r": "right", "p": "partly", "w": "wrong"}
 
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
-    p.add_argument(
-        "--out", type=Path, required=True, help="labelled set to write, or to go on with"
-    )
+    p.add_argument("--out", type=Path, required=True, help="labelled set to write, or to continue")
     p.add_argument(
         "--questions",
         type=Path,
@@ -169,9 +167,12 @@ def _finish(session: Session, o: argparse.Namespace) -> None:
 
     count = session.write()
     if not count:
-        print(f"\nNothing is labelled yet; the same command goes on. Kept in {session.file.path}")
+        print(
+            f"\nNothing is labelled yet; run the same command again to continue. Kept in "
+            f"{session.file.path}"
+        )
         return
-    print(f"\n{o.out}: {count} questions labelled; the same command goes on")
+    print(f"\n{o.out}: {count} questions labelled; run the same command again to continue")
     print("\n".join(session.so_far()))
     for names, found in agreements(session.questions()).items():
         print(agreement_sentence(names, found))
@@ -225,7 +226,7 @@ def _wrapped(text: str) -> str:
 
 COMMAND = Command(
     "label",
-    "label questions at the terminal or on a page, one key a judgement; run again, it goes on",
+    "label questions at the terminal or on a page, one key a judgement; run it again to continue",
     "label work/model --out work/labelled --questions asked.jsonl",
     _arguments,
     _run,

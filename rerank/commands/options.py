@@ -21,10 +21,10 @@ def from_options(kind: type[Kind], o: argparse.Namespace) -> Kind:
         InputError: a value is out of range; the message names the flag.
     """
     values = {
-        one.name: from_options(one.default_factory, o)  # type: ignore[arg-type]
-        if one.default is MISSING
-        else getattr(o, one.name, one.default)
-        for one in fields(kind)  # type: ignore[arg-type]
+        field.name: from_options(field.default_factory, o)  # type: ignore[arg-type]
+        if field.default is MISSING
+        else getattr(o, field.name, field.default)
+        for field in fields(kind)  # type: ignore[arg-type]
     }
     try:
         return kind(**values)
@@ -44,22 +44,20 @@ def shown(default: object) -> str:
 
 def add_options(p: argparse.ArgumentParser, kind: type, *names: str) -> None:
     """Add one option per field of a configuration, with its default; only `names`, if given."""
-    for one, said in options_of(kind):
-        if names and one.name not in names:
+    for field, option in options_of(kind):
+        if names and field.name not in names:
             continue
-        value = one.default
+        value, choices = field.default, ",".join(option.choices)
         if value is False:
-            p.add_argument(flag(one.name), action="store_true", help=said.help)
+            p.add_argument(flag(field.name), action="store_true", help=option.help)
             continue
-        notes = filter(None, (said.bounds(), f"default: {shown(value)}"))
+        notes = filter(None, (option.bounds(), f"default: {shown(value)}"))
         p.add_argument(
-            flag(one.name),
+            flag(field.name),
             type=type(value),
             default=value,
-            metavar=f"{{{','.join(said.choices)}}}"
-            if said.choices
-            else type(value).__name__.upper(),
-            help=f"{said.help} ({'; '.join(notes)})".replace("%", "%%"),
+            metavar=f"{{{choices}}}" if choices else type(value).__name__.upper(),
+            help=f"{option.help} ({'; '.join(notes)})".replace("%", "%%"),
         )
 
 
@@ -99,8 +97,8 @@ def add_group_by(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--group-by",
         metavar="KEY",
-        help="metadata of a query, such as its article, whose like values stay on one side of "
-        "every split (default: its `group`, else the documents that it is about)",
+        help="metadata of a query, such as its article; queries with the same value stay on one "
+        "side of every split (default: its `group`, else the documents that it is about)",
     )
 
 

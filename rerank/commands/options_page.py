@@ -23,9 +23,9 @@ def options_page() -> str:
         pages.append(f"## `rerank {command.name}`: `{kind.__module__}.{kind.__name__}`")
         rows = ["| option | default | values | meaning |", "|---|---|---|---|"]
         rows += [
-            f"| `{flag(one.name)}` | {shown(one.default)} | {said.values(type(one.default))} "
-            f"| {said.help} |"
-            for one, said in options_of(kind)
+            f"| `{flag(field.name)}` | {shown(field.default)} "
+            f"| {option.values(type(field.default))} | {option.help} |"
+            for field, option in options_of(kind)
         ]
         pages.append("\n".join(rows))
     return "\n\n".join(pages) + "\n"

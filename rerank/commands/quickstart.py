@@ -34,7 +34,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 def _run(o: argparse.Namespace) -> None:
     from rerank.ingest.ingest import ingest
-    from rerank.jobs.init import SAID, init
+    from rerank.jobs.init import NOT_CALIBRATED, init
     from rerank.jobs.update import update
 
     out = o.out or o.work / (o.folder.resolve().name or "documents")
@@ -53,7 +53,7 @@ def _run(o: argparse.Namespace) -> None:
         print_json(corpus=corpus, ingested=asdict(read), model=model, updated=updated)
     else:
         if changed is None:
-            print(f"{model}: a model to search with. {SAID}")
+            print(f"{model}: a model to search with. {NOT_CALIBRATED}")
         else:
             print_updated(changed, model)
         _print_next(model, corpus, settings)

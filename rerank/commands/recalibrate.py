@@ -53,7 +53,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--max-labels",
         type=positive,
-        help="take only so many of them, drawn at random; of a journal the newest",
+        help="labels to use at most, drawn at random; of a journal the newest",
     )
     add_name(p, "that of MODEL; calibrated-rerank-SET where the labels are of another corpus")
     add_work(p)
@@ -137,7 +137,7 @@ def _print_model(folder: Path) -> None:
 
 COMMAND = Command(
     "recalibrate",
-    "move a model's confidence by a few new labels",
+    "recalibrate a model's confidence on a few new labels",
     "recalibrate work/model --labels labels.jsonl --out work/moved",
     _arguments,
     _run,

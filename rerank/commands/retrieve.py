@@ -39,7 +39,8 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--second-tries",
         action="store_true",
-        help="where the confidence is low, expand the query, and take the stages apart",
+        help="if the confidence is low, also try an expanded query, and the best passages of each "
+        "stage",
     )
     add_json(p)
 
@@ -93,7 +94,7 @@ def _print(result: AdaptiveResult) -> None:
 
 COMMAND = Command(
     "retrieve",
-    "hand on as many passages as a query needs",
+    "return as many passages as a query needs",
     'retrieve work/model "median along an axis while ignoring NaNs" --strategy debugging',
     _arguments,
     _run,

@@ -140,7 +140,7 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
             except Exception as error:  # exporters fail in many ways; torch is slower but right
                 if precision != "fp32":
                     raise InputError(
-                        f"{files.name} does not export, so int8 is not to be had; set `precision` "
+                        f"{files.name} does not export, so it has no int8 form; set `precision` "
                         f"(--precision) to fp32 ({error})"
                     ) from error
                 logger.warning("%s runs in torch: it does not export (%s)", files.name, error)

@@ -234,7 +234,8 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
         engine(samples)  # the kernel refuses some sizes of heads
     except Exception as error:  # a family whose parts have other names, or work differently
         raise InputError(
-            f"{files.name} cannot be laid end to end, so it does not run in bf16 ({error})"
+            f"{files.name} cannot score concatenated sequences, so it does not run in bf16 "
+            f"({error})"
         ) from error
     if engine.device == "cpu" and not multiplies_bf16():
         logger.warning("This processor has no instructions for bf16: fp32 would be faster")

@@ -39,7 +39,7 @@ from rerank.inference.exported_models import (
 from rerank.inference.model_files import trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import ModelPair, open_pipeline
-from rerank.jobs.retriever_checks import as_held, check_vectors
+from rerank.jobs.retriever_checks import check_vectors, with_held_passages
 from rerank.retrieval.index import LAYOUT
 from rerank.retrieval.systems.connect import connect
 from rerank.retrieval.systems.settings import read_settings
@@ -128,7 +128,7 @@ class OtherSystem(CandidateSource):
         retriever: Path,
     ) -> None:
         system = connect(read_settings(retriever))
-        labelled, self.notes = as_held(labelled, system)
+        labelled, self.notes = with_held_passages(labelled, system)
         super().__init__(labelled, config)
         self.models = models
         cache = ScoreCache(workspace.scores)

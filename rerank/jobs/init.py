@@ -23,7 +23,7 @@ from rerank.storage.locks import reserved
 from rerank.tracking.registry import name_of
 from rerank.workspace import Workspace
 
-SAID = (
+NOT_CALIBRATED = (
     "This model has seen no labels of its corpus: it ranks passages, but its confidence is not "
     f"calibrated, and no answer is accepted. Label at least {LEAST_LABELS} queries, some of them "
     "unanswerable, and run `rerank calibrate`."
@@ -73,8 +73,8 @@ def init(
             maps=maps_to_dict(pooled.maps),
             sketch={},
             measured={"leave_one_set_out": dict(pooled.measured)},
-            report=f"{SAID}\n",
-            page=html_page("base", title="A model without labels", below=SAID),
+            report=f"{NOT_CALIBRATED}\n",
+            page=html_page("base", title="A model without labels", below=NOT_CALIBRATED),
             pictures={},
             fitted_on=(),
             index=index.folder,

@@ -17,7 +17,9 @@ TRIED = 20  # passages to encode and search for
 NEAREST = 10  # results that should include the passage itself
 
 
-def as_held(labelled: LabelledSet, system: SearchSystem) -> tuple[LabelledSet, tuple[str, ...]]:
+def with_held_passages(
+    labelled: LabelledSet, system: SearchSystem
+) -> tuple[LabelledSet, tuple[str, ...]]:
     """The set with the labelled passages as its corpus, as the collection holds them, and notes.
 
     Queries are grouped by these passages. The notes say how many are missing from the collection.

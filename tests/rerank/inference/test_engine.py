@@ -203,7 +203,7 @@ def test_a_model_that_does_not_export_runs_in_torch(
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
         patch.setattr(engine, "_export", fail)
-        with pytest.raises(InputError, match="does not export, so int8 is not to be had"):
+        with pytest.raises(InputError, match="does not export, so it has no int8 form"):
             CrossEncoder(resolve(str(tiny)), max_length=64, precision="int8").score(pairs)
         in_torch, _ = CrossEncoder(resolve(str(tiny)), max_length=64).score(pairs)
     assert "no such operator" in caplog.text

@@ -1,4 +1,4 @@
-"""Sequences laid end to end in bf16: each gets what it gets alone in fp32, but for rounding."""
+"""Concatenated sequences in bf16: each gets what it gets alone in fp32, but for rounding."""
 
 from __future__ import annotations
 

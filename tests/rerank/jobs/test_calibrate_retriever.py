@@ -294,7 +294,7 @@ def test_passages_that_are_not_there(
     labelled: LabelledSet, retriever: Path, cheap: Config, work: Path, tmp_path: Path
 ) -> None:
     """Some are told with counts; none of them there is refused."""
-    from rerank.jobs.retriever_checks import as_held
+    from rerank.jobs.retriever_checks import with_held_passages
     from rerank.retrieval.systems.connect import connect
     from rerank.retrieval.systems.settings import read_settings
 
@@ -305,12 +305,12 @@ def test_passages_that_are_not_there(
         qrels={**labelled.qrels, query_id: {"strange'id": 1.0}},
         corpus={**labelled.corpus, "strange'id": Passage("strange'id", "", "")},
     )
-    held, notes = as_held(some, system)
+    held, notes = with_held_passages(some, system)
     assert "1 of the " in notes[0]
     assert "; 1 query has no other right passage" in notes[0]
     assert held.corpus["strange'id"].text == ""
     both = {**labelled.qrels[query_id], "strange'id": 1.0}
-    _, notes = as_held(replace(some, qrels={**labelled.qrels, query_id: both}), system)
+    _, notes = with_held_passages(replace(some, qrels={**labelled.qrels, query_id: both}), system)
     assert notes[0].endswith('such as "strange\'id"')
     named = next(iter(labelled.qrels[query_id]))
     assert held.corpus.get(named, Passage(named, "", "x")).text

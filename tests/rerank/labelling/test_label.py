@@ -60,7 +60,7 @@ def events(tmp_path: Path) -> list[dict[str, Any]]:
 def test_ten_labels_killed_and_resumed(label: Label, tmp_path: Path, small: LabelledSet) -> None:
     """Ten questions in two sittings, a line torn by a kill between them; the set can be read."""
     first = label(["r", "n", "p", "n", "n", "r", "n"], "--count", 12)
-    assert "4 questions labelled; the same command goes on" in first
+    assert "4 questions labelled; run the same command again to continue" in first
     with (tmp_path / "set" / JUDGEMENTS).open("a") as file:
         file.write('{"do": "judge", "by": "me", "que')
     second = label(["n"] * 6 + ["q"], "--count", 12)
