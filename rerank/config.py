@@ -272,7 +272,7 @@ class LabelConfig:
     )
     depth: int = option(5, "best passages of each stage that are shown, merged", least=1, most=100)
     shared: int = option(
-        5, "every so-maniest question is for all annotators, the others for one; 1: all", least=1
+        5, "one question in so many is for all annotators, the others for one; 1: all", least=1
     )
     partly_right: bool = option(False, "count passages that answer partly as right, with grade 1")
     seed: int = option(0, "seed of the draw", least=0)

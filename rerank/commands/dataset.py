@@ -86,17 +86,23 @@ def _import_arguments(p: argparse.ArgumentParser) -> None:
     add_json(p)
 
 
+def _named_run(given: str) -> tuple[str, Path]:
+    """The name and the file of `[NAME=]RUN`; the name of the file may hold "=" too."""
+    name, equals, path = given.partition("=")
+    if not equals or Path(given).exists():
+        return Path(given).stem, Path(given)
+    return name or Path(path).stem, Path(path)
+
+
 def _import(o: argparse.Namespace) -> None:
     from rerank.data.trec import import_trec
     from rerank.storage.files import write_file
 
     runs: dict[str, Path] = {}
-    for given in o.runs:
-        name, _, path = given.rpartition("=")
-        name = name or Path(path).stem
+    for name, path in map(_named_run, o.runs):
         if name in runs:
             raise InputError(f"two runs are named {name!r}; name them: NAME=RUN")
-        runs[name] = Path(path)
+        runs[name] = path
     if o.out.exists():
         inputs = [*runs.values(), *filter(None, (o.qrels, o.queries, o.corpus))]
         if not o.overwrite or any(o.out.samefile(path) for path in inputs if path.exists()):

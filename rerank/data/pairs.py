@@ -109,7 +109,7 @@ def _rows(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise InputError(f"{folder}: holds neither {' nor '.join(FILES)}")
     opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8") as file:
+        with opened(path, "rt", encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
                 if not line.strip():
                     continue

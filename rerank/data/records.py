@@ -103,7 +103,11 @@ def read_passage(
 
 
 def read_id(row: Mapping[str, Any], key: str) -> str:
-    """An id: text, or a whole number, which becomes its digits."""
+    """An id: text, or a whole number, which becomes its digits.
+
+    Raises:
+        InputError: naming the field, what is wrong with it, and the value.
+    """
     value = row.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return str(value)
@@ -116,7 +120,11 @@ def read_id(row: Mapping[str, Any], key: str) -> str:
 def read_text(
     row: Mapping[str, Any], key: str, *, most: int = LONGEST_PASSAGE, empty: bool = False
 ) -> str:
-    """A field with text of at most `most` characters; with `empty`, it may be empty."""
+    """A field with text of at most `most` characters; with `empty`, it may be empty.
+
+    Raises:
+        InputError: it is missing, or is not such text; the message names the field.
+    """
     if key not in row:
         raise InputError(f"{key!r} is missing")
     value = row[key]
@@ -184,7 +192,11 @@ def _logit(value: Mapping[str, Any]) -> float | None:
 
 
 def read_number(row: Mapping[str, Any], key: str) -> float:
-    """A field that holds a finite number."""
+    """A field that holds a finite number.
+
+    Raises:
+        InputError: it holds something else; the message names the field.
+    """
     number = row[key]
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise InputError(f"{key!r} should be a number, got {json_type(number)}")
@@ -198,7 +210,11 @@ def read_number(row: Mapping[str, Any], key: str) -> float:
 
 
 def read_right(row: Mapping[str, Any]) -> bool | None:
-    """The field `right`; None if there is none."""
+    """The field `right`; None if there is none.
+
+    Raises:
+        InputError: it is neither true nor false.
+    """
     right = row.get("right")
     if right is not None and not isinstance(right, bool):
         raise InputError(f"'right' should be true or false, got {right!r:.80}")

@@ -102,6 +102,13 @@ def test_a_line_that_is_no_pair_is_refused(tmp_path: Path, row: Any, sentence: s
         read_pairs(write(tmp_path / "made", [ROWS[0], row]))
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    """Some editors write one."""
+    line = json.dumps({"query": "q", "positives": [{"text": "t"}]})
+    (tmp_path / "pairs.jsonl").write_text(line, encoding="utf-8-sig")
+    assert len(read_pairs(tmp_path).queries) == 1
+
+
 def test_files_that_hold_no_pairs_are_refused(tmp_path: Path) -> None:
     """An empty file, a folder without one, bytes that are no gzip, and a line that is no JSON."""
     with pytest.raises(InputError, match="hold no line"):

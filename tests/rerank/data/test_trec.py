@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command_line import call
 from known_lists import write_lines
 
 from rerank.data.labelled_set import LabelledSet
@@ -91,3 +92,15 @@ def test_bad_lines_are_listed(files: Path) -> None:
         ("qrels.txt:3", "another grade above"),
     ):
         assert any(place in line and what in line for line in told.splitlines()), (place, told)
+
+
+@pytest.mark.parametrize(("given", "stage"), [("{}", "k=60"), ("first={}", "first")])
+def test_the_name_of_a_run_may_hold_an_equals_sign(
+    files: Path, capsys: pytest.CaptureFixture[str], given: str, stage: str
+) -> None:
+    """As files of a parameter's values do; what stands before the first one is the stage's name."""
+    run, out = files / "k=60.run", files / "lists.jsonl"
+    run.write_text(BM25)
+    arguments = ["--qrels", files / "qrels.txt", "--out", out, "--unjudged", "leave-out"]
+    assert call("dataset", "import-trec", given.format(run), *arguments) == 0
+    assert f"stages: {stage};" in capsys.readouterr().out
