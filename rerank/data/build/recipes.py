@@ -19,6 +19,7 @@ from typing import Any
 
 from rerank.data.beir import read_queries, write_corpus
 from rerank.data.build.docstrings import LEAST_DOCSTRING, DocumentedObject, documented_objects
+from rerank.data.grouping import connected_groups
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, nearest
 from rerank.types import Passage, Query
@@ -72,7 +73,7 @@ def _labelled(
     name: str,
 ) -> LabelledSet:
     """The set of `described` (query text -> names of the objects it describes)."""
-    groups = _component_names(described)
+    groups = connected_groups({text: sorted(right) for text, right in described.items()}, ())
     queries: dict[str, Query] = {}
     qrels: dict[str, dict[str, float]] = {}
     splits: dict[str, list[str]] = {split: [] for split in shares}
@@ -287,23 +288,6 @@ def _resolve(written: str, source: str, objects: Mapping[str, DocumentedObject])
 
 def _join_words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.lower()))
-
-
-def _component_names(described: Mapping[str, frozenset[str]]) -> dict[str, str]:
-    """Query text -> the first name, in order, of its connected component of described objects."""
-    parent: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while parent.setdefault(name, name) != name:
-            name = parent[name]
-        return name
-
-    for right in described.values():
-        first, *others = sorted(right)
-        for other in others:
-            a, b = sorted((root(first), root(other)))
-            parent[b] = a
-    return {text: root(min(right)) for text, right in described.items()}
 
 
 def _hash(text: str) -> str:
