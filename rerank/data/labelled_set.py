@@ -85,7 +85,16 @@ class LabelledSet:
         return LISTS if self.lists else "search"
 
     def write(self, folder: str | Path) -> None:
-        """Write the set as a BEIR folder; `read` gives an equal one back."""
+        """Write the set as a BEIR folder; `read` gives an equal one back.
+
+        Raises:
+            InputError: a set of lists, whose scores have no place in a BEIR folder.
+        """
+        if self.lists:
+            raise InputError(
+                f"{self.name}: lists with scores cannot be written as a BEIR folder; keep the file "
+                "that they were read from"
+            )
         files = LabelledFiles(self.corpus, self.queries, self.qrels, self.splits)
         write_files(files, Path(folder))
 

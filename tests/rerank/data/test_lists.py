@@ -68,6 +68,13 @@ def test_the_digest_sees_the_scores(tmp_path: Path) -> None:
     assert read(tmp_path, ROWS).digest() != read(tmp_path, other).digest()
 
 
+def test_a_folder_has_no_place_for_scores(tmp_path: Path) -> None:
+    """So they are not left out silently."""
+    with pytest.raises(InputError, match="lists with scores cannot be written as a BEIR folder"):
+        read(tmp_path, ROWS).write(tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+
+
 def test_without_a_text_the_words_tell_nothing(tmp_path: Path) -> None:
     """One passage without a text is enough: features must be there for every list."""
     rows = copy.deepcopy(ROWS)
