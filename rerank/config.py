@@ -17,7 +17,6 @@ from rerank.errors import InputError, nearest
 from rerank.types import Precision
 
 LARGEST = 2**31 - 1  # of any whole number
-EARLIER = {"encoder_windows": 1, "long_passages": "beginning"}  # of configurations without them
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,9 @@ class Config:
         128, "tokens of a query, or of a window of a passage, that the bi-encoder reads", least=16
     )
     encoder_windows: int = option(
-        1, "windows of a longer passage that the bi-encoder reads; the nearest one counts", least=1
+        1,
+        "windows of a longer passage that the bi-encoder reads; the one nearest to a query counts",
+        least=1,
     )
     reranker: str = option(
         "minilm-reranker",
@@ -233,7 +234,7 @@ class Config:
             raise InputError(f"unknown configuration fields {strange}; expected {sorted(known)}")
         try:
             thresholds = Thresholds(**values.get("thresholds", {}))
-            return cls(**{**EARLIER, **values, "thresholds": thresholds})
+            return cls(**{**values, "thresholds": thresholds})
         except (TypeError, AttributeError) as error:
             raise InputError(f"the configuration cannot be read: {error}") from None
 

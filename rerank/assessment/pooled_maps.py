@@ -62,13 +62,13 @@ class PooledMaps:
 
 
 def scored_by(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
-    """What determines the scores that pooled maps are fitted on; precision hardly changes them."""
+    """What determines the scores that pooled maps are fitted on.
+
+    Precision hardly changes them, and `encoder_windows` only the cosines of long passages.
+    """
     prints = fingerprints(encoder, reranker, config)
     models = {part: value for part, value in prints.items() if part != "precision"}
-    return models | {
-        "encoder_windows": config.encoder_windows,
-        "long_passages": config.long_passages,
-    }
+    return models | {"long_passages": config.long_passages}
 
 
 def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> PooledMaps | None:
