@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from calibration import metrics
+from calibration.metrics.intervals import student_point
 from calibration.monitoring.drift import LEAST_ROWS
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import predict
@@ -69,7 +70,7 @@ def leave_one_set_out(
 def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Means over the sets, by number of labels and arm.
 
-    Besides, the mean difference of log loss, pooled minus alone, and its 95% interval.
+    Besides, the mean difference of log loss, pooled minus alone, with Student's 95% interval.
     """
     counts = dict.fromkeys(count for rows in figures.values() for count in rows)
     means: dict[str, Any] = {}
@@ -88,7 +89,8 @@ def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
             r["pooled"]["log_loss"] - r["alone"]["log_loss"] for r in rows_of_sets if len(r) == 2
         ]
         if len(gaps) > 1:
-            half = 1.96 * float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
+            error = float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
+            half = student_point(0.95, len(gaps)) * error
             mean = float(np.mean(gaps))
             means[count]["gap"] = {
                 "log_loss": mean,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.policy import decide
@@ -14,7 +15,12 @@ from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.errors import InputError
 from rerank.fitting.fit import FitContext, fit
-from rerank.fitting.leave_one_set_out import leave_one_set_out, markdown_table, summary
+from rerank.fitting.leave_one_set_out import (
+    FIGURES,
+    leave_one_set_out,
+    markdown_table,
+    summary,
+)
 from rerank.fitting.pooled_fit import balance_sets, fit_pooled_maps
 from rerank.fitting.rankings import PlannedRankings
 
@@ -103,3 +109,17 @@ def test_leaving_one_set_out_measures_on_labels_that_no_map_saw(
     told = summary(found)["0"]["pooled"]
     assert told["sets"] == 1
     assert 0 <= told["auroc"] <= 1
+
+
+def test_the_interval_over_sets_is_students() -> None:
+    """The differences of four sets as values: SciPy's interval of their mean is the oracle."""
+    gaps = [-0.10, -0.02, 0.03, -0.07]
+    figures = dict.fromkeys((*FIGURES, "accepted_count"), 0.5)
+    rows = {
+        f"set {k}": {"25": {"pooled": {**figures, "log_loss": 0.5 + gap}, "alone": figures}}
+        for k, gap in enumerate(gaps)
+    }
+    found = summary(rows)["25"]["gap"]
+    expected = ttest_1samp(gaps, 0).confidence_interval(0.95)
+    assert (found["low"], found["high"]) == pytest.approx((expected.low, expected.high))
+    assert (found["log_loss"], found["worst"], found["better"]) == pytest.approx((-0.04, 0.03, 3))
