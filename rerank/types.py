@@ -62,7 +62,8 @@ class Query:
     `passages` is None to search the index. `logits` (n,), if given, are the scores of the passages
     by the model's own cross-encoder, which then does not score them again. `scores`, if given, are
     the scores by another system's stages: for each stage one number per passage (n,), NaN if the
-    stage did not return the passage. Plain lists become arrays; None in scores is NaN.
+    stage did not return the passage. Lists of passages become tuples, lists of numbers arrays; None
+    in scores is NaN.
 
     Raises:
         InputError: metadata that is no mapping; logits or scores without passages, both of them,
@@ -83,6 +84,8 @@ class Query:
                 "the metadata of a query should be a mapping of names to values, such as "
                 f'{{"language": "en"}}, got {self.metadata!r:.100}'
             )
+        if self.passages is not None:
+            object.__setattr__(self, "passages", tuple(self.passages))
         n = len(self.passages or ())
         if self.scores is not None:
             object.__setattr__(self, "scores", self._arrays(self.scores, n))

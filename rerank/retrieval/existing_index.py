@@ -25,18 +25,12 @@ def existing_index(folder: Path, corpus: str, encoder: Encoder, config: Config) 
     if manifest.get("kind") != INDEX_KIND:
         raise InputError(f"--index: {folder} is not an index; expected what `rerank index` wrote")
     index = Index(folder)
-    read = {
-        "its encoder": (manifest["encoder"]["fingerprint"], encoder.files.fingerprint),
-        "--encoder-max-length": (manifest["encoder"]["max_length"], encoder.max_length),
-        "--encoder-windows": (manifest["encoder"].get("windows", 1), encoder.windows),
-        "--language": (manifest["language"], config.language),
-        "--dense": (bool(manifest["approximate"]), config.dense == "approximate"),
-        "its corpus": (corpus_digest(index.corpus), corpus),
-    }
-    differing = [name for name, (there, expected) in read.items() if there != expected]
+    differing = index.differences(config, encoder)
+    if corpus_digest(index.corpus) != corpus:
+        differing.append("another corpus")
     if differing:
         raise InputError(
-            f"--index: {folder} differs in {', '.join(differing)}; make it of the same corpus with "
-            "the same options: rerank index"
+            f"--index: {folder} has {', '.join(differing)}; make it of the same corpus with the "
+            "same options: rerank index"
         )
     return index

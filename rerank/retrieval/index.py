@@ -66,22 +66,28 @@ class Index:
         Raises:
             InputError: saying which part differs.
         """
+        if differing := self.differences(config, encoder):
+            raise InputError(f"{self.folder}: the index has {', '.join(differing)}; build it again")
+
+    def differences(self, config: Config, encoder: Encoder) -> list[str]:
+        """What the index was built with, where that differs from a configuration and its encoder.
+
+        Such as `"--language german instead of english"`.
+        """
+        made_by = {"windows": 1, **self.manifest["encoder"]}
         dense = "approximate" if self.manifest["approximate"] else "exact"
-        if (self.language, dense) != (config.language, config.dense):
-            raise InputError(
-                f"{self.folder}: the index is of language {self.language} and {dense} dense "
-                f"search, the configuration says {config.language} and {config.dense}; build it "
-                "again"
-            )
-        made_by, files = {"windows": 1, **self.manifest["encoder"]}, encoder.files
-        if not encoder.settings.items() <= made_by.items():
-            raise InputError(
-                f"{self.folder}: the index was made by {made_by['name']} at "
-                f"{made_by['windows']} x {made_by['max_length']} tokens (fingerprint "
-                f"{made_by['fingerprint'][:12]}), the configuration says {files.name} at "
-                f"{encoder.windows} x {encoder.max_length} tokens (fingerprint "
-                f"{files.fingerprint[:12]}); build the index again"
-            )
+        options = {
+            "the encoder": (made_by["fingerprint"], encoder.files.fingerprint),
+            "--encoder-max-length": (made_by["max_length"], encoder.max_length),
+            "--encoder-windows": (made_by["windows"], encoder.windows),
+            "--language": (self.language, config.language),
+            "--dense": (dense, config.dense),
+        }
+        return [
+            f"{name} {there!s:.12} instead of {expected!s:.12}"
+            for name, (there, expected) in options.items()
+            if there != expected
+        ]
 
     def check(self) -> None:
         """Refuse arrays that do not fit together: for an index that others may have written.

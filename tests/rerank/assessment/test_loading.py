@@ -185,7 +185,10 @@ def test_the_part_that_differs_is_named(
 
 @pytest.mark.parametrize(
     ("change", "complaint"),
-    [({"language": "german"}, "index is of language english"), ({"dense": "approximate"}, "exact")],
+    [
+        ({"language": "german"}, "--language english instead of german"),
+        ({"dense": "approximate"}, "--dense exact instead of approximate"),
+    ],
 )
 def test_an_index_of_another_kind_is_refused(
     copied: Path, change: dict[str, str], complaint: str

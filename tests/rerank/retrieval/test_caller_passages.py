@@ -120,6 +120,14 @@ def test_logits_must_be_one_a_passage(passages: tuple[Passage, ...], logits: lis
         Query(QUESTION, passages=passages[:2], logits=np.array(logits))
 
 
+def test_passages_may_be_a_list(passages: tuple[Passage, ...]) -> None:
+    """A query keeps a tuple, so that it stays as it was made."""
+    brought: Any = list(passages)
+    query = Query(QUESTION, passages=brought)
+    brought.clear()
+    assert query.passages == passages
+
+
 def test_logits_may_be_a_plain_list() -> None:
     """As scores may; what is no number is refused in words."""
     alone = (Passage("a", "", "text"),)

@@ -42,13 +42,13 @@ def test_the_index_of_this_corpus_is_taken(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "passages", "named"),
     [
-        ({"language": "german"}, PASSAGES, "--language"),
-        ({"dense": "approximate"}, PASSAGES, "--dense"),
-        ({"encoder_max_length": 64}, PASSAGES, "--encoder-max-length"),
-        ({"encoder_windows": 2}, PASSAGES, "--encoder-windows"),
-        ({}, PASSAGES[:1], "its corpus"),
-        ({}, [replace(PASSAGES[0], text="Another."), PASSAGES[1]], "its corpus"),
-        ({}, [replace(PASSAGES[0], metadata={}), PASSAGES[1]], "its corpus"),
+        ({"language": "german"}, PASSAGES, "--language english instead of german"),
+        ({"dense": "approximate"}, PASSAGES, "--dense exact instead of approximate"),
+        ({"encoder_max_length": 64}, PASSAGES, "--encoder-max-length 32 instead of 64"),
+        ({"encoder_windows": 2}, PASSAGES, "--encoder-windows 1 instead of 2"),
+        ({}, PASSAGES[:1], "another corpus"),
+        ({}, [replace(PASSAGES[0], text="Another."), PASSAGES[1]], "another corpus"),
+        ({}, [replace(PASSAGES[0], metadata={}), PASSAGES[1]], "another corpus"),
     ],
 )
 def test_an_index_of_something_else_is_refused(
@@ -57,7 +57,7 @@ def test_an_index_of_something_else_is_refused(
     """The sentence names what differs, and nothing else."""
     config = replace(CONFIG, **changes)
     encoder = Encoder.from_config(ENCODER.files, config)
-    with pytest.raises(InputError, match=f"differs in {named};"):
+    with pytest.raises(InputError, match=f"has {named};"):
         existing_index(folder, corpus_digest(passages), encoder, config)
 
 
