@@ -44,7 +44,6 @@ CONFIG = Config(
     pool=30,
     max_length=128,
     encoder_max_length=64,
-    encoder_windows=2,
     folds=2,
 )
 

@@ -73,8 +73,7 @@ def rescore(
     """
     queries, out = Path(queries), Path(out)
     side = out.with_name(f"{out.name}.rejected.jsonl")
-    other_stages = model.maps[model.maps.main].list_kind is not None
-    scoring, convert = _scoring(engine, actors), _converter(out, other_stages=other_stages)
+    scoring, convert = _scoring(engine, actors), _converter(out, model)
     with open_input(queries, segment_by=model.segment_by) as queries_in:
         check_places(model.folder, queries, out, side)
         if strict:
@@ -170,7 +169,7 @@ def _check_rows(queries_in: Input) -> None:
                 raise InputError(f"{queries_in.path}:{row.line}: {row.reason}")
 
 
-def _converter(out: Path, *, other_stages: bool) -> Convert | None:
+def _converter(out: Path, model: CalibratedReranker) -> Convert | None:
     """What converts the checkpoint's lines to the output format; None if that is these lines."""
     if not is_parquet(out):
         return None
@@ -178,6 +177,7 @@ def _converter(out: Path, *, other_stages: bool) -> Convert | None:
         from rerank.batch.parquet import write_parquet
 
     def convert(lines: Path, parquet: Path) -> None:
+        other_stages = model.maps[model.maps.main].list_kind is not None
         with lines.open("rb") as file:
             write_parquet(file, parquet, other_stages=other_stages)
 

@@ -23,7 +23,7 @@ from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
 from rerank.inference.model_files import ModelFiles, resolve, trained_on, training
 from rerank.inference.score_cache import ScoreCache
-from rerank.inference.tokenizer import Tokenizer, open_tokenizer, positions
+from rerank.inference.tokenizer import positions
 from rerank.jobs.pipelines import open_index
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
@@ -106,8 +106,7 @@ def finetune(
         _check_base(base, config)
         # a miner chooses from everything that the first stage finds
         mining = replace(config, hard=max(config.hard, config.depth)) if miner else config
-        tokenizer = open_tokenizer(base, max_length=config.max_length)
-        examples, validation, counts = _mine_all(sets, encoder, tokenizer, seen, mining, workspace)
+        examples, validation, counts = _mine_all(sets, encoder, seen, mining, workspace)
         lists = [*map(asdict, examples), *map(asdict, validation)]
         key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
         cache = ScoreCache(workspace.scores)
@@ -203,7 +202,6 @@ def _about(training_set: TrainingSet) -> dict[str, Any]:
 def _mine_all(
     sets: Sequence[TrainingSet],
     encoder: ModelFiles,
-    tokenizer: Tokenizer,
     seen: frozenset[str],
     config: FinetuneConfig,
     work: Workspace,
@@ -248,11 +246,9 @@ def _mine_all(
         if config.temperature:  # use any of the queries, not only the first groups
             random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
         searched = None if training_set.within else index
-        mined = mine(labelled, ids, searched, bi_encoder, tokenizer, config, limit=limit)
+        mined = mine(labelled, ids, searched, bi_encoder, config, limit=limit)
         lists = (
-            validation_queries(
-                labelled, for_validation, index, bi_encoder, tokenizer, depth=config.depth
-            )
+            validation_queries(labelled, for_validation, index, bi_encoder, depth=config.depth)
             if index is not None
             else []
         )

@@ -15,15 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.config import Config, FinetuneConfig
+from rerank.config import FinetuneConfig
 from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet
 from rerank.errors import InputError
-from rerank.inference.tokenizer import Tokenizer
 from rerank.retrieval.dense import Encoder
-from rerank.retrieval.excerpts import excerpts
 from rerank.retrieval.index import Index
-from rerank.retrieval.no_index import NoIndex
 from rerank.types import Passage, Query
 
 NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" repeats the answer
@@ -116,7 +113,6 @@ def mine(
     ids: Sequence[str],
     index: Index | None,
     encoder: Encoder,
-    tokenizer: Tokenizer,
     config: FinetuneConfig,
     *,
     limit: int | None = None,
@@ -127,7 +123,7 @@ def mine(
     that a person judged wrong come first, above all the passage that an unanswerable query was
     asked about; the first stage's best fill the rest. Without an `index`, for questions that do not
     name their subject, only passages of the query's own group fill it, and a query that has none is
-    left out. Of a passage too long for `tokenizer` the excerpt is shown, as to a model in use.
+    left out.
     """
     draw = random.Random(f"{config.seed}:{labelled.name}:lists")
     queries = [labelled.queries[i] for i in ids[:limit]]
@@ -144,7 +140,7 @@ def mine(
         ]
     rounds = itertools.cycle(zip(queries, lists, strict=True))
     examples = (
-        _example(labelled, query, candidates, index, tokenizer, config, draw)
+        _example(labelled, query, candidates, index, config, draw)
         for query, candidates in itertools.islice(rounds, limit or len(queries))
     )
     return [example for example in examples if 0 in example.labels]
@@ -173,7 +169,6 @@ def _example(
     query: Query,
     candidates: Sequence[Passage],
     index: Index | None,
-    tokenizer: Tokenizer,
     config: FinetuneConfig,
     draw: random.Random,
 ) -> Example:
@@ -195,7 +190,7 @@ def _example(
     if index is not None:
         easy = [index.passage(draw.randrange(len(index))) for _ in range(config.easy)]
     easy = [p for p in easy if _is_wrong(p, answers)]
-    passages = _texts(query, (*shown, *hard, *easy), index, tokenizer)
+    passages = [p.full_text for p in (*shown, *hard, *easy)]
     labels = (1,) * len(shown) + (0,) * (len(passages) - len(shown))
     return Example(query.text, tuple(passages), labels, judged=len(sure))
 
@@ -211,18 +206,9 @@ def examples_per_set(sizes: Sequence[int], total: int, temperature: float) -> li
 
 
 def validation_queries(
-    labelled: LabelledSet,
-    ids: Sequence[str],
-    index: Index,
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    *,
-    depth: int,
+    labelled: LabelledSet, ids: Sequence[str], index: Index, encoder: Encoder, *, depth: int
 ) -> list[ValidationQuery]:
-    """The first stage's `depth` best passages of each answerable query of `ids`.
-
-    Of a passage too long for `tokenizer` it is the excerpt.
-    """
+    """The first stage's `depth` best passages of each answerable query of `ids`."""
     queries = [labelled.queries[i] for i in ids if labelled.relevant(i)]
     if not queries:
         return []
@@ -234,20 +220,11 @@ def validation_queries(
         held.append(
             ValidationQuery(
                 query.text,
-                tuple(_texts(query, [labelled.corpus[d] for d in right], index, tokenizer)),
-                tuple(_texts(query, candidates, index, tokenizer)),
+                tuple(labelled.corpus[d].full_text for d in right),
+                tuple(p.full_text for p in candidates),
             )
         )
     return held
-
-
-def _texts(
-    query: Query, passages: Sequence[Passage], index: Index | None, tokenizer: Tokenizer
-) -> list[str]:
-    """What a cross-encoder reads of the passages; without an index, words count alike."""
-    words_of = NoIndex(Config().language) if index is None else index
-    language = words_of.language
-    return excerpts(query.text, passages, tokenizer, words_of.weight, language=language)
 
 
 def _first_stage(
