@@ -44,9 +44,10 @@ class PassageVectors:
 
     def cosines(self, query: Vectors, rows: Ints) -> Floats:
         """The cosine of a unit query (d,) with each of these passages, shape (k,), in [-1, 1]."""
-        firsts, ends = self.starts[rows], self.starts[rows + 1]
-        numbers = np.concatenate([np.arange(a, b) for a, b in zip(firsts, ends, strict=True)])
-        return _highest(cosines(self.array[numbers], query), np.r_[0, np.cumsum(ends - firsts)])
+        counts = self.starts[rows + 1] - self.starts[rows]
+        begins = np.r_[0, np.cumsum(counts)]  # of each passage in what follows
+        numbers = np.arange(begins[-1]) + np.repeat(self.starts[rows] - begins[:-1], counts)
+        return _highest(cosines(self.array[numbers], query), begins)
 
     def nearest(self, query: Vectors, count: int) -> Ints:
         """The `count` rows nearest to a unit query (d,), best first; about these with a graph."""
