@@ -354,6 +354,32 @@ class FinetuneConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """Everything that a training run of the bi-encoder depends on, besides its data."""
+
+    base: str = option("minilm", "bi-encoder to start from")
+    depth: int = option(
+        30, "how many passages of the first stage a wrong one is drawn from", least=1
+    )
+    max_length: int = option(128, "tokens of a query or a passage, while training", least=16)
+    batch: int = option(64, "queries a step; each is compared with the passages of all", least=2)
+    steps: int = option(600, "training steps", least=1)
+    learning_rate: float = option(5e-5, "peak learning rate", above=0, below=1)
+    warmup: float = option(0.05, "share of the steps in which the rate rises", least=0, below=1)
+    frozen_layers: int = option(
+        0, "lowest layers that stay those of the base; word embeddings always do", least=0
+    )
+    keep: float = option(0.5, "share of the base in the weights that are written", least=0, below=1)
+    average: int = option(1, "last checkpoints whose mean is kept", least=1)
+    check_every: int = option(100, "steps between two checkpoints", least=1)
+    seed: int = option(0, "seed of draws", least=0)
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can use."""
+        check_options(self)
+
+
+@dataclass(frozen=True, slots=True)
 class PromotionGate:
     """What a model must show to become the champion."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from rerank.commands.command import Command
-from rerank.commands.finetune import add_pack, pack, print_packed
 from rerank.commands.options import add_json, add_out
 from rerank.commands.printing import print_json
+from rerank.commands.training import add_pack, pack, print_packed
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:

@@ -3,124 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from rerank.commands.command import Command
-from rerank.commands.inputs import read_sets
-from rerank.commands.options import (
-    add_group_by,
-    add_json,
-    add_out,
-    add_split,
-    add_work,
-    from_options,
-)
-from rerank.commands.printing import print_json, print_run, run_fields
+from rerank.commands.options import from_options
+from rerank.commands.training import add_training, finish, training_sets
 from rerank.config import FinetuneConfig
-from rerank.errors import InputError
-
-
-def _arguments(p: argparse.ArgumentParser) -> None:
-    p.add_argument(
-        "datasets",
-        nargs="+",
-        type=_set,
-        metavar="SET[:EXAMPLES]",
-        help="BEIR folders, or folders with pairs.jsonl",
-    )
-    add_out(p, "model")
-    add_split(p, "train", "split to train on")
-    add_pack(p)
-    p.add_argument(
-        "--within-group",
-        nargs="+",
-        default=(),
-        metavar="NAME",
-        help="sets whose questions do not name their subject: wrong passages are of the same group",
-    )
-    add_group_by(p)
-    add_work(p)
-    add_json(p)
-
-
-def _set(given: str) -> tuple[Path, int | None]:
-    """A folder, and how many examples to take from it."""
-    folder, _, limit = given.partition(":")
-    if limit and not limit.isdigit():
-        raise argparse.ArgumentTypeError(
-            f"{given!r}: expected FOLDER or FOLDER:EXAMPLES, such as squad:2000"
-        )
-    return Path(folder), int(limit) if limit else None
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.inference.int8_weights import check_can_pack
     from rerank.jobs.finetune import finetune
-    from rerank.training.mining import TrainingSet
 
     config = from_options(FinetuneConfig, o)
-    if o.pack:
-        check_can_pack(o.pack)
-    folders, limits = zip(*o.datasets, strict=True)
-    labelled = read_sets(folders, o)
-    for one in labelled:
-        if one.lists:
-            raise InputError(f"{one.name} holds lists with their scores; expected a BEIR folder")
-    unknown = set(o.within_group) - {s.name for s in labelled}
-    if unknown:
-        raise InputError(
-            f"--within-group: no set {sorted(unknown)}; there are {[s.name for s in labelled]}"
-        )
-    sets = [
-        TrainingSet(s, o.split, limit, within=s.name in o.within_group)
-        for s, limit in zip(labelled, limits, strict=True)
-    ]
-    made = finetune(sets, o.out, config, work=o.work, overwrite=o.overwrite)
-    if o.pack:
-        pack(o.out, o.pack)
-    examples, step = made.report["examples"], made.report["best_step"]
-    if o.json:
-        print_json(
-            reranker=o.out,
-            made=made.made,
-            examples=examples,
-            best_step=step,
-            packed=o.pack,
-            notes=made.notes,
-            **run_fields(made.run),
-        )
-        return
-    print(f"{o.out}: a cross-encoder trained on {examples} examples; step {step} is kept")
-    if not made.made:
-        print("it was there already, made from the same sets, settings and weights")
-    print_run(made.run, made.notes)
-    print_packed(o.pack)
-
-
-def add_pack(p: argparse.ArgumentParser) -> None:
-    """The folder of packed weights, if they are wanted."""
-    p.add_argument("--pack", type=Path, help="also write small int8 weights into this folder")
-
-
-def pack(folder: Path, packed: Path) -> None:
-    """Pack the cross-encoder in `folder`."""
-    from rerank.inference.int8_weights import pack_finetuned
-    from rerank.inference.model_files import resolve
-
-    pack_finetuned(folder, packed, base=resolve("minilm").folder)
-
-
-def print_packed(packed: Path | None) -> None:
-    """Print where the packed weights are, if there are any."""
-    if packed:
-        print(f"{packed}: packed weights and manifest")
+    made = finetune(training_sets(o), o.out, config, work=o.work, overwrite=o.overwrite)
+    finish(o, made, "cross-encoder")
 
 
 COMMAND = Command(
     "finetune",
     "train a cross-encoder on labelled sets",
     "finetune datasets/pydata my-set:2000 --out work/reranker --steps 600",
-    _arguments,
+    add_training,
     _run,
     config=FinetuneConfig,
     resumes=True,

@@ -23,7 +23,7 @@ NONE_ANSWERABLE = (
 )
 
 TRAINED_ON_DOCUMENTS = (
-    "The cross-encoder was trained on other queries about the same documents, and knows these "
+    "A model was trained on other queries about the same documents, and knows these "
     "better than it will know new ones: the confidence promises too much there."
 )
 NO_LISTS = (

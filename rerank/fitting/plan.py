@@ -34,7 +34,7 @@ class Plan:
     fit: Labelled[Query]
     report: Labelled[Query]
     report_split: str
-    seen_by_reranker: int  # left out: the cross-encoder was trained on them or on their split
+    seen_by_reranker: int  # left out: a model was trained on them or on their split
     asked_twice: int  # left out of fitting: a reported query is the same question
     beside_training: bool  # queries used here ask about documents that were trained on
     same_group: int  # reported queries whose group has queries that are fitted on
@@ -82,7 +82,7 @@ def plan(
     that no label is spent on reporting alone. The fit is on the other splits, without queries that
     ask the question of a reported one, in the same words or by its given group.
 
-    A split that the cross-encoder was trained on is left out whole, because its other queries ask
+    A split that a model was trained on is left out whole, because its other queries ask
     about the same passages; if nothing else is left, only the questions trained on are left out. If
     some of the remaining queries ask about the same documents, the plan says so: a cross-encoder
     scores passages like its training data better than new ones, so a confidence fitted there is too
@@ -109,7 +109,7 @@ def plan(
     if len(fit) < LEAST_QUERIES or not report:
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {len(report)} to report on, of "
-            f"{len(all_ids)} ({division.seen} left out because the cross-encoder was trained on "
+            f"{len(all_ids)} ({division.seen} left out because a model was trained on "
             f"them, {division.asked_twice} because a reported query has the same words or group); "
             f"expected at least {LEAST_QUERIES} to fit on; label more queries, or group them more "
             "finely"

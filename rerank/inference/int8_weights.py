@@ -1,8 +1,9 @@
 """Weights small enough to commit: int8 rows of what fine-tuning changed, the rest from the base.
 
-A packed cross-encoder stores each matrix as int8 with one scale per row (symmetric, round to
-nearest) and vectors in fp32. It takes the word embeddings, which fine-tuning leaves frozen, from
-its base model. Unpacking gives an ordinary fp32 model folder; those fp32 values are the model.
+A packed cross-encoder or bi-encoder stores each matrix as int8 with one scale per row (symmetric,
+round to nearest) and vectors in fp32. It takes the word embeddings, which fine-tuning leaves
+frozen, from its base model; so does a bi-encoder its pooling. Unpacking gives an ordinary fp32
+model folder; those fp32 values are the model.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from rerank.storage.folder import MANIFEST, read_manifest, sha256_file, write_fi
 
 logger = logging.getLogger(__name__)
 
-EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
-BASE_EMBEDDINGS = "embeddings.word_embeddings.weight"
+EMBEDDINGS = "embeddings.word_embeddings.weight"
+CLASSIFIER = "bert."  # before the names of a cross-encoder's layers; a bi-encoder's have nothing
 SCALE = ".scale"
 TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash per line
 TRAINING = "finetune.json"  # likewise: the sets, the configuration, and those of its base
@@ -34,6 +35,7 @@ WRITTEN = ("licence", "command")  # likewise, by hand: the licence, and the comm
 COPIED = ("config.json", TRAINED_ON)
 MODEL = "model"  # the unpacked model, beside the manifest of its hashes
 FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+BI_ENCODER = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")  # likewise
 
 
 def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +45,7 @@ def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) -> None:
-    """Pack the cross-encoder in `folder` into `out`, with `manifest` and the weights' hash.
+    """Pack the model in `folder` into `out`, with `manifest` and the weights' hash.
 
     Fields that a person wrote into an earlier manifest there, `WRITTEN`, are kept.
 
@@ -56,15 +58,16 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
 
     earlier = check_can_pack(out)
     tensors = load_file(folder / "model.safetensors")
-    of_base = load_file(base / "model.safetensors")[BASE_EMBEDDINGS]
-    if EMBEDDINGS not in tensors or not np.array_equal(tensors[EMBEDDINGS], of_base):
+    of_base = load_file(base / "model.safetensors")[EMBEDDINGS]
+    embeddings = _word_embeddings(tensors)
+    if not np.array_equal(tensors.get(embeddings), of_base):
         raise InputError(
             f"{folder} cannot be packed: its word embeddings are not those of minilm; pack models "
             "that were trained from minilm or from a packed model"
         )
     stored: dict[str, np.ndarray] = {}
     for name, tensor in tensors.items():
-        if name == EMBEDDINGS or tensor.dtype.kind != "f":
+        if name == embeddings or tensor.dtype.kind != "f":
             continue
         if tensor.ndim == 2:
             stored[name], stored[name + SCALE] = quantise(tensor)
@@ -160,7 +163,8 @@ def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) ->
             f"{packed}: weights have sha256 {digest}, the manifest says {manifest[HASH]}"
         )
     stored = load_file(packed / "weights.safetensors")
-    tensors = {EMBEDDINGS: load_file(base / "model.safetensors")[BASE_EMBEDDINGS]}
+    embeddings = _word_embeddings(stored)
+    tensors = {embeddings: load_file(base / "model.safetensors")[EMBEDDINGS]}
     for name, tensor in stored.items():
         if name.endswith(SCALE):
             continue
@@ -171,9 +175,16 @@ def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) ->
     for name in COPIED:
         shutil.copyfile(packed / name, folder / name)
     (folder / TRAINING).write_text(json.dumps(manifest["training"]), encoding="utf-8")
-    for name in FROM_BASE:
+    for name in FROM_BASE if embeddings != EMBEDDINGS else (*FROM_BASE, *BI_ENCODER):
         if (base / name).exists():
+            (folder / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(base / name, folder / name)
+
+
+def _word_embeddings(tensors: Mapping[str, np.ndarray]) -> str:
+    """The name of the word embeddings beside these layers."""
+    classifies = any(name.startswith(CLASSIFIER) for name in tensors)
+    return CLASSIFIER + EMBEDDINGS if classifies else EMBEDDINGS
 
 
 def pack_finetuned(folder: Path, packed: Path, *, base: Path) -> None:

@@ -140,10 +140,15 @@ def lasting_name(name: str) -> str:
     return name if bundled or not Path(name).is_dir() else str(Path(name).resolve())
 
 
-def trained_on(files: ModelFiles) -> frozenset[str]:
-    """`query_hash` of every query that the model lists as trained on; empty if it lists none."""
-    path = files.folder / TRAINED_ON
-    return frozenset(path.read_text(encoding="utf-8").split()) if path.is_file() else frozenset()
+def trained_on(*models: ModelFiles) -> frozenset[str]:
+    """`query_hash` of every query that one of the models lists as trained on."""
+    lists = [files.folder / TRAINED_ON for files in models]
+    return frozenset(
+        hashed
+        for path in lists
+        if path.is_file()
+        for hashed in path.read_text(encoding="utf-8").split()
+    )
 
 
 def training(files: ModelFiles) -> dict[str, Any] | None:

@@ -58,7 +58,7 @@ def average(names: Sequence[str], out: Path, *, overwrite: bool = False) -> Path
                 if path.is_file() and path.name not in NOT_COPIED:
                     shutil.copyfile(path, folder / path.name)
             save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
-            seen = sorted(frozenset().union(*map(trained_on, models)))
+            seen = sorted(trained_on(*models))
             (folder / TRAINED_ON).write_text("\n".join(seen) + "\n", encoding="utf-8")
             report = {"mean_of": [_about(files) for files in models]}
             (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

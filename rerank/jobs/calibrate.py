@@ -1,7 +1,7 @@
 """The training job: a labelled set in; a calibrated, measured, tracked model folder out.
 
 Index, rank, fit, measure, save, track. No query is reported on by a fit that saw it or its group.
-Queries that the cross-encoder was trained on are left out: its logits on them are too good.
+Queries that a model was trained on are left out: its scores on them are too good.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ class CandidateSource(ABC):
 
     @property
     def trained_on(self) -> frozenset[str]:
-        """Hashes of the queries that the cross-encoder was trained on."""
-        return trained_on(self.models[1]) if self.models else frozenset()
+        """Hashes of the queries that the models were trained on."""
+        return trained_on(*(self.models or ()))
 
 
 class OwnStages(CandidateSource):

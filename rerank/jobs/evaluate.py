@@ -19,8 +19,7 @@ from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.plan import unseen
-from rerank.inference.model_files import trained_on
-from rerank.jobs.pipelines import pipeline_over
+from rerank.jobs.pipelines import pipeline_over, trained_on_by
 from rerank.workspace import Workspace
 
 
@@ -43,14 +42,14 @@ def evaluate(
     """
     in_split = labelled.split(split)
     pipeline = pipeline_over(labelled, model, Workspace(Path(work)))
-    read = frozenset[str]() if labelled.lists else trained_on(pipeline.reranker.files)
+    read = frozenset[str]() if labelled.lists else trained_on_by(pipeline)
     ids = unseen(labelled, in_split, read)
     if not ids:
-        raise InputError(f"{labelled.name}: the cross-encoder was trained on all of {split!r}")
+        raise InputError(f"{labelled.name}: the models were trained on all of {split!r}")
     notes = []
     if len(ids) < len(in_split):
         gone = len(in_split) - len(ids)
-        notes.append(f"left out: {gone} queries that the cross-encoder was trained on.")
+        notes.append(f"left out: {gone} queries that a model was trained on.")
     queries = grouped(labelled, ids).select(ids)
     fitted_on = model.fitted_on
     fitted_here = sum(query_hash(query.text) in fitted_on for query in queries.items)

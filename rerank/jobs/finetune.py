@@ -10,27 +10,32 @@ import hashlib
 import json
 import random
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rerank.config import Config, FinetuneConfig
 from rerank.data.canonical import query_hash
-from rerank.errors import InputError, MissingExtraError
+from rerank.errors import InputError
 from rerank.inference.cross_encoder import CrossEncoder
-from rerank.inference.int8_weights import TRAINED_ON, TRAINING
-from rerank.inference.model_files import ModelFiles, resolve, trained_on, training
+from rerank.inference.model_files import ModelFiles, resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import positions
 from rerank.jobs.pipelines import open_index
+from rerank.jobs.training_run import (
+    TrainingRun,
+    about,
+    made_with,
+    tracked_run,
+    write_model,
+    written_before,
+)
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
-from rerank.storage.folder import MANIFEST, is_made_from, sha256_file, write_folder
+from rerank.storage.folder import is_made_from
 from rerank.storage.locks import output_folder
-from rerank.tracking.registry import name_of
-from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, track
 from rerank.training.hard_negatives import keep_hardest
 from rerank.training.mining import (
     Example,
@@ -45,19 +50,9 @@ from rerank.training.mining import (
 from rerank.workspace import Workspace
 
 KIND = "cross-encoder"
+COMMAND = "finetune"
 LIBRARIES = ("sentence-transformers", "transformers", "torch", "peft")
 CHUNK = 512  # pairs that a teacher scores between two updates of the progress bar
-
-
-@dataclass(frozen=True, slots=True)
-class FinetuneRun:
-    """The model folder, its report (`finetune.json`), and its run (None without MLflow)."""
-
-    folder: Path
-    report: Mapping[str, Any]
-    run: TrackedRun | None
-    made: bool  # by this call; False if it existed already
-    notes: tuple[str, ...] = ()  # what was not done, and what to do
 
 
 def finetune(
@@ -67,7 +62,7 @@ def finetune(
     *,
     work: str | Path,
     overwrite: bool = False,
-) -> FinetuneRun:
+) -> TrainingRun:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
     Indexes, a teacher's scores and checkpoints are kept under `work`; after an interruption, the
@@ -97,11 +92,10 @@ def finetune(
             "teacher": teacher.fingerprint if teacher else None,
             "miner": miner.fingerprint if miner else None,
         },
-        "sets": list(map(_about, sets)),
+        "sets": list(map(about, sets)),
     }
     if not overwrite and is_made_from(out, made_from):
-        report = json.loads((out / TRAINING).read_text(encoding="utf-8"))
-        return FinetuneRun(out, report, *_track(report, out, workspace, made=False))
+        return written_before(out, workspace, command=COMMAND)
     with output_folder(out, overwrite=overwrite, kind=KIND):
         _check_base(base, config)
         # a miner chooses from everything that the first stage finds
@@ -126,34 +120,12 @@ def finetune(
             "examples": len(examples),
             "sets": [a | c for a, c in zip(made_from["sets"], counts, strict=True)],
             **asdict(shown),
-            "packages": {name: version(name) for name in LIBRARIES},
-            "base_fingerprint": base.fingerprint,
-            "base_training": training(base),
+            **made_with(base, LIBRARIES),
         }
-        _write_model(out, model, seen, report, made_from, overwrite=overwrite)
+        save = partial(model.save_pretrained, create_model_card=False)  # it would quote the queries
+        write_model(out, save, seen, report, made_from, overwrite=overwrite, kind=KIND)
         shutil.rmtree(checkpoints, ignore_errors=True)
-        return FinetuneRun(out, report, *_track(report, out, workspace, made=True))
-
-
-def _write_model(
-    out: Path,
-    model: Any,
-    seen: frozenset[str],
-    report: Mapping[str, Any],
-    made_from: Mapping[str, Any],
-    *,
-    overwrite: bool,
-) -> None:
-    """Write the folder of a trained model, with the hashes of the queries that it has `seen`."""
-
-    def fill(folder: Path) -> Mapping[str, Any]:
-        # a model card would quote the queries
-        model.save_pretrained(str(folder), create_model_card=False)
-        (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
-        (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        return made_from
-
-    write_folder(out, fill, overwrite=overwrite, kind=KIND)
+        return tracked_run(out, report, workspace, made=True, command=COMMAND)
 
 
 def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
@@ -187,16 +159,6 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
     layers = config.layers or layers
     if config.frozen_layers > layers:
         raise InputError(f"the model has {layers} layers, cannot freeze {config.frozen_layers}")
-
-
-def _about(training_set: TrainingSet) -> dict[str, Any]:
-    labelled = training_set.labelled
-    about = {"name": labelled.name, "digest": labelled.digest()}
-    return about | {
-        "split": training_set.split,
-        "limit": training_set.limit,
-        "within": training_set.within,
-    }
 
 
 def _mine_all(
@@ -307,45 +269,3 @@ def add_teacher_scores(
     )
     logits = iter(scores)
     return [replace(e, teacher=tuple(next(logits) for _ in e.passages)) for e in examples]
-
-
-def _record(report: Mapping[str, Any], out: Path) -> RunRecord:
-    return RunRecord(
-        params={
-            **report["config"],
-            "sets": [s["name"] for s in report["sets"]],
-            "examples": report["examples"],
-            "base_fingerprint": report["base_fingerprint"],
-            "best_step": report["best_step"],
-        },
-        curves={
-            name: {int(step): value for step, value in report[key].items()}
-            for name, key in (("loss", "loss"), ("validation_ndcg10", "ndcg10"))
-        },
-        tags={"job": "finetune"},
-        inputs=[_data_used(**s) for s in report["sets"]],
-        folder=out,
-        key=sha256_file(out / MANIFEST),
-    )
-
-
-def _data_used(*, name: str, digest: str, **counts: Any) -> DataUsed:
-    return DataUsed(name, digest, "training", counts)
-
-
-def _track(
-    report: Mapping[str, Any], out: Path, work: Workspace, *, made: bool
-) -> tuple[TrackedRun | None, bool, tuple[str, ...]]:
-    """The last fields of `FinetuneRun`."""
-    try:
-        run = track(
-            lambda: _record(report, out),
-            experiment=name_of("", "finetune"),
-            run_name=f"finetune-{out.name}",
-            work=work,
-            written=out,
-            again=f"the same `rerank finetune` command, with --out {out} --work {work.path}",
-        )
-    except MissingExtraError as error:
-        return None, made, (f"not tracked: {error}",)
-    return run, made, ()

@@ -16,7 +16,7 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError
 from rerank.inference.exported_models import write_exported
-from rerank.inference.model_files import ModelFiles, lasting_name, resolve
+from rerank.inference.model_files import ModelFiles, lasting_name, resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.existing_index import existing_index
@@ -86,6 +86,11 @@ def exported_writer(pipeline: Pipeline) -> WriteExported:
     """A function that writes the networks of a pipeline's two models into a model folder."""
     models = (pipeline.encoder.files, pipeline.reranker.files)
     return partial(write_exported, models=models, precision=pipeline.config.precision)
+
+
+def trained_on_by(pipeline: Pipeline) -> frozenset[str]:
+    """Hashes of the queries that one of the pipeline's two models was trained on."""
+    return trained_on(pipeline.encoder.files, pipeline.reranker.files)
 
 
 def open_index(

@@ -101,7 +101,7 @@ def _ranked(folder: Path, config: Config, work: Workspace, most: int) -> RankedS
     labelled = replace(original, splits={"train": ids})
     planned = plan(
         labelled,
-        trained_on=trained_on(resolve(config.reranker)),
+        trained_on=trained_on(resolve(config.encoder), resolve(config.reranker)),
         max_queries=most,
         seed=config.seed,
     )

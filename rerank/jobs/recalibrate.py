@@ -44,8 +44,7 @@ from rerank.errors import InputError
 from rerank.fitting.label_checks import NO_LISTS, refused, require_both_kinds, without_certificates
 from rerank.fitting.rankings import as_from_caller
 from rerank.inference.exported_models import NETWORKS
-from rerank.inference.model_files import trained_on
-from rerank.jobs.pipelines import exported_writer, pipeline_over
+from rerank.jobs.pipelines import exported_writer, pipeline_over, trained_on_by
 from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.recalibration import (
     recalibration_page,
@@ -120,7 +119,7 @@ def recalibrate(
 
     The labels are values, a file of them (see `rerank.data.feedback`), or a `split` of a labelled
     set or of its folder. With a labelled set, the new model searches the corpus of that set. Labels
-    of queries that the model was fitted on or its cross-encoder was trained on are left out. At
+    of queries that the model was fitted on or one of its models was trained on are left out. At
     most `max_labels` are used, drawn at random.
 
     `at_random`: whether the labels are of a random sample of the questions. If people chose which
@@ -271,14 +270,14 @@ def _labels(
 
 
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
-    """The labels of queries that neither the maps were fitted on nor the cross-encoder trained on.
+    """The labels of queries that neither the maps were fitted on nor the models trained on.
 
     If one query of a group is known, the whole group is left out: the confidence looks too good
     there.
     """
     seen = model.fitted_on
     if LISTS not in model.maps:
-        seen |= trained_on(model.pipeline.reranker.files)
+        seen |= trained_on_by(model.pipeline)
     groups = {f.group for f in feedback if query_hash(f.query.text) in seen}
     return [f for f in feedback if f.group not in groups]
 

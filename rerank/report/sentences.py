@@ -25,8 +25,8 @@ def split_sentences(report: Report) -> list[str]:
         sentences.append(copies_sentence(report))
     if planned.seen_by_reranker:
         sentences.append(
-            f"Left out: {planned.seen_by_reranker} queries, because the cross-encoder was trained "
-            "on them or on their split."
+            f"Left out: {planned.seen_by_reranker} queries, because a model was trained on "
+            "them or on their split."
         )
     sentences += warnings(report)
     if planned.asked_twice:
@@ -53,7 +53,7 @@ def warnings(report: Report) -> list[str]:
     if not report.planned.beside_training:
         return []
     return [
-        "Warning: the cross-encoder was trained on other queries about the same documents, and "
+        "Warning: a model was trained on other queries about the same documents, and "
         "knows these better than it will know new ones: expect to be promised too much. Nothing is "
         "certified. Keep documents apart from its training, or take another --reranker."
     ]

@@ -1,7 +1,8 @@
-"""The losses of fine-tuning, on one query's list. It knows nothing of data sets or trainers.
+"""The losses of fine-tuning, on lists of one query each. It knows nothing of data sets or trainers.
 
 A list is `logits` (n,) and `target` (n, 2): column 0 holds 1 for a right passage and 0 for a wrong
-one, column 1 a teacher's logit, or NaN where there is no teacher.
+one, column 1 a teacher's logit, or NaN where there is no teacher. The losses take lists of one
+length, (..., n), and give one number per list. Shorter lists are filled up with the logit `ABSENT`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 ListLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 CPU_PAIRS = 8  # per batch on a CPU: padding costs there what a larger batch saves
+GPU_PAIRS = 256
+ABSENT = -1e4  # the logit of no passage: its probability is 0 in fp32, and its gradient too
 
 
 def listwise_or_none(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """-log P(a right candidate), where P is the softmax over `logits` (n,) and a null logit 0.
+    """-log P(a right candidate), where P is the softmax over `logits` (..., n) and a null logit 0.
 
     A listwise softmax (ListNet with one relevant passage, Cao et al. 2007) learns quickly but
     leaves the level of its logits free. The fixed null candidate, as in the no-answer score of
@@ -27,29 +31,33 @@ def listwise_or_none(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     and a query without a right passage can be trained on too: the null is right. Several right
     passages share the probability.
     """
-    with_none = torch.cat([logits.new_zeros(1), logits])
-    right_logits = logits[right > 0] if bool((right > 0).any()) else with_none[:1]
-    return torch.logsumexp(with_none, 0) - torch.logsumexp(right_logits, 0)
+    every = _with_none(logits)
+    is_right = right > 0
+    chosen = torch.cat([~is_right.any(-1, keepdim=True), is_right], -1)
+    return torch.logsumexp(every, -1) - torch.logsumexp(every.masked_fill(~chosen, ABSENT), -1)
 
 
 def binary(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Mean binary cross-entropy: each passage is judged by itself."""
-    return functional.binary_cross_entropy_with_logits(logits, (right > 0).to(logits.dtype))
+    there = logits > ABSENT
+    each = functional.binary_cross_entropy_with_logits(
+        logits, (right > 0).to(logits.dtype), reduction="none"
+    )
+    return (each * there).sum(-1) / there.sum(-1)
 
 
 def distillation(logits: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-    """KL(softmax(teacher) || softmax(logits)) over the list (Hinton et al. 2015), and the null.
+    """KL(softmax(teacher) || softmax(logits)) over each list (Hinton et al. 2015), and the null.
 
     The null candidate is that of `listwise_or_none`: what the teacher says of no passage being
     right is learned too. A teacher of one passage gives the binary divergence of two sigmoids.
     """
-    null = logits.new_zeros(1)
-    return functional.kl_div(
-        functional.log_softmax(torch.cat([null, logits]), 0),
-        functional.log_softmax(torch.cat([null, teacher.to(logits.dtype)]), 0),
-        reduction="sum",
-        log_target=True,
-    )
+    ours, theirs = (functional.log_softmax(_with_none(x), -1) for x in (logits, teacher))
+    return functional.kl_div(ours, theirs, reduction="none", log_target=True).sum(-1)
+
+
+def _with_none(logits: torch.Tensor) -> torch.Tensor:
+    return torch.cat([logits.new_zeros(*logits.shape[:-1], 1), logits], -1)
 
 
 LOSSES: dict[str, ListLoss] = {"listwise": listwise_or_none, "binary": binary}
@@ -74,27 +82,27 @@ class ListsLoss(nn.Module):
         queries, passage_lists = inputs
         pairs = [(q, p) for q, texts in zip(queries, passage_lists, strict=True) for p in texts]
         parts = torch.split(self._logits(pairs), [len(texts) for texts in passage_lists])
-        each = [
-            self._one(list_logits, label) for list_logits, label in zip(parts, labels, strict=True)
-        ]
-        return torch.stack(each).mean()
+        logits = pad_sequence(list(parts), batch_first=True, padding_value=ABSENT)
+        target = pad_sequence(list(labels), batch_first=True).to(logits)
+        from_labels = self.loss(logits, target[..., 0])
+        untaught = target[..., 1].isnan().any(-1)
+        teacher = target[..., 1].nan_to_num().masked_fill(logits <= ABSENT, ABSENT)
+        both = (1 - self.share) * from_labels + self.share * distillation(logits, teacher)
+        return torch.where(untaught, from_labels, both).mean()
 
     def _logits(self, pairs: Sequence[tuple[str, str]]) -> torch.Tensor:
         """One logit per pair, in their order; pairs of similar length share their padding."""
         device = self.model.device
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
-        size = CPU_PAIRS if device.type == "cpu" else len(pairs)
+        size = CPU_PAIRS if device.type == "cpu" else GPU_PAIRS
         logits = []
         for start in range(0, len(order), size):
             features = self.model.preprocess([pairs[i] for i in order[start : start + size]])
-            there = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
+            there = {k: _to(device, v) if torch.is_tensor(v) else v for k, v in features.items()}
             logits.append(self.model(there)["scores"].view(-1).float())
-        place = torch.tensor(order, device=device).argsort()
-        return torch.cat(logits)[place]
+        return torch.cat(logits)[_to(device, torch.tensor(order).argsort())]
 
-    def _one(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        target = target.to(logits.device)
-        from_labels = self.loss(logits, target[:, 0])
-        if bool(target[:, 1].isnan().any()):
-            return from_labels
-        return (1 - self.share) * from_labels + self.share * distillation(logits, target[:, 1])
+
+def _to(device: torch.device, tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor on the device; to a GPU it is copied while the one before is read."""
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)

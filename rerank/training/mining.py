@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,39 @@ def without_overlap(
         if query_hash(labelled.queries[i].text) not in validated_on
         and marks.isdisjoint(_overlap_keys(labelled, i))
     ]
+
+
+def leave_out(labelled: LabelledSet, held: Sequence[LabelledSet], split: str) -> LabelledSet:
+    """The set with a `split` that holds nothing of the sets `held`, for training.
+
+    A query is dropped if one of `held` asks it, or has one of its right passages as a right one, or
+    has the same name, as a part of this set, and a query of the same group.
+
+    Raises:
+        InputError: no query is left.
+    """
+    if not held:
+        return labelled
+    asked = {query_hash(q.text) for other in held for q in other.queries.values()}
+    answers = {text for other in held for i in other.queries for text in _answers(other, i)}
+    groups = {
+        other.group(i) for other in held if other.name == labelled.name for i in other.queries
+    }
+    ids = labelled.split(split)
+    kept = tuple(
+        i
+        for i in ids
+        if query_hash(labelled.queries[i].text) not in asked
+        and labelled.group(i) not in groups
+        and answers.isdisjoint(_answers(labelled, i))
+    )
+    if ids and not kept:
+        raise InputError(f"{labelled.name}: --leave-out leaves no query of {split!r} to train on")
+    return replace(labelled, splits={**labelled.splits, split: kept})
+
+
+def _answers(labelled: LabelledSet, query_id: str) -> set[str]:
+    return {labelled.corpus[doc_id].full_text for doc_id in labelled.relevant(query_id)}
 
 
 def _overlap_keys(labelled: LabelledSet, query_id: str) -> frozenset[tuple[str, str]]:

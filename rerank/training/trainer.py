@@ -5,11 +5,8 @@ Importing this file imports torch. It knows nothing of labelled sets or of how l
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import random
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,28 +15,31 @@ from typing import Any
 import torch
 from datasets import Dataset
 from peft import LoraConfig, LoraModel
-from safetensors.torch import load_file, load_model
+from safetensors.torch import load_model
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
-from transformers import AutoConfig, EarlyStoppingCallback, PrinterCallback, TrainerCallback
-from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_utils import get_last_checkpoint
+from transformers import AutoConfig, EarlyStoppingCallback, PrinterCallback
 
 from rerank.config import FinetuneConfig
 from rerank.errors import InputError
 from rerank.inference.model_files import ModelFiles
-from rerank.inference.varlen import multiplies_bf16
-from rerank.progress import Bar, progress
+from rerank.training.loop import (
+    FIRST_STAGE,
+    NDCG,
+    Progress,
+    arguments,
+    freeze,
+    last_whole,
+    layers_of,
+    load_mean,
+)
 from rerank.training.losses import ListsLoss
 from rerank.training.mining import Example, ValidationQuery
 
 logger = logging.getLogger(__name__)
 
-LOGGED = 20  # a logged loss is the mean of at most this many steps
 LEAST_LISTS = 50  # to choose the best step; with fewer the choice is chance
-NDCG = "validation_ndcg@10"  # as the evaluator names it
-FIRST_STAGE = "validation_base_ndcg@10"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ def train(
         train_dataset=_dataset(examples, config.seed),
         loss=ListsLoss(model, loss=config.loss, share=config.distil),
         evaluator=_evaluator(validation, config) if validation else None,
-        callbacks=[_Progress(), *([EarlyStoppingCallback(config.patience)] if chooses else [])],
+        callbacks=[Progress(), *([EarlyStoppingCallback(config.patience)] if chooses else [])],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=_last_whole(checkpoints))
+    trainer.train(resume_from_checkpoint=last_whole(checkpoints))
     if config.average > 1:
-        _load_mean(model.model, checkpoints)
+        load_mean(model.model, checkpoints)
     if updates is not None:
         updates.merge_and_unload()  # into the model's own weights, to save an ordinary model
     history, state = trainer.state.log_history, trainer.state
@@ -123,64 +123,21 @@ def _open_base(base: ModelFiles, config: FinetuneConfig) -> CrossEncoder:
     model.model.float()  # in 16 bits small updates are lost
     if config.layers:
         _keep_layers(model.model, config.layers)
-    _freeze(model.model, config.frozen_layers)
+    freeze(model.model, config.frozen_layers)
     return model
-
-
-def _last_whole(checkpoints: Path) -> str | None:
-    """The last complete checkpoint, or None; incomplete ones are deleted."""
-    for folder in checkpoints.glob("checkpoint-*"):
-        try:  # the last file that is written
-            json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            shutil.rmtree(folder)
-    return get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
-
-
-def _load_mean(model: Any, checkpoints: Path) -> None:
-    """Set the trained weights of the model to the mean of the weights in `checkpoints`.
-
-    The mean of late checkpoints of one run is better than any of them (Izmailov et al. 2018).
-    Frozen weights stay the same, to the bit: packing needs the base's own word embeddings.
-    """
-    files = sorted(checkpoints.glob("checkpoint-*/model.safetensors"))
-    total: dict[str, torch.Tensor] = {}
-    for file in files:
-        for name, tensor in load_file(file).items():
-            total[name] = total[name] + tensor if name in total else tensor.clone()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                parameter.copy_(total[name] / len(files))
 
 
 def _arguments(
     folder: Path, config: FinetuneConfig, *, validates: bool, chooses: bool
 ) -> CrossEncoderTrainingArguments:
-    on_gpu = torch.cuda.is_available()
-    # a resumed run starts a new mean: no checkpoint may fall between two logged losses
-    logged = math.gcd(LOGGED, config.check_every)
     return CrossEncoderTrainingArguments(
-        output_dir=str(folder),
-        max_steps=config.steps,
-        per_device_train_batch_size=config.batch,
-        learning_rate=config.learning_rate,
-        warmup_steps=config.warmup,
-        bf16=torch.cuda.is_bf16_supported() if on_gpu else multiplies_bf16(),
-        use_cpu=not on_gpu,
-        logging_steps=min(logged, config.steps),
-        save_steps=config.check_every,
-        save_total_limit=config.average,
+        **arguments(folder, config),
         eval_strategy="steps" if validates else "no",
         eval_steps=config.check_every,
         load_best_model_at_end=chooses,
         restore_callback_states_from_checkpoint=True,  # how long early stopping has waited
         metric_for_best_model=NDCG if validates else None,
         greater_is_better=True if validates else None,
-        seed=config.seed,
-        report_to="none",
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
     )
 
 
@@ -232,45 +189,6 @@ class _Trainer(CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transform
         self._load_from_checkpoint(self.state.best_model_checkpoint)
 
 
-class _Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no types
-    """The project's own progress bar, which also shows the last loss and the last check."""
-
-    def __init__(self) -> None:
-        self._context: Any = None
-        self._bar: Bar | None = None
-        self._done = 0
-        self._shown: dict[str, str] = {}
-
-    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """Open the bar at the step of a resumed run."""
-        self._done = state.global_step
-        self._context = progress(state.max_steps, "training", unit="step", done=self._done)
-        self._bar = self._context.__enter__()
-
-    def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """Move the bar."""
-        self._move_to(state.global_step)
-
-    def on_log(self, _args: Any, _state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
-        """Show the loss, and the nDCG@10 of a check beside the first stage's."""
-        if "loss" in logs:
-            self._shown["loss"] = f"loss {float(logs['loss']):.3f}"
-        if f"eval_{NDCG}" in logs:
-            ours, first = logs[f"eval_{NDCG}"], logs[f"eval_{FIRST_STAGE}"]
-            self._shown["check"] = f"nDCG@10 {ours:.3f}, first stage {first:.3f}"
-        if self._bar is not None:
-            self._bar.set_postfix_str(", ".join(self._shown.values()))
-
-    def on_train_end(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
-        """Close the bar."""
-        self._context.__exit__(None, None, None)
-
-    def _move_to(self, step: int) -> None:
-        if self._bar is not None:
-            self._bar.update(step - self._done)
-        self._done = step
-
-
 def _dropout(folder: Path, rate: float) -> dict[str, float]:
     """Every dropout rate that the model's configuration names, set to `rate`."""
     settings = AutoConfig.from_pretrained(str(folder), local_files_only=True).to_dict()
@@ -283,7 +201,7 @@ def _keep_layers(model: Any, count: int) -> None:
     Raises:
         InputError: the model has fewer layers than that.
     """
-    stack = _stack(model)
+    stack = layers_of(model)
     if count > len(stack):
         raise InputError(f"the model has {len(stack)} layers, cannot keep {count}")
     kept = [(k + 1) * len(stack) // count - 1 for k in range(count)]
@@ -291,22 +209,6 @@ def _keep_layers(model: Any, count: int) -> None:
     for number in last_first:
         del stack[number]
     model.config.num_hidden_layers = count
-
-
-def _freeze(model: Any, layers: int) -> None:
-    """Freeze the word embeddings, and the lowest `layers` with everything below them.
-
-    Raises:
-        InputError: the model has fewer layers than that.
-    """
-    model.get_input_embeddings().weight.requires_grad_(False)
-    if not layers:
-        return
-    stack = _stack(model)
-    if layers > len(stack):
-        raise InputError(f"the model has {len(stack)} layers, cannot freeze {layers}")
-    for module in (model.base_model.embeddings, *stack[:layers]):
-        module.requires_grad_(False)
 
 
 def _low_rank(model: Any, rank: int) -> LoraModel:
@@ -317,7 +219,7 @@ def _low_rank(model: Any, rank: int) -> LoraModel:
     Raises:
         InputError: every layer is frozen, or none has a linear map.
     """
-    in_layers = {id(module) for module in _stack(model).modules()}
+    in_layers = {id(module) for module in layers_of(model).modules()}
     linear = [
         name
         for name, module in model.named_modules()
@@ -333,15 +235,3 @@ def _low_rank(model: Any, rank: int) -> LoraModel:
         if not name.startswith(body) or name.startswith(f"{body}pooler."):
             parameter.requires_grad_(True)
     return updates
-
-
-def _stack(model: Any) -> torch.nn.ModuleList:
-    """The model's layers, lowest first.
-
-    Raises:
-        InputError: it has no list of layers.
-    """
-    lists = [m for m in model.base_model.modules() if isinstance(m, torch.nn.ModuleList)]
-    if not lists:
-        raise InputError(f"{type(model).__name__} has no list of layers to freeze or to update")
-    return max(lists, key=len)

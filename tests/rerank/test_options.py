@@ -24,6 +24,7 @@ GIVEN = {
     "answer": ["answer", "model"],
     "calibrate": ["calibrate", "set", "--out", "model"],
     "finetune": ["finetune", "set", "--out", "model"],
+    "finetune-encoder": ["finetune-encoder", "set", "--out", "model"],
     "ingest": ["ingest", "folder", "--out", "corpus"],
     "label": ["label", "model", "--out", "set"],
     "promote": ["promote", "model", "set"],

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from rerank.errors import InputError
-from rerank.inference.int8_weights import EMBEDDINGS, SCALE, pack, quantise, unpack
+from rerank.inference.int8_weights import CLASSIFIER, EMBEDDINGS, SCALE, pack, quantise, unpack
 from rerank.inference.model_files import BUNDLED, resolve
 
 BUNDLED_RERANKER = BUNDLED / "minilm-reranker"
@@ -70,9 +70,9 @@ def test_the_bundled_weights_unpack_to_what_is_packed() -> None:
     found = load_file(resolve("minilm-reranker").folder / "model.safetensors")
     packed = load_file(BUNDLED_RERANKER / "weights.safetensors")
     base = load_file(resolve("minilm").folder / "model.safetensors")
-    np.testing.assert_array_equal(found[EMBEDDINGS], base["embeddings.word_embeddings.weight"])
+    np.testing.assert_array_equal(found[CLASSIFIER + EMBEDDINGS], base[EMBEDDINGS])
     names = [n for n in packed if not n.endswith(SCALE)]
-    assert set(found) == {*names, EMBEDDINGS}
+    assert set(found) == {*names, CLASSIFIER + EMBEDDINGS}
     for name in names:
         expected = packed[name].astype(np.float32) * packed.get(name + SCALE, np.float32(1))
         np.testing.assert_array_equal(found[name], expected)
@@ -195,8 +195,8 @@ def test_other_word_embeddings_cannot_be_packed(tmp_path: Path) -> None:
     from safetensors.numpy import load_file, save_file
 
     folder = Path(shutil.copytree(resolve("minilm-reranker").folder, tmp_path / "model"))
-    tensors = load_file(folder / "model.safetensors")
-    tensors[EMBEDDINGS] = tensors[EMBEDDINGS] + np.float32(1e-3)
+    tensors, name = load_file(folder / "model.safetensors"), CLASSIFIER + EMBEDDINGS
+    tensors[name] = tensors[name] + np.float32(1e-3)
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(InputError, match="word embeddings are not those of minilm"):
         pack(folder, tmp_path / "packed", {}, base=resolve("minilm").folder)

@@ -246,7 +246,7 @@ def test_who_was_left_out(report: Report) -> None:
     text = " ".join(split_sentences(replace(report, planned=all_of_it)))
     assert f"fitted on {len(plan.fit)} queries. Measured on {len(plan.report)} queries" in text
     assert "Left out: 12 queries" in text
-    assert "Warning: the cross-encoder was trained on other queries" in text
+    assert "Warning: a model was trained on other queries" in text
     assert "Left out: 3 queries that the measured ones ask again." in text
 
 

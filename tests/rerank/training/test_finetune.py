@@ -126,7 +126,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     from rerank.training import trainer
 
     steps: list[int] = []
-    original = trainer._Progress.on_step_end
+    original = trainer.Progress.on_step_end
 
     def stopping(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
         original(self, args, state, control)
@@ -134,7 +134,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
         if steps == [1, 2]:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainer._Progress, "on_step_end", stopping)
+    monkeypatch.setattr(trainer.Progress, "on_step_end", stopping)
     out = tmp_path / "model"
     with pytest.raises(KeyboardInterrupt):
         finetune([TrainingSet(ten)], out, CHEAP, work=tmp_path)

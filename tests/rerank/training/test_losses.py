@@ -104,3 +104,45 @@ def test_pairs_read_by_length_keep_their_places() -> None:
         for found, labels in zip(lists, right, strict=True)
     ]
     assert float(found) == pytest.approx(float(torch.stack(expected).mean()), abs=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["listwise", "binary"])
+def test_lists_of_different_lengths_do_not_touch_each_other(loss: str) -> None:
+    """Filling up the shorter lists changes neither the loss nor the gradient."""
+    import torch
+
+    from rerank.training.losses import LOSSES, ListsLoss, distillation
+
+    class Given(torch.nn.Module):
+        """Gives the pairs, which all have one length, the next of its logits."""
+
+        device = torch.device("cpu")
+
+        def __init__(self, logits: torch.Tensor) -> None:
+            super().__init__()
+            self.logits = logits
+
+        def preprocess(self, pairs: list[tuple[str, str]]) -> dict[str, torch.Tensor]:
+            return {"place": torch.tensor([int(p) for _, p in pairs])}
+
+        def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            return {"scores": self.logits[features["place"]]}
+
+    logits = torch.tensor([0.5, -1.0, 2.0, 30.0, -30.0, 0.0], requires_grad=True)
+    targets = [
+        torch.tensor([[1.0, 2.0], [0.0, -2.0], [0.0, 0.5]]),
+        torch.tensor([[0.0, float("nan")]]),
+        torch.tensor([[0.0, 4.0], [1.0, -1.0]]),
+    ]
+    texts = [["0", "1", "2"], ["3"], ["4", "5"]]
+    found = ListsLoss(Given(logits), loss=loss, share=0.25)((["q"] * 3, texts), targets)
+    (gradient,) = torch.autograd.grad(found, logits)
+    alone = []
+    for part, target in zip(torch.split(logits, [3, 1, 2]), targets, strict=True):
+        one = LOSSES[loss](part, target[:, 0])
+        taught = not bool(target[:, 1].isnan().any())
+        alone.append(0.75 * one + 0.25 * distillation(part, target[:, 1]) if taught else one)
+    expected = torch.stack(alone).mean()
+    assert float(found) == pytest.approx(float(expected), rel=1e-6)
+    (by_hand,) = torch.autograd.grad(expected, logits)
+    np.testing.assert_allclose(gradient, by_hand, atol=1e-6)

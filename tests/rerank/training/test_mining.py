@@ -18,6 +18,7 @@ from rerank.training.mining import (
     Example,
     TrainingSet,
     examples_per_set,
+    leave_out,
     mine,
     split_validation,
     validation_queries,
@@ -264,3 +265,34 @@ def test_what_is_validated_on_is_not_trained_on(small: LabelledSet) -> None:
     assert without_overlap(labelled, ids, [first], frozenset()) == others
     elsewhere = frozenset({query_hash(small.queries[others[0]].text)})
     assert without_overlap(labelled, others, [], elsewhere) == others[1:]
+
+
+def test_nothing_of_a_set_that_is_left_out_is_trained_on(small: LabelledSet) -> None:
+    """Neither its questions, nor questions with its answers, nor those of its groups."""
+    ids = small.splits["train"]
+    answered = [i for i in ids if small.relevant(i)]
+    first, second, third = answered[:3]
+    asked = replace(
+        small,
+        queries={
+            first: small.queries[first],  # the same question
+            "x": replace(small.queries[second], text="words of its own", query_id="x"),
+        },
+        qrels={"x": small.qrels[second]},  # the same answer
+        splits={"test": (first, "x")},
+        name="other",
+    )
+    kept = leave_out(small, [asked], "train").splits["train"]
+    assert {first, second}.isdisjoint(kept)
+    assert third in kept
+    assert len(kept) >= len(ids) - 10
+    grouped = replace(small.queries[third], text="a question of the same group", query_id="y")
+    part = replace(asked, queries={"y": grouped}, qrels={}, splits={"test": ("y",)})
+    group = {i for i in ids if small.group(i) == part.group("y")}
+    assert group.isdisjoint(
+        leave_out(small, [replace(part, name=small.name)], "train").splits["train"]
+    )
+    assert leave_out(small, [part], "train").splits["train"] == ids
+    with pytest.raises(InputError, match="--leave-out leaves no query of 'train'"):
+        leave_out(small, [replace(small, name="copy")], "train")
+    assert leave_out(small, [], "train") is small

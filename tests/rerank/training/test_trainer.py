@@ -123,7 +123,7 @@ def test_the_mean_of_the_last_checkpoints_is_kept(
 
     name = "bert.encoder.layer.5.output.dense.weight"
     last: list[np.ndarray] = []
-    original = trainer._load_mean
+    original = trainer.load_mean
 
     def noting(model: Any, checkpoints: Path) -> None:
         last.extend(weights(folder)[name] for folder in checkpoints.glob("checkpoint-*"))
@@ -131,7 +131,7 @@ def test_the_mean_of_the_last_checkpoints_is_kept(
 
     config = replace(CHEAP, steps=4, average=3, validation=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "_load_mean", noting)
+        patch.setattr(trainer, "load_mean", noting)
         made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
     found, base = weights(made.folder), weights(resolve("minilm").folder)
     assert len(last) == 3

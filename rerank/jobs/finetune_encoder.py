@@ -1,0 +1,131 @@
+"""The training job of the bi-encoder: labelled sets in; a tracked model folder out.
+
+Index with the base, mine one wrong passage per question, train, write, track. The folder it writes
+is an ordinary bi-encoder of sentence-transformers, for `--encoder`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rerank.config import Config, EncoderConfig, FinetuneConfig
+from rerank.data.canonical import query_hash
+from rerank.errors import InputError
+from rerank.inference.model_files import ModelFiles, resolve, trained_on
+from rerank.inference.tokenizer import positions
+from rerank.jobs.pipelines import open_index
+from rerank.jobs.training_run import (
+    TrainingRun,
+    about,
+    made_with,
+    tracked_run,
+    write_model,
+    written_before,
+)
+from rerank.retrieval.dense import Encoder
+from rerank.storage.folder import is_made_from
+from rerank.storage.locks import output_folder
+from rerank.training.mining import Example, TrainingSet, mine
+from rerank.workspace import Workspace
+
+KIND = "bi-encoder"
+COMMAND = "finetune-encoder"
+LIBRARIES = ("sentence-transformers", "transformers", "torch")
+
+
+def finetune_encoder(
+    sets: Sequence[TrainingSet],
+    out: Path,
+    config: EncoderConfig,
+    *,
+    work: str | Path,
+    overwrite: bool = False,
+) -> TrainingRun:
+    """Run the whole job and write the model folder `out`, whole or not at all.
+
+    Queries without a right passage are left out. Indexes and checkpoints are kept under `work`;
+    after an interruption, the same call resumes from them. If `out` already holds the model of the
+    same sets and settings, it is not rebuilt. `out/finetune.json` and `out/trained_on.txt` are
+    those of `rerank.jobs.finetune.finetune`.
+
+    Raises:
+        InputError: there is no set, none has a query with a right passage, or the base does not
+            exist or is no bi-encoder.
+        FolderError: `out` exists, is another model, and `overwrite` is False; or another job uses
+            it.
+        TrackingError: the model is written, but MLflow did not accept its record.
+    """
+    workspace = Workspace(Path(work))
+    if not sets:
+        raise InputError("no labelled set to train on; expected at least one")
+    base = resolve(config.base)
+    made_from: dict[str, Any] = {
+        "config": asdict(config),
+        "fingerprints": {"base": base.fingerprint},
+        "sets": list(map(about, sets)),
+    }
+    if not overwrite and is_made_from(out, made_from):
+        return written_before(out, workspace, command=COMMAND)
+    with output_folder(out, overwrite=overwrite, kind=KIND):
+        if config.max_length > positions(base.folder):
+            raise InputError(
+                f"{base.name} reads {positions(base.folder)} tokens at most, --max-length is "
+                f"{config.max_length}"
+            )
+        mined = _mine_all(sets, base, config, workspace)
+        lists = {name: list(map(asdict, examples)) for name, examples in mined.items()}
+        key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
+        from rerank.training.encoder_trainer import train_encoder
+
+        checkpoints = workspace.checkpoints / key[:16]
+        model, loss = train_encoder(mined, base, checkpoints, config)
+        examples = [example for of_set in mined.values() for example in of_set]
+        seen = trained_on(base) | frozenset(query_hash(e.query) for e in examples)
+        counts = [len(of_set) for of_set in mined.values()]
+        report = {
+            "config": asdict(config),
+            "examples": len(examples),
+            "sets": [a | {"examples": n} for a, n in zip(made_from["sets"], counts, strict=True)],
+            "loss": loss,
+            "best_step": config.steps,
+            **made_with(base, LIBRARIES),
+        }
+        save = partial(model.save_pretrained, create_model_card=False)  # it would quote the queries
+        write_model(out, save, seen, report, made_from, overwrite=overwrite, kind=KIND)
+        shutil.rmtree(checkpoints, ignore_errors=True)
+        return tracked_run(out, report, workspace, made=True, command=COMMAND)
+
+
+def _mine_all(
+    sets: Sequence[TrainingSet], base: ModelFiles, config: EncoderConfig, work: Workspace
+) -> Mapping[str, list[Example]]:
+    """The lists of each set, by its name: a right passage, and a wrong one if one was found."""
+    encoder = Encoder(base, max_length=config.max_length)
+    mining = FinetuneConfig(
+        encoder=config.base, hard=1, easy=0, depth=config.depth, seed=config.seed
+    )
+    mined: dict[str, list[Example]] = {}
+    for training_set in sets:
+        labelled = training_set.labelled
+        if labelled.name in mined:
+            raise InputError(f"two sets are named {labelled.name!r}; rename a folder")
+        ids = [i for i in labelled.splits[training_set.split] if labelled.relevant(i)]
+        random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
+        index = None
+        if not training_set.within:
+            indexed = replace(Config(), encoder=config.base, encoder_max_length=config.max_length)
+            index = open_index(labelled, indexed, work, encoder)
+        mined[labelled.name] = (
+            mine(labelled, ids, index, encoder, mining, limit=training_set.limit) if ids else []
+        )
+    if not any(mined.values()):
+        raise InputError("no query of these sets has a right passage; a bi-encoder learns from one")
+    return mined

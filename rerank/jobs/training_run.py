@@ -1,0 +1,120 @@
+"""What a training job leaves behind: a model folder with its report, and a run in MLflow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rerank.errors import MissingExtraError
+from rerank.inference.int8_weights import TRAINED_ON, TRAINING
+from rerank.inference.model_files import ModelFiles, training
+from rerank.storage.folder import MANIFEST, sha256_file, write_folder
+from rerank.tracking.registry import name_of
+from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, track
+from rerank.training.mining import TrainingSet
+from rerank.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """The model folder, its report (`finetune.json`), and its run (None without MLflow)."""
+
+    folder: Path
+    report: Mapping[str, Any]
+    run: TrackedRun | None
+    made: bool  # by this call; False if it existed already
+    notes: tuple[str, ...] = ()  # what was not done, and what to do
+
+
+def about(training_set: TrainingSet) -> dict[str, Any]:
+    """The entry of a set in a report: its name, its digest, and what was asked of it."""
+    labelled = training_set.labelled
+    return {
+        "name": labelled.name,
+        "digest": labelled.digest(),
+        "split": training_set.split,
+        "limit": training_set.limit,
+        "within": training_set.within,
+    }
+
+
+def made_with(base: ModelFiles, libraries: Sequence[str]) -> dict[str, Any]:
+    """The entries of a report on the base, its own training, and the versions of packages."""
+    return {
+        "packages": {name: version(name) for name in libraries},
+        "base_fingerprint": base.fingerprint,
+        "base_training": training(base),
+    }
+
+
+def write_model(
+    out: Path,
+    save: Callable[[str], Any],
+    seen: frozenset[str],
+    report: Mapping[str, Any],
+    made_from: Mapping[str, Any],
+    *,
+    overwrite: bool,
+    kind: str,
+) -> None:
+    """Write the folder of a trained model, with the hashes of the queries that it has `seen`."""
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        save(str(folder))
+        (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
+        (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        return made_from
+
+    write_folder(out, fill, overwrite=overwrite, kind=kind)
+
+
+def written_before(out: Path, work: Workspace, *, command: str) -> TrainingRun:
+    """The run of a finished model folder, which is sent to MLflow if it has no run there yet."""
+    report = json.loads((out / TRAINING).read_text(encoding="utf-8"))
+    return tracked_run(out, report, work, made=False, command=command)
+
+
+def tracked_run(
+    out: Path, report: Mapping[str, Any], work: Workspace, *, made: bool, command: str
+) -> TrainingRun:
+    """The training run of a written model folder, sent to MLflow if that is installed."""
+    try:
+        run = track(
+            lambda: _record(report, out, command),
+            experiment=name_of("", command),
+            run_name=f"{command}-{out.name}",
+            work=work,
+            written=out,
+            again=f"the same `rerank {command}` command, with --out {out} --work {work.path}",
+        )
+    except MissingExtraError as error:
+        return TrainingRun(out, report, None, made, (f"not tracked: {error}",))
+    return TrainingRun(out, report, run, made)
+
+
+def _record(report: Mapping[str, Any], out: Path, command: str) -> RunRecord:
+    return RunRecord(
+        params={
+            **report["config"],
+            "sets": [s["name"] for s in report["sets"]],
+            "examples": report["examples"],
+            "base_fingerprint": report["base_fingerprint"],
+            "best_step": report["best_step"],
+        },
+        curves={
+            name: {int(step): value for step, value in report.get(key, {}).items()}
+            for name, key in (("loss", "loss"), ("validation_ndcg10", "ndcg10"))
+        },
+        tags={"job": command},
+        inputs=[_data_used(**s) for s in report["sets"]],
+        folder=out,
+        key=sha256_file(out / MANIFEST),
+    )
+
+
+def _data_used(*, name: str, digest: str, **counts: Any) -> DataUsed:
+    return DataUsed(name, digest, "training", counts)

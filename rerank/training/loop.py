@@ -1,0 +1,147 @@
+"""What the trainings of both kinds of model share: arguments, checkpoints, frozen layers, the bar.
+
+Importing this file imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from transformers import TrainerCallback
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import get_last_checkpoint
+
+from rerank.config import EncoderConfig, FinetuneConfig
+from rerank.errors import InputError
+from rerank.inference.varlen import multiplies_bf16
+from rerank.progress import Bar, progress
+
+LOGGED = 20  # a logged loss is the mean of at most this many steps
+GPU_LOADERS = 4  # processes that read ahead of a GPU
+NDCG = "validation_ndcg@10"  # as sentence-transformers' evaluator names it
+FIRST_STAGE = "validation_base_ndcg@10"
+
+
+def arguments(folder: Path, config: FinetuneConfig | EncoderConfig) -> dict[str, Any]:
+    """Arguments of a trainer of sentence-transformers, with its checkpoints in `folder`."""
+    on_gpu = torch.cuda.is_available()
+    # a resumed run starts a new mean: no checkpoint may fall between two logged losses
+    logged = math.gcd(LOGGED, config.check_every)
+    return {
+        "output_dir": str(folder),
+        "max_steps": config.steps,
+        "per_device_train_batch_size": config.batch,
+        "learning_rate": config.learning_rate,
+        "warmup_steps": config.warmup,
+        "bf16": torch.cuda.is_bf16_supported() if on_gpu else multiplies_bf16(),
+        "use_cpu": not on_gpu,
+        "logging_steps": min(logged, config.steps),
+        "logging_nan_inf_filter": False,  # it would wait for the GPU at every step
+        "save_steps": config.check_every,
+        "save_total_limit": config.average,
+        "seed": config.seed,
+        "report_to": "none",
+        "disable_tqdm": True,
+        "dataloader_num_workers": GPU_LOADERS if on_gpu else 0,
+        "dataloader_pin_memory": False,
+    }
+
+
+def last_whole(checkpoints: Path) -> str | None:
+    """The last complete checkpoint, or None; incomplete ones are deleted."""
+    for folder in checkpoints.glob("checkpoint-*"):
+        try:  # the last file that is written
+            json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            shutil.rmtree(folder)
+    return get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
+
+
+def load_mean(model: Any, checkpoints: Path) -> None:
+    """Set the trained weights of the model to the mean of the weights in `checkpoints`.
+
+    The mean of late checkpoints of one run is better than any of them (Izmailov et al. 2018).
+    Frozen weights stay the same, to the bit: packing needs the base's own word embeddings.
+    """
+    files = sorted(checkpoints.glob("checkpoint-*/model.safetensors"))
+    total: dict[str, torch.Tensor] = {}
+    for file in files:
+        for name, tensor in load_file(file).items():
+            total[name] = total[name] + tensor if name in total else tensor.clone()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                parameter.copy_(total[name] / len(files))
+
+
+def freeze(model: Any, layers: int) -> None:
+    """Freeze the word embeddings, and the lowest `layers` with everything below them.
+
+    Raises:
+        InputError: the model has fewer layers than that.
+    """
+    model.get_input_embeddings().weight.requires_grad_(False)
+    if not layers:
+        return
+    stack = layers_of(model)
+    if layers > len(stack):
+        raise InputError(f"the model has {len(stack)} layers, cannot freeze {layers}")
+    for module in (model.base_model.embeddings, *stack[:layers]):
+        module.requires_grad_(False)
+
+
+def layers_of(model: Any) -> torch.nn.ModuleList:
+    """The model's layers, lowest first.
+
+    Raises:
+        InputError: it has no list of layers.
+    """
+    lists = [m for m in model.base_model.modules() if isinstance(m, torch.nn.ModuleList)]
+    if not lists:
+        raise InputError(f"{type(model).__name__} has no list of layers to freeze or to update")
+    return max(lists, key=len)
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no types
+    """The project's own progress bar, which also shows the last loss and the last check."""
+
+    def __init__(self) -> None:
+        self._context: Any = None
+        self._bar: Bar | None = None
+        self._done = 0
+        self._shown: dict[str, str] = {}
+
+    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Open the bar at the step of a resumed run."""
+        self._done = state.global_step
+        self._context = progress(state.max_steps, "training", unit="step", done=self._done)
+        self._bar = self._context.__enter__()
+
+    def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Move the bar."""
+        self._move_to(state.global_step)
+
+    def on_log(self, _args: Any, _state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
+        """Show the loss, and the nDCG@10 of a check beside the first stage's."""
+        if "loss" in logs:
+            self._shown["loss"] = f"loss {float(logs['loss']):.3f}"
+        if f"eval_{NDCG}" in logs:
+            ours, first = logs[f"eval_{NDCG}"], logs[f"eval_{FIRST_STAGE}"]
+            self._shown["check"] = f"nDCG@10 {ours:.3f}, first stage {first:.3f}"
+        if self._bar is not None:
+            self._bar.set_postfix_str(", ".join(self._shown.values()))
+
+    def on_train_end(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+        """Close the bar."""
+        self._context.__exit__(None, None, None)
+
+    def _move_to(self, step: int) -> None:
+        if self._bar is not None:
+            self._bar.update(step - self._done)
+        self._done = step
