@@ -84,20 +84,32 @@ bench: .venv/installed ## speed beside other libraries, to docs/performance.md (
 	$(BIN)/python tests/bench/performance.py --set $(DATA) --model $(MODEL) --peers work/peers \
 	  --passages 10000 100000 1000000 --out docs/performance.md
 
-# The recipe of models/minilm-reranker: three runs, each from the last one's weights. SETS is a folder
-# with squad2, squadshifts_newwiki, squadshifts_reddit and selqa in the BEIR layout.
+# The recipe of models/minilm-encoder and models/minilm-reranker, each run from the last one's weights.
+# SETS is a folder with squad2, squadshifts_newwiki, squadshifts_reddit and selqa in the BEIR layout,
+# PAIRS one with the other sources, as pairs.jsonl, and HELD one with the parts of these that maps are
+# pooled of. The last two runs want a GPU: six minutes instead of half a day.
 DOCUMENTED := arviz==0.23.4 astropy==8.0.2 biotite==1.6.0 control==0.10.2 geopandas==1.2.0 \
   imbalanced-learn==0.14.2 libpysal==4.14.1 librosa==0.11.0 matplotlib==3.11.2 mne==1.13.2 \
   networkx==3.6.1 nibabel==5.4.2 nilearn==0.14.1 pyarrow==26.0.1 rasterio==1.4.4 \
   scikit-bio==0.7.4 scikit-image==0.26.0 seaborn==0.13.2 shapely==2.2.0 statsmodels==0.15.0
-weights: .venv/installed ## train minilm-reranker anew (hours on two cores): make weights SETS=folder
-	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make weights SETS=folder"; exit 2; }
+OF_SETS := squad2:3000 squadshifts_newwiki:3857 squadshifts_reddit:4236 selqa:951
+OF_PAIRS := boolq_dev:4422 conala:3406 docs_faq:9604 docs_tasks:7284 dstc11_reviews:4018 \
+  dstc9_faq:2500 fairytaleqa:6000 fetaqa:4500 lfrqa_forum:18290 medquad:10844 nl2bash:3000 \
+  nq_open_oracle:2496 onestopqa:970 product_qa:15648 squad11_dev_other:8988 squad_train_part:23554 \
+  tatqa:3663 tldr_commands:5000
+MIXED = $(addprefix $(SETS)/,$(OF_SETS)) $(addprefix $(PAIRS)/,$(OF_PAIRS)) $(DATA) \
+  work/documentation:13828 work/documentation_questions:9998 --group-by article \
+  --leave-out $(HELD)/* --within-group tatqa dstc9_faq
+weights: .venv/installed ## train the bundled weights anew: make weights SETS=folder PAIRS=folder HELD=folder
+	@test -d "$(SETS)" -a -d "$(PAIRS)" -a -d "$(HELD)" \
+	  || { echo "give all three: make weights SETS=folder PAIRS=folder HELD=folder"; exit 2; }
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
 	$(PYTHON) -m venv work/documented
 	work/documented/bin/python -m pip install --quiet $(DOCUMENTED) PyStemmer regex tqdm
-	work/documented/bin/python -m rerank.cli dataset build documentation --out work/documentation \
+	for set in documentation documentation_questions; do \
+	  work/documented/bin/python -m rerank.cli dataset build $$set --out work/$$set \
 	  --libraries arviz astropy biotite control geopandas imblearn libpysal librosa matplotlib mne \
-	  networkx nibabel nilearn pyarrow rasterio skbio skimage seaborn shapely statsmodels
+	  networkx nibabel nilearn pyarrow rasterio skbio skimage seaborn shapely statsmodels; done
 	$(BIN)/rerank finetune $(SETS)/squadshifts_newwiki:2400 $(SETS)/squadshifts_reddit:900 \
 	  $(SETS)/selqa:951 $(DATA) --hard 1 --dropout 0.1 --validation 0 --out work/first
 	$(BIN)/rerank finetune $(SETS)/squadshifts_newwiki:3857 $(SETS)/squadshifts_reddit:2943 \
@@ -106,7 +118,12 @@ weights: .venv/installed ## train minilm-reranker anew (hours on two cores): mak
 	$(BIN)/rerank finetune $(SETS)/squad2:3100 $(SETS)/squadshifts_newwiki:3857 \
 	  $(SETS)/squadshifts_reddit:3500 $(SETS)/selqa:951 $(DATA):1764 work/documentation:5000 \
 	  --group-by article --base work/second --hard 2 --easy 0 --frozen-layers 2 --max-length 192 \
-	  --steps 2270 --validation 0 --out work/reranker --pack models/minilm-reranker
+	  --steps 2270 --validation 0 --out work/third
+	$(BIN)/rerank finetune-encoder $(MIXED) --batch 256 --steps 1200 --learning-rate 6e-5 \
+	  --check-every 120 --average 3 --out work/encoder --pack models/minilm-encoder
+	$(BIN)/rerank finetune $(MIXED) --base work/third --encoder work/encoder --hard 4 --depth 15 \
+	  --withheld 0.1 --temperature 1 --max-length 192 --batch 128 --steps 662 --dropout 0.1 \
+	  --validation 0 --check-every 55 --average 3 --out work/reranker --pack models/minilm-reranker
 	$(BIN)/python tests/bench/ranking.py $(SETS)/squad2 $(DATA) \
 	  --manifest models/minilm-reranker/manifest.json
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,8 @@ class Spans:
     def of(cls, lengths: Sequence[int], device: str) -> Spans:
         """The spans of concatenated sequences of these lengths."""
         bounds = (0, *accumulate(lengths))
-        return cls(bounds, _to_device(bounds, torch.int32, device), max(lengths))
+        there = _to_device(torch.tensor(bounds, dtype=torch.int32), device)
+        return cls(bounds, there, max(lengths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +66,23 @@ class Batch:
     def of(cls, sequences: Sequence[Tokens], device: str) -> Batch:
         """The batch of `sequences`, at least one, on the device."""
         lengths = [len(t.ids) for t in sequences]
+        total = sum(lengths)
+        starts = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
         columns = (
-            [i for t in sequences for i in t.ids],
-            [i for t in sequences for i in t.types],
-            [i for n in lengths for i in range(n)],
+            np.fromiter(chain.from_iterable(t.ids for t in sequences), np.int64, total),
+            np.fromiter(chain.from_iterable(t.types for t in sequences), np.int64, total),
+            np.arange(total, dtype=np.int64) - starts,
         )
-        ids, types, positions = _to_device(columns, torch.int64, device)
+        ids, types, positions = _to_device(torch.from_numpy(np.stack(columns)), device)
         ones = Spans.of([1] * len(lengths), device)
         return cls(ids, types, positions, Spans.of(lengths, device), ones)
 
 
-def _to_device(numbers: Sequence[Any], dtype: torch.dtype, device: str) -> torch.Tensor:
+def _to_device(numbers: torch.Tensor, device: str) -> torch.Tensor:
     """The numbers on the device; to a GPU they are copied while the next ones are prepared."""
-    there = torch.tensor(numbers, dtype=dtype, pin_memory=device == "cuda")
-    return there.to(device, non_blocking=True)
+    if device == "cuda":
+        numbers = numbers.pin_memory()
+    return numbers.to(device, non_blocking=True)
 
 
 class Unpadded(torch.nn.Module):

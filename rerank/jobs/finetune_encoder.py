@@ -33,7 +33,7 @@ from rerank.jobs.training_run import (
 from rerank.retrieval.dense import Encoder
 from rerank.storage.folder import is_made_from
 from rerank.storage.locks import output_folder
-from rerank.training.mining import Example, TrainingSet, mine
+from rerank.training.mining import Example, TrainingSet, mine, split_validation
 from rerank.workspace import Workspace
 
 KIND = "bi-encoder"
@@ -117,7 +117,10 @@ def _mine_all(
         labelled = training_set.labelled
         if labelled.name in mined:
             raise InputError(f"two sets are named {labelled.name!r}; rename a folder")
-        ids = [i for i in labelled.splits[training_set.split] if labelled.relevant(i)]
+        in_limit, _ = split_validation(
+            labelled, training_set.split, 0, seed=config.seed, limit=training_set.limit
+        )
+        ids = [i for i in in_limit if labelled.relevant(i)]
         random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
         index = None
         if not training_set.within:
