@@ -40,9 +40,9 @@ def train_encoder(
     A batch is of one set, so that the other questions' passages, which count as wrong, are from the
     same domain (in-batch negatives, Henderson et al. 2017). Sets take turns in proportion to their
     size. Both directions are learned: the passage among passages, and the question among questions.
-    The result is the mean of the last `config.average` checkpoints, and `config.keep` parts of it
-    are the base: what that knew of other domains is kept (Wortsman et al. 2022, "Robust fine-tuning
-    of zero-shot models"). After an interruption, the same call resumes from its last checkpoint.
+    The last `config.average` checkpoints are averaged, and the base's weights are mixed in with
+    the share `config.keep`: what that knew of other domains is kept (Wortsman et al. 2022, "Robust
+    fine-tuning of zero-shot models"). After an interruption, the same call resumes from its last checkpoint.
 
     Raises:
         InputError: the base cannot be loaded, or has fewer layers than should be frozen.
