@@ -42,7 +42,8 @@ def train_encoder(
     size. Both directions are learned: the passage among passages, and the question among questions.
     The last `config.average` checkpoints are averaged, and the base's weights are mixed in with
     the share `config.keep`: what that knew of other domains is kept (Wortsman et al. 2022, "Robust
-    fine-tuning of zero-shot models"). After an interruption, the same call resumes from its last checkpoint.
+    fine-tuning of zero-shot models"). After an interruption, the same call resumes from the last of
+    its `checkpoints`.
 
     Raises:
         InputError: the base cannot be loaded, or has fewer layers than should be frozen.

@@ -196,7 +196,7 @@ def test_segments_of_the_queries_get_corrections_of_their_own(
 ) -> None:
     """What the metadata says under `segment_by` moves a confidence up or down, and sorts none anew.
 
-    In a segment of the right ones the confidence is higher on average, in one of the wrong ones it is
+    In a segment of the right ones the confidence is higher on average, in one of the wrong ones
     lower; a segment of which nothing is known is as the map for all has it.
     """
     before = predicted(fitted, to_fit, config)
