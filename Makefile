@@ -84,7 +84,8 @@ bench: .venv/installed ## speed beside other libraries, to docs/performance.md (
 	$(BIN)/python tests/bench/performance.py --set $(DATA) --model $(MODEL) --peers work/peers \
 	  --passages 10000 100000 1000000 --out docs/performance.md
 
-# The recipe of models/minilm-encoder and models/minilm-reranker, each run from the last one's weights.
+# The recipe of models/minilm-reranker: four runs, each from the last one's weights, and the bi-encoder that
+# finds the wrong passages of the last one.
 # SETS is a folder with squad2, squadshifts_newwiki, squadshifts_reddit and selqa in the BEIR layout,
 # PAIRS one with the other sources, as pairs.jsonl, and HELD one with the parts of these that maps are
 # pooled of. The last two runs want a GPU: six minutes instead of half a day.
@@ -120,7 +121,7 @@ weights: .venv/installed ## train the bundled weights anew: make weights SETS=fo
 	  --group-by article --base work/second --hard 2 --easy 0 --frozen-layers 2 --max-length 192 \
 	  --steps 2270 --validation 0 --out work/third
 	$(BIN)/rerank finetune-encoder $(MIXED) --batch 256 --steps 1200 --learning-rate 6e-5 \
-	  --check-every 120 --average 3 --out work/encoder --pack models/minilm-encoder
+	  --check-every 120 --average 3 --out work/encoder
 	$(BIN)/rerank finetune $(MIXED) --base work/third --encoder work/encoder --hard 4 --depth 15 \
 	  --withheld 0.1 --temperature 1 --max-length 192 --batch 128 --steps 662 --dropout 0.1 \
 	  --validation 0 --check-every 55 --average 3 --out work/reranker --pack models/minilm-reranker
