@@ -1,4 +1,4 @@
-"""`index`, `calibrate` and `finetune`, killed at random moments until they are done.
+"""`index`, `calibrate` and the trainings, killed at random moments until they are done.
 
 After each kill nothing, or a whole folder, stands under the final name; the same command goes on;
 and what it makes in the end is, to the byte, what an uninterrupted run makes.
@@ -29,6 +29,7 @@ JOBS = {  # and the options that make them short
     "calibrate": "--encoder-max-length 32 --max-length 64 --rerank-depth 3 --candidates 10 "
     "--pool 30 --max-queries 60",
     "finetune": "--max-length 32 --frozen-layers 5 --steps 12 --check-every 2 --validation 20",
+    "finetune-encoder": "--max-length 16 --frozen-layers 5 --batch 8 --steps 12 --check-every 2",
 }
 
 
