@@ -119,6 +119,10 @@ def test_files_that_hold_no_pairs_are_refused(tmp_path: Path) -> None:
     torn.write_bytes(torn.read_bytes()[:-12])
     with pytest.raises(InputError, match="cannot be read"):
         read_pairs(tmp_path / "torn")
+    broken = write(tmp_path / "broken", ROWS, packed=True) / "pairs.jsonl.gz"
+    broken.write_bytes(broken.read_bytes()[:10] + b"\xff" * 20)  # the header of gzip, then noise
+    with pytest.raises(InputError, match="cannot be read"):
+        read_pairs(tmp_path / "broken")
     (tmp_path / "made").mkdir()
     (tmp_path / "made/pairs.jsonl").write_text('{"query": \n')
     with pytest.raises(InputError, match=r"pairs\.jsonl:1: not JSON"):
