@@ -94,8 +94,8 @@ def _about(labelled: LabelledSet, query_id: str) -> list[str]:
 
 
 def _document(passage: Passage) -> str:
-    document = passage.metadata.get("document")
-    name = " ".join(str(passage.title if document is None else document).lower().split())
+    document = metadata_name(passage.metadata, "document") or passage.title
+    name = " ".join(document.lower().split())
     return f"document:{name}" if name else _own_key(passage)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -61,6 +62,17 @@ def test_a_document_can_be_named() -> None:
         list(labelled.queries),
     )
     assert found.group("q0-0-0") == found.group("q1-0-0") == "document:0"
+    assert found.group("q5-0-0") == found.group("q5-1-0") == "document:book 5"
+
+
+@pytest.mark.parametrize("missing", ["", " ", math.nan, None])
+def test_a_missing_document_is_the_title(missing: object) -> None:
+    """As tables write it: such passages are neither each by itself nor all in one document."""
+    labelled = library(12, 2)
+    corpus = {
+        d: Passage(d, p.title, p.text, {"document": missing}) for d, p in labelled.corpus.items()
+    }
+    found = grouped(replace(labelled, corpus=corpus), list(labelled.queries))
     assert found.group("q5-0-0") == found.group("q5-1-0") == "document:book 5"
 
 
