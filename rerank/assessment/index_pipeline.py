@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence, Set
 import numpy as np
 
 from rerank.assessment.metadata_features import MetadataFeature
-from rerank.assessment.passage_features import first_stage_features
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.config import Config
 from rerank.inference.model_files import ModelFiles
@@ -16,7 +15,7 @@ from rerank.retrieval.caller_passages import rank_passages
 from rerank.retrieval.dense import Vectors, cosines
 from rerank.retrieval.fusion import fused_without
 from rerank.retrieval.retriever import Retriever
-from rerank.types import Candidates, FirstStage, Floats, Passage, Query
+from rerank.types import Candidates, Floats, Passage, Query
 
 
 class IndexPipeline(Pipeline):
@@ -60,7 +59,7 @@ class IndexPipeline(Pipeline):
             stage = fused_without(
                 unfiltered, removed, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k
             )
-        return self._candidates(query, tuple(index.passage(row) for row in stage.rows), stage)
+        return self.ranked_candidates(query, tuple(index.passage(row) for row in stage.rows), stage)
 
     def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The passages of the query, ranked by the same two stages."""
@@ -95,13 +94,4 @@ class IndexPipeline(Pipeline):
             language=index.language,
             rrf_k=self.config.rrf_k,
         )
-        return self._candidates(query, tuple(passages[row] for row in stage.rows), stage)
-
-    def _candidates(
-        self, query: Query, passages: tuple[Passage, ...], stage: FirstStage
-    ) -> Candidates:
-        index = self.index
-        features = first_stage_features(
-            query.text, passages, stage, weight=index.weight, language=index.language
-        )
-        return Candidates(query, passages, stage, self.with_metadata(features, passages))
+        return self.ranked_candidates(query, tuple(passages[row] for row in stage.rows), stage)

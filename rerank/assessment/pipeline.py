@@ -21,6 +21,7 @@ import numpy as np
 
 from calibration.maps import LogisticMap
 from rerank.assessment.metadata_features import MetadataFeature, metadata_features
+from rerank.assessment.passage_features import first_stage_features
 from rerank.assessment.ranking import by_prior, count_to_score, prior_score
 from rerank.config import Config
 from rerank.errors import InputError
@@ -31,7 +32,7 @@ from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.excerpts import excerpts
 from rerank.retrieval.retriever import Retriever
-from rerank.types import Bools, Candidates, Floats, Passage, Query, Scored
+from rerank.types import Bools, Candidates, FirstStage, Floats, Passage, Query, Scored
 
 CHUNK = 64  # queries between two checkpoints
 NO_MODELS = (
@@ -269,6 +270,16 @@ class Pipeline(ABC):
             return [p.full_text for p in passages]
         tokenizer, language = self.reranker.tokenizer(), self.config.language
         return excerpts(query, passages, tokenizer, self.index.weight, language=language)
+
+    def ranked_candidates(
+        self, query: Query, passages: Sequence[Passage], stage: FirstStage
+    ) -> Candidates:
+        """The passages that both first stages have ranked, with the features of the model."""
+        index = self.index
+        features = first_stage_features(
+            query.text, passages, stage, weight=index.weight, language=index.language
+        )
+        return Candidates(query, tuple(passages), stage, self.with_metadata(features, passages))
 
     def with_metadata(self, features: Floats, passages: Sequence[Passage]) -> Floats:
         """The features (n, d) of the passages, and those of their metadata."""

@@ -15,7 +15,6 @@ from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.passage_features import first_stage_features
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import accepted, as_uncalibrated, decide, level, verdict
 from rerank.assessment.predictions import predict
@@ -158,12 +157,8 @@ def with_confidence(
 
 
 def _candidates(pipeline: Pipeline, query: Query, stage: FirstStage) -> Candidates:
-    index = pipeline.index
-    passages = tuple(index.passage(row) for row in stage.rows)
-    features = first_stage_features(
-        query.text, passages, stage, weight=index.weight, language=index.language
-    )
-    return Candidates(query, passages, stage, features)
+    passages = [pipeline.index.passage(row) for row in stage.rows]
+    return pipeline.ranked_candidates(query, passages, stage)
 
 
 def _scored(pipeline: Pipeline, candidates: Candidates, maps: FittedMaps) -> Scored:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from rerank.assessment.index_pipeline import IndexPipeline
+from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.model import CalibratedReranker
+from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
+from rerank.jobs.pipelines import open_index
 from rerank.rag.second_try import (
     APART,
     TRIES,
+    Try,
     assess_try,
     expand_query,
     fit_best_of,
@@ -18,7 +27,8 @@ from rerank.rag.second_try import (
     with_confidence,
     with_second_tries,
 )
-from rerank.types import Assessment
+from rerank.types import Assessment, Passage, Query
+from rerank.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +55,21 @@ def test_an_expanded_query_keeps_to_what_was_asked(
     assert found.query is first.ranking.query
     assert len(found) == len(first.ranking)
     assert found.first_stage.bm25.max() < 2 * first.ranking.first_stage.bm25.max()
+
+
+@pytest.mark.parametrize("one", TRIES.values(), ids=TRIES)
+def test_candidates_of_a_try_have_the_features_of_their_metadata(one: Try, tmp_path: Path) -> None:
+    """As those of the first search: the maps of the model expect them."""
+    topics = ["sort", "array", "median", "merge", "index"]
+    corpus = {t: Passage(t, t, f"How to {t}.", {"year": 2000 + i}) for i, t in enumerate(topics)}
+    index = open_index(LabelledSet(corpus, {}, {}, {}, "dated"), Config(), Workspace(tmp_path))
+    pipeline = IndexPipeline(index, Config(), metadata=(MetadataFeature("year", None, 2000.0),))
+    query = Query("sort an array", "q")
+    ranking = pipeline.search(query, pipeline.encode([query.text])[0])
+    first: Any = SimpleNamespace(ranking=ranking, relevance=np.linspace(1, 0, len(ranking)))
+    found = one(pipeline, first)
+    assert found.features.shape[1] == ranking.features.shape[1]
+    assert found.features[:, -1].tolist() == [p.metadata["year"] for p in found.passages]
 
 
 def test_only_a_higher_confidence_counts(model: CalibratedReranker, first: Assessment) -> None:
