@@ -23,7 +23,14 @@ from rerank.inference.exported_models import (
 )
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.storage.files import copy_folder, parse_json
-from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder, write_json
+from rerank.storage.folder import (
+    MANIFEST,
+    read_verified,
+    sha256_file,
+    verify_folder,
+    write_folder,
+    write_json,
+)
 from rerank.storage.package import PACKAGE, package_version
 
 MODEL_KIND = "a calibrated model"
@@ -99,6 +106,19 @@ class ModelFolder:
 
     path: Path
     manifest: dict[str, Any]
+
+    def sha256(self) -> str:
+        """The hash of its manifest, which has the hash of every other file.
+
+        Raises:
+            InputError: there is no manifest, as the bundled `default` has none.
+        """
+        try:
+            return sha256_file(self.path / MANIFEST)
+        except FileNotFoundError:
+            raise InputError(
+                f"{self.path} is no model folder; calibrate a labelled set for this"
+            ) from None
 
     def text(self, name: str) -> str:
         """The text of one of its files, checked against its hash.

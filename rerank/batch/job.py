@@ -18,7 +18,6 @@ from rerank.batch.rows import RejectedRow
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.errors import InputError, nearest, optional
 from rerank.progress import progress
-from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.storage.package import package_version
 
 ENGINES = ("local", "ray")
@@ -79,7 +78,7 @@ def rescore(
         if strict:
             _check_rows(queries_in)
         header = {
-            "model": sha256_file(model.folder / MANIFEST),
+            "model": model.files.sha256(),
             "input": f"{queries_in.identity.size} bytes, sha256 {queries_in.identity.sha256}",
             "version": package_version(),
         }

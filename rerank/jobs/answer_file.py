@@ -17,7 +17,6 @@ from rerank.progress import progress
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import Record, answer, unrecorded
 from rerank.rag.settings import AnswerConfig
-from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.storage.package import package_version
 from rerank.types import Query
 
@@ -61,7 +60,7 @@ def answer_file(
         raise FolderError(f"{out} exists; pass --overwrite to replace it")
     header = {
         "format": FORMAT,
-        "model": sha256_file(model.folder / MANIFEST),
+        "model": model.files.sha256(),
         "input": _digest([[q.query_id, q.text, dict(q.metadata)] for q in queries]),
         "configuration": _digest(asdict(config)),  # only its digest: the URL may have a password
         "version": package_version(),

@@ -13,7 +13,6 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, write_changed
 from rerank.inference.exported_models import NETWORKS
 from rerank.jobs.pipelines import exported_writer
-from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.storage.locks import output_folder
 
 
@@ -27,7 +26,7 @@ def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = Fals
         FolderError: `out` exists, is no model folder, or `overwrite` is False.
     """
     out, write_exported, old = Path(out), exported_writer(model.pipeline), model.manifest
-    made_from = old.get("exported_from") or sha256_file(model.folder / MANIFEST)
+    made_from = old.get("exported_from") or model.files.sha256()
 
     def change(folder: Path) -> Mapping[str, Any]:
         return {**old, **write_exported(folder), "exported_from": made_from}

@@ -51,7 +51,6 @@ from rerank.report.recalibration import (
     recalibration_pictures,
     recalibration_text,
 )
-from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.types import LISTS, Mode, Query, Scored
@@ -185,7 +184,7 @@ def _model_contents(
     contents = ModelContents(
         manifest={
             **manifest,
-            "parent": sha256_file(model.folder / MANIFEST),
+            "parent": model.files.sha256(),
             "parent_version": model.version,
             "recalibrated": {
                 "mode": mode,

@@ -24,7 +24,6 @@ from rerank.config import Config
 from rerank.errors import MissingExtraError
 from rerank.evaluation.measure import SUFFICIENCY
 from rerank.report.report import flatten
-from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import DataUsed, Flavour, RunRecord, TrackedRun, track
 from rerank.types import Mode
@@ -129,7 +128,7 @@ def record_of(folder: ModelFolder) -> RunRecord:
         folder=folder.path,
         registered_name=model_name(folder.manifest),
         flavour=flavour(Config.from_dict(folder.manifest["config"]).segment_by),
-        key=sha256_file(folder.path / MANIFEST),
+        key=folder.sha256(),
     )
 
 

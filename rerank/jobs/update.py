@@ -30,7 +30,7 @@ from rerank.inference.model_files import resolve
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import INDEX_KIND, build_index
-from rerank.storage.folder import MANIFEST, read_manifest, sha256_file, verify_folder, write_json
+from rerank.storage.folder import read_manifest, verify_folder, write_json
 from rerank.storage.locks import reserved
 from rerank.types import Passage
 
@@ -138,7 +138,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
             **old.manifest,
             "corpus_digest": digest,
             "updated": {
-                "parent": sha256_file(old.path / MANIFEST),
+                "parent": old.sha256(),
                 "fitted_on_corpus": _fitted_on(old),
                 "passages": len(passages),
             },

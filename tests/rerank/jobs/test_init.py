@@ -13,6 +13,7 @@ from server import serving
 import rerank
 from rerank.assessment import pooled_maps
 from rerank.assessment.pooled_maps import FILES, PooledMaps, scored_by
+from rerank.batch import rescore
 from rerank.config import Config
 from rerank.errors import InputError
 from rerank.fitting.fit import Fitted
@@ -84,6 +85,15 @@ def test_the_default_model_reranks_and_does_not_search() -> None:
     assert not answer.calibrated
     with pytest.raises(InputError, match="rerank init"):
         model.search("fill missing values")
+
+
+@NEEDS_MAPS
+def test_what_records_its_model_folder_refuses_the_default_model(tmp_path: Path) -> None:
+    """It has no folder; the sentence says what to do."""
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text('{"_id": "q", "text": "a", "passages": [{"_id": "p", "text": "b"}]}\n')
+    with pytest.raises(InputError, match="default is no model folder; calibrate"):
+        rescore(rerank.load("default"), queries, tmp_path / "out.jsonl")
 
 
 @NEEDS_MAPS
