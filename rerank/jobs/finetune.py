@@ -6,13 +6,10 @@ calibration: the folder it writes is an ordinary cross-encoder, for `--reranker`
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +19,12 @@ from rerank.errors import InputError
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.model_files import ModelFiles, resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
-from rerank.inference.tokenizer import positions
 from rerank.jobs.pipelines import open_index
 from rerank.jobs.training_run import (
     TrainingRun,
     about,
+    check_length,
+    checkpoints_of,
     made_with,
     tracked_run,
     write_model,
@@ -102,7 +100,7 @@ def finetune(
         mining = replace(config, hard=max(config.hard, config.depth)) if miner else config
         examples, validation, counts = _mine_all(sets, encoder, seen, mining, workspace)
         lists = [*map(asdict, examples), *map(asdict, validation)]
-        key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
+        checkpoints = checkpoints_of(workspace, made_from, lists)
         cache = ScoreCache(workspace.scores)
         if miner:
             scored = add_teacher_scores(examples, miner, config, cache)
@@ -111,7 +109,6 @@ def finetune(
             examples = add_teacher_scores(examples, teacher, config, cache)
         from rerank.training.trainer import train
 
-        checkpoints = workspace.checkpoints / key[:16]
         model, shown = train(examples, validation, base, checkpoints, config)
         queries = [e.query for e in examples] + [q.query for q in validation]
         seen |= frozenset(map(query_hash, queries))
@@ -122,8 +119,7 @@ def finetune(
             **asdict(shown),
             **made_with(base, LIBRARIES),
         }
-        save = partial(model.save_pretrained, create_model_card=False)  # it would quote the queries
-        write_model(out, save, seen, report, made_from, overwrite=overwrite, kind=KIND)
+        write_model(out, model, seen, report, made_from, overwrite=overwrite, kind=KIND)
         shutil.rmtree(checkpoints, ignore_errors=True)
         return tracked_run(out, report, workspace, made=True, command=COMMAND)
 
@@ -146,11 +142,7 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
         raise InputError(
             f"{base.name} has {architecture.num_labels} outputs; expected one, or no head"
         )
-    if config.max_length > positions(base.folder):
-        raise InputError(
-            f"{base.name} reads {positions(base.folder)} tokens at most, --max-length is "
-            f"{config.max_length}"
-        )
+    check_length(base, config.max_length)
     layers = getattr(architecture, "num_hidden_layers", None)
     if layers is None:
         return

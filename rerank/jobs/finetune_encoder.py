@@ -6,13 +6,10 @@ is an ordinary bi-encoder of sentence-transformers, for `--encoder`.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +17,12 @@ from rerank.config import Config, EncoderConfig, FinetuneConfig
 from rerank.data.canonical import query_hash
 from rerank.errors import InputError
 from rerank.inference.model_files import ModelFiles, resolve, trained_on
-from rerank.inference.tokenizer import positions
 from rerank.jobs.pipelines import open_index
 from rerank.jobs.training_run import (
     TrainingRun,
     about,
+    check_length,
+    checkpoints_of,
     made_with,
     tracked_run,
     write_model,
@@ -75,17 +73,12 @@ def finetune_encoder(
     if not overwrite and is_made_from(out, made_from):
         return written_before(out, workspace, command=COMMAND)
     with output_folder(out, overwrite=overwrite, kind=KIND):
-        if config.max_length > positions(base.folder):
-            raise InputError(
-                f"{base.name} reads {positions(base.folder)} tokens at most, --max-length is "
-                f"{config.max_length}"
-            )
+        check_length(base, config.max_length)
         mined = _mine_all(sets, base, config, workspace)
         lists = {name: list(map(asdict, examples)) for name, examples in mined.items()}
-        key = hashlib.sha256(json.dumps([made_from, lists], sort_keys=True).encode()).hexdigest()
+        checkpoints = checkpoints_of(workspace, made_from, lists)
         from rerank.training.encoder_trainer import train_encoder
 
-        checkpoints = workspace.checkpoints / key[:16]
         model, loss = train_encoder(mined, base, checkpoints, config)
         examples = [example for of_set in mined.values() for example in of_set]
         seen = trained_on(base) | frozenset(query_hash(e.query) for e in examples)
@@ -98,8 +91,7 @@ def finetune_encoder(
             "best_step": config.steps,
             **made_with(base, LIBRARIES),
         }
-        save = partial(model.save_pretrained, create_model_card=False)  # it would quote the queries
-        write_model(out, save, seen, report, made_from, overwrite=overwrite, kind=KIND)
+        write_model(out, model, seen, report, made_from, overwrite=overwrite, kind=KIND)
         shutil.rmtree(checkpoints, ignore_errors=True)
         return tracked_run(out, report, workspace, made=True, command=COMMAND)
 

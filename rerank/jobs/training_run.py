@@ -1,17 +1,19 @@
-"""What a training job leaves behind: a model folder with its report, and a run in MLflow."""
+"""What the training jobs share: checks, checkpoints, the model folder, and the run in MLflow."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rerank.errors import MissingExtraError
+from rerank.errors import InputError, MissingExtraError
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
 from rerank.inference.model_files import ModelFiles, training
+from rerank.inference.tokenizer import positions
 from rerank.storage.folder import MANIFEST, sha256_file, write_folder
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, track
@@ -42,6 +44,25 @@ def about(training_set: TrainingSet) -> dict[str, Any]:
     }
 
 
+def check_length(base: ModelFiles, max_length: int) -> None:
+    """Refuse to train the base with more tokens than it can read.
+
+    Raises:
+        InputError: it has fewer positions than `max_length`.
+    """
+    if max_length > positions(base.folder):
+        raise InputError(
+            f"{base.name} reads {positions(base.folder)} tokens at most, --max-length is "
+            f"{max_length}"
+        )
+
+
+def checkpoints_of(work: Workspace, made_from: Mapping[str, Any], lists: Any) -> Path:
+    """The folder for the checkpoints of a training: the same one for the same sets and lists."""
+    inputs = json.dumps([made_from, lists], sort_keys=True)
+    return work.checkpoints / hashlib.sha256(inputs.encode()).hexdigest()[:16]
+
+
 def made_with(base: ModelFiles, libraries: Sequence[str]) -> dict[str, Any]:
     """The entries of a report on the base, its own training, and the versions of packages."""
     return {
@@ -53,7 +74,7 @@ def made_with(base: ModelFiles, libraries: Sequence[str]) -> dict[str, Any]:
 
 def write_model(
     out: Path,
-    save: Callable[[str], Any],
+    model: Any,
     seen: frozenset[str],
     report: Mapping[str, Any],
     made_from: Mapping[str, Any],
@@ -61,10 +82,13 @@ def write_model(
     overwrite: bool,
     kind: str,
 ) -> None:
-    """Write the folder of a trained model, with the hashes of the queries that it has `seen`."""
+    """Write the folder of a trained model, with the hashes of the queries that it has `seen`.
+
+    `model` is a model of sentence-transformers.
+    """
 
     def fill(folder: Path) -> Mapping[str, Any]:
-        save(str(folder))
+        model.save_pretrained(str(folder), create_model_card=False)  # it would quote the queries
         (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
         (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         return made_from
