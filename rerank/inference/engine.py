@@ -182,7 +182,9 @@ def _cached_graph(home: Path, bound: Mapping[str, Any]) -> Callable[[Tokens], Ro
 def _keep(
     home: Path, bound: Mapping[str, Any], write: Callable[[Path], None]
 ) -> Callable[[Tokens], Row]:
-    """Write a graph into the folder `home`, replacing what is there; and open it.
+    """Write a graph into the folder `home`, replacing what cannot be used there; and open it.
+
+    A usable graph is not replaced: another process has made it meanwhile, and may be reading it.
 
     Raises:
         OSError: the folder cannot be written, or what is there cannot be removed.
@@ -192,9 +194,12 @@ def _keep(
         write(folder / GRAPH)
         return bound
 
-    clear_away(home)  # it could not be used
+    run = _cached_graph(home, bound)
+    if run is not None:
+        return run
+    clear_away(home)
     try:
-        with suppress(FolderError):  # another process has made it meanwhile
+        with suppress(FolderError):  # another process was faster
             write_folder(home, fill)
     except OSError as error:
         raise OSError(f"{home.parent}: no exported network can be kept there: {error}") from error

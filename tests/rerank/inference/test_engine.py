@@ -23,7 +23,7 @@ from rerank.errors import InputError
 from rerank.inference import engine, onnx_export
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.engine import Engine, open_bi_encoder, open_cross_encoder
-from rerank.inference.model_files import cache_folder, resolve
+from rerank.inference.model_files import ModelFiles, cache_folder, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.storage.folder import with_digest
@@ -400,6 +400,29 @@ def test_an_export_that_is_changed_is_made_again(
     caplog.clear()
     np.testing.assert_array_equal(engine.open_cross_encoder(files)(tokens), expected)
     assert not caplog.text
+
+
+def test_an_export_that_another_process_makes_meanwhile_is_kept(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process may be reading it."""
+    monkeypatch.setenv("RERANK_CACHE", str(tmp_path))
+    files, load = resolve(str(tiny)), onnx_export.load
+    written: list[int] = []
+
+    def time_of_writing() -> int:
+        (home,) = (tmp_path / "models").iterdir()
+        return (home / engine.GRAPH).stat().st_mtime_ns
+
+    def slowly(files: ModelFiles, kind: engine.Kind) -> Any:
+        monkeypatch.setattr(onnx_export, "load", load)
+        engine.open_cross_encoder(files)  # as the other process does
+        written.append(time_of_writing())
+        return load(files, kind)
+
+    monkeypatch.setattr(onnx_export, "load", slowly)
+    engine.open_cross_encoder(files)
+    assert written == [time_of_writing()]
 
 
 @pytest.mark.parametrize("where", ["exported", "unpacked"])
