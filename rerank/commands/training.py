@@ -74,6 +74,8 @@ def training_sets(o: argparse.Namespace) -> list[TrainingSet]:
             f"--within-group: no set {sorted(unknown)}; there are {[s.name for s in labelled]}"
         )
     held = [read_training_set(folder, unjudged=o.unjudged) for folder in o.leave_out]
+    if o.group_by is not None:
+        held = [other.grouped_by(o.group_by) for other in held]
     return [
         TrainingSet(leave_out(s, held, o.split), o.split, limit, within=s.name in o.within_group)
         for s, limit in zip(labelled, limits, strict=True)

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from rerank.config import FinetuneConfig
 from rerank.data.canonical import query_hash
-from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet
+from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet, asked_about
 from rerank.errors import InputError
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
-from rerank.types import Passage, Query
+from rerank.types import Passage, Query, metadata_name
 
 NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" repeats the answer
 
@@ -116,20 +116,31 @@ def leave_out(labelled: LabelledSet, held: Sequence[LabelledSet], split: str) ->
         return labelled
     asked = {query_hash(q.text) for other in held for q in other.queries.values()}
     answers = {text for other in held for i in other.queries for text in _answers(other, i)}
-    groups = {
-        other.group(i) for other in held if other.name == labelled.name for i in other.queries
-    }
+    parts = [other for other in held if other.name == labelled.name]
+    groups = {_group_of_texts(other, i) for other in parts for i in other.queries}
     ids = labelled.split(split)
     kept = tuple(
         i
         for i in ids
         if query_hash(labelled.queries[i].text) not in asked
-        and labelled.group(i) not in groups
+        and _group_of_texts(labelled, i) not in groups
         and answers.isdisjoint(_answers(labelled, i))
     )
     if ids and not kept:
         raise InputError(f"{labelled.name}: --leave-out leaves no query of {split!r} to train on")
     return replace(labelled, splits={**labelled.splits, split: kept})
+
+
+def _group_of_texts(labelled: LabelledSet, query_id: str) -> str | frozenset[str]:
+    """The group of a query; unless it has a name, by texts: the parts of a set count ids anew."""
+    named = metadata_name(labelled.queries[query_id].metadata, "group")
+    if named:
+        return named
+    about = asked_about(labelled.queries[query_id])
+    texts = _answers(labelled, query_id) or {
+        labelled.corpus[i].full_text for i in [about] if i in labelled.corpus
+    }
+    return frozenset(texts or {query_hash(labelled.queries[query_id].text)})
 
 
 def _answers(labelled: LabelledSet, query_id: str) -> set[str]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import refused
+
+from rerank.commands.training import add_training, training_sets
+from rerank.data.labelled_set import LabelledSet
 
 
 @pytest.mark.parametrize("limit", ["many", "-3", "1.5"])
@@ -33,3 +38,31 @@ def test_an_unknown_split_is_refused_before_the_work(
     """A misspelt split does not cost the indexing of a corpus."""
     refused(capsys, "finetune", few, "--out", tmp_path / "out", "--split", "tset")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_left_out_is_grouped_as_the_sets_are(small: LabelledSet, tmp_path: Path) -> None:
+    """With `--group-by`, all of an article goes if one of its questions is measured on."""
+    ids = small.splits["train"]
+    whole = replace(
+        small,
+        queries={
+            i: replace(q, metadata={"article": "a" if i in ids[:10] else i})
+            for i, q in small.queries.items()
+        },
+        name="small",
+    )
+    part = replace(
+        whole,
+        queries={ids[0]: whole.queries[ids[0]]},
+        qrels={i: small.qrels[i] for i in ids[:1] if i in small.qrels},
+        splits={"train": ids[:1]},
+    )
+    whole.write(tmp_path / "all" / "small")
+    part.write(tmp_path / "held" / "small")
+    parser = argparse.ArgumentParser()
+    add_training(parser)
+    given = [tmp_path / "all" / "small", "--out", tmp_path / "out", "--group-by", "article"]
+    options = parser.parse_args([*map(str, given), "--leave-out", str(tmp_path / "held" / "small")])
+    (trained_on,) = training_sets(options)
+    assert set(ids[:10]).isdisjoint(trained_on.labelled.splits["train"])
+    assert trained_on.labelled.splits["train"]

@@ -296,3 +296,17 @@ def test_nothing_of_a_set_that_is_left_out_is_trained_on(small: LabelledSet) -> 
     with pytest.raises(InputError, match="--leave-out leaves no query of 'train'"):
         leave_out(small, [replace(small, name="copy")], "train")
     assert leave_out(small, [], "train") is small
+
+
+def test_equal_ids_of_another_part_are_no_group(small: LabelledSet) -> None:
+    """Each part of a set may count its passages anew: their texts say what is the same."""
+    ids = small.splits["train"]
+    plain = {i: replace(q, metadata={}) for i, q in small.queries.items()}
+    part = LabelledSet(
+        {d: replace(p, title="", text=f"something else, {d}") for d, p in small.corpus.items()},
+        {i: replace(plain[i], text=f"what else is {i}?") for i in ids},
+        {i: small.qrels[i] for i in ids if i in small.qrels},
+        {"train": ids},
+        small.name,
+    )
+    assert leave_out(replace(small, queries=plain), [part], "train").splits["train"] == ids
