@@ -18,6 +18,7 @@ from typing import Any
 from calibration.arrays import plain
 from rerank.assessment.pooled_maps import PooledMaps, scored_by
 from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
 from rerank.data.pairs import read_training_set
 from rerank.errors import InputError
 from rerank.fitting.leave_one_set_out import leave_one_set_out, summary
@@ -55,7 +56,7 @@ def pool_sets(
 
     Raises:
         InputError: fewer than five sets, two of one name, or one that cannot be read or is too
-            small.
+            small; or `out` cannot be written.
     """
     names = Counter(Path(folder).resolve().name for folder in folders)
     if len(folders) <= LEAST_SETS:
@@ -66,9 +67,14 @@ def pool_sets(
     name, count = names.most_common(1)[0]
     if count > 1:
         raise InputError(f"{count} labelled sets are named {name!r}; rename the folders")
+    _check_out(Path(out))
+    sets = {Path(folder): read_training_set(Path(folder)) for folder in folders}
     config = replace(config or Config(), expected_unanswerable=UNANSWERABLE)
     workspace = Workspace(Path(work))
-    ranked = [_ranked(Path(folder), config, workspace, max_queries) for folder in folders]
+    ranked = [
+        _ranked(original, licence(folder), config, workspace, max_queries)
+        for folder, original in sets.items()
+    ]
     return write_pooled(ranked, out, config)
 
 
@@ -95,8 +101,17 @@ def write_pooled(ranked: Sequence[RankedSet], out: str | Path, config: Config) -
     return pooled
 
 
-def _ranked(folder: Path, config: Config, work: Workspace, most: int) -> RankedSet:
-    original = read_training_set(folder)
+def _check_out(out: Path) -> None:
+    """Refuse a file that cannot be written, before hours of work."""
+    if out.is_dir():
+        raise InputError(f"{out} is a folder; expected the name of a file, such as prior.json")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"{out} cannot be written: there is no folder {out.parent}")
+
+
+def _ranked(
+    original: LabelledSet, of: str, config: Config, work: Workspace, most: int
+) -> RankedSet:
     ids = tuple(i for split, ids in original.splits.items() if split != "test" for i in ids)
     labelled = replace(original, splits={"train": ids})
     planned = plan(
@@ -111,7 +126,7 @@ def _ranked(folder: Path, config: Config, work: Workspace, most: int) -> RankedS
         "search": search,
         "rerank": rerank_rankings(pipeline, search),
     }
-    return RankedSet(described(labelled.name, planned, licence(folder)), rankings)
+    return RankedSet(described(labelled.name, planned, of), rankings)
 
 
 def described(name: str, planned: Plan, of: str) -> dict[str, Any]:
@@ -123,6 +138,6 @@ def described(name: str, planned: Plan, of: str) -> dict[str, Any]:
 def licence(folder: Path) -> str:
     """The licence in the line `Licence:` of the set's README.md; "" if there is none."""
     readme = folder / "README.md"
-    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    text = readme.read_text(encoding="utf-8", errors="replace") if readme.is_file() else ""
     line = re.search(r"^\W*Licence:\s*(.+)$", text, flags=re.MULTILINE)
     return line[1] if line else ""
