@@ -35,14 +35,16 @@ def average(names: Sequence[str], out: Path, *, overwrite: bool = False) -> Path
     `trained_on.txt` has every query that one of them was trained on.
 
     Raises:
-        InputError: fewer than two models, one that does not exist or is no safetensors file, or
-            models of different shapes, configurations or tokenizers.
+        InputError: fewer than two models, one that does not exist, is no cross-encoder or has no
+            weights in fp32 or fp16, or models of different shapes, configurations or tokenizers.
         FolderError: `out` exists and `overwrite` is False, or another job writes it.
     """
     if len(names) < FEWEST:
         raise InputError(f"expected at least {FEWEST} models to average, got {len(names)}")
     models = [resolve(name) for name in names]
     first, *others = models
+    if not any("SequenceClassification" in a for a in _shape(first)["architectures"] or ()):
+        raise InputError(f"{first.name} is no cross-encoder; expected models of `rerank finetune`")
     for other in others:
         if _shape(other) != _shape(first):
             raise InputError(f"{other.name} has another configuration than {first.name}")
@@ -96,7 +98,7 @@ def _weights(files: ModelFiles) -> dict[str, np.ndarray]:
         from safetensors.numpy import load_file
     try:
         weights: dict[str, np.ndarray] = load_file(files.folder / WEIGHTS)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, TypeError) as error:  # numpy knows no bf16
         raise InputError(f"{files.name}: {WEIGHTS} cannot be read ({error})") from None
     return weights
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from command_line import refused
 from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file as load_torch
+from safetensors.torch import save_file as save_torch
 
 from rerank.cli import main
 from rerank.errors import FolderError, InputError
@@ -61,9 +63,16 @@ def test_models_that_do_not_fit_are_refused(
         average(two[:1], tmp_path / "mean")
     with pytest.raises(InputError, match="another configuration"):
         average([two[0], str(other_reranker(family="roberta"))], tmp_path / "mean")
+    with pytest.raises(InputError, match="minilm is no cross-encoder"):
+        average(["minilm", "minilm"], tmp_path / "mean")
     made = average(two, tmp_path / "mean")
     with pytest.raises(FolderError, match="--overwrite"):
         average(two, made)
+    tensors = load_torch(Path(two[1]) / "model.safetensors")
+    halved = {name: tensor.bfloat16() for name, tensor in tensors.items()}
+    save_torch(halved, Path(two[1]) / "model.safetensors")
+    with pytest.raises(InputError, match=r"cannot be read .*bfloat16"):
+        average(two, tmp_path / "other")
     (Path(two[1]) / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(InputError, match="cannot be read"):
         average(two, tmp_path / "other")
