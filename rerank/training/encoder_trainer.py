@@ -23,7 +23,7 @@ from transformers import PrinterCallback
 from rerank.config import EncoderConfig
 from rerank.errors import InputError
 from rerank.inference.model_files import ModelFiles
-from rerank.training.loop import Progress, arguments, freeze, last_whole, load_mean
+from rerank.training.loop import Progress, Resuming, arguments, freeze, load_mean
 from rerank.training.mining import Example
 
 SCALE = 20.0  # of cosines in the softmax, as the base was trained
@@ -67,7 +67,7 @@ def train_encoder(
         callbacks=[Progress()],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=last_whole(checkpoints))
+    trainer.resume(checkpoints)
     if config.average > 1:
         load_mean(model[0].auto_model, checkpoints)
     with torch.no_grad():
@@ -95,7 +95,7 @@ def _arguments(folder: Path, config: EncoderConfig) -> SentenceTransformerTraini
     )
 
 
-class _Trainer(SentenceTransformerTrainer):  # type: ignore[misc]  # it has no types
+class _Trainer(Resuming, SentenceTransformerTrainer):  # type: ignore[misc]  # it has no types
     """Loads a checkpoint as it was written, or fails."""
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:

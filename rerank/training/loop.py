@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -61,6 +62,36 @@ def last_whole(checkpoints: Path) -> str | None:
         except (OSError, ValueError):
             shutil.rmtree(folder)
     return get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
+
+
+class Resuming:
+    """A trainer, beside sentence-transformers' own, that goes on from its last checkpoint."""
+
+    args: Any
+    state: TrainerState
+    train: Callable[..., Any]
+    _load_from_checkpoint: Callable[[str], None]
+
+    def resume(self, checkpoints: Path) -> None:
+        """Train to the end, from the last complete one of the `checkpoints` if there is one.
+
+        After a finished training nothing is trained again, only loaded: the library would take one
+        more step.
+        """
+        last = last_whole(checkpoints)
+        state = TrainerState.load_from_json(str(Path(last) / TRAINER_STATE_NAME)) if last else None
+        if last is None or state is None or not _is_finished(state):
+            self.train(resume_from_checkpoint=last)
+            return
+        self.state = state
+        best = state.best_model_checkpoint if self.args.load_best_model_at_end else None
+        self._load_from_checkpoint(best or last)
+
+
+def _is_finished(state: TrainerState) -> bool:
+    """Whether all steps were taken, or none had to be taken any more, at this checkpoint."""
+    control = state.stateful_callbacks.get(TrainerControl.__name__, {})
+    return bool(control.get("args", {}).get("should_training_stop"))
 
 
 def load_mean(model: Any, checkpoints: Path) -> None:

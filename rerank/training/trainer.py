@@ -28,9 +28,9 @@ from rerank.training.loop import (
     FIRST_STAGE,
     NDCG,
     Progress,
+    Resuming,
     arguments,
     freeze,
-    last_whole,
     layers_of,
     load_mean,
 )
@@ -88,7 +88,7 @@ def train(
         callbacks=[Progress(), *([EarlyStoppingCallback(config.patience)] if chooses else [])],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=last_whole(checkpoints))
+    trainer.resume(checkpoints)
     if config.average > 1:
         load_mean(model.model, checkpoints)
     if updates is not None:
@@ -179,7 +179,7 @@ def _evaluator(
     )
 
 
-class _Trainer(CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transformers has no types
+class _Trainer(Resuming, CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transformers has no types
     """Loads a checkpoint as it was written, low-rank updates included, or fails."""
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:

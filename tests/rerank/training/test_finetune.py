@@ -151,6 +151,28 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
         np.testing.assert_allclose(weights(out)[name], tensor, atol=1e-6)
 
 
+def test_a_finished_training_is_not_trained_further(
+    ten: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped before its folder was written, it takes no other step: its weights are the same."""
+    config = replace(LAST, steps=3, check_every=1, average=2)
+    whole = finetune([TrainingSet(ten)], tmp_path / "whole", config, work=tmp_path)
+
+    def stopping(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "model"
+    with monkeypatch.context() as patch:
+        patch.setattr("rerank.jobs.finetune.write_model", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            finetune([TrainingSet(ten)], out, config, work=tmp_path)
+    made = finetune([TrainingSet(ten)], out, config, work=tmp_path)
+    assert made.report["best_step"] == 3
+    assert made.report["loss"] == pytest.approx(whole.report["loss"])
+    for name, tensor in weights(whole.folder).items():
+        np.testing.assert_allclose(weights(out)[name], tensor, atol=1e-6)
+
+
 def test_sets_are_mixed_by_temperature(trained: Trained, ten: LabelledSet, tmp_path: Path) -> None:
     """At a high one two sets give as many examples each, whatever they hold; all steps are fed."""
     few = replace(ten, splits={"train": ten.splits["train"][:2]}, name="few")
