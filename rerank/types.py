@@ -66,8 +66,9 @@ class Query:
     in scores is NaN.
 
     Raises:
-        InputError: metadata that is no mapping; logits or scores without passages, both of them,
-            not one finite logit per passage, or not one score per passage that is finite or NaN.
+        InputError: metadata that is no mapping; passages that are no `Passage`; logits or scores
+            without passages, both of them, not one finite logit per passage, or not one score per
+            passage that is finite or NaN.
     """
 
     text: str
@@ -86,6 +87,9 @@ class Query:
             )
         if self.passages is not None:
             object.__setattr__(self, "passages", tuple(self.passages))
+            for passage in self.passages:
+                if not isinstance(passage, Passage):
+                    raise InputError(f"expected a Passage, got {passage!r:.100}")
         n = len(self.passages or ())
         if self.scores is not None:
             object.__setattr__(self, "scores", self._arrays(self.scores, n))

@@ -237,8 +237,10 @@ class CalibratedReranker:
         A plain string is a passage whose id is its position. No passages give confidence 0.
 
         Raises:
-            InputError: the query or a passage is empty, or not text.
+            InputError: the query or a passage is empty, or not text; or one text came, not a list.
         """
+        if isinstance(passages, str):
+            raise InputError(f"expected a list of passages, got one text: {passages!r:.100}")
         provided = tuple(
             Passage(str(i), "", p) if isinstance(p, str) else p for i, p in enumerate(passages)
         )

@@ -127,7 +127,7 @@ def print_packed(packed: Path | None) -> None:
 def _set(given: str) -> tuple[Path, int | None]:
     """A folder, and how many examples to take from it."""
     folder, _, limit = given.partition(":")
-    if limit and not limit.isdigit():
+    if limit and not limit.isdecimal():
         raise argparse.ArgumentTypeError(
             f"{given!r}: expected FOLDER or FOLDER:EXAMPLES, such as squad:2000"
         )

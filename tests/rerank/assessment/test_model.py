@@ -152,6 +152,13 @@ def test_search_is_ranking_and_assessing(model: CalibratedReranker, run: Run) ->
     assert found.ranking.doc_ids == expected.ranking.doc_ids
 
 
+@pytest.mark.parametrize("passages", ["The median", [1, 2]])
+def test_passages_that_are_none_are_refused(model: CalibratedReranker, passages: Any) -> None:
+    """One text is no list of passages: its letters are not ranked."""
+    with pytest.raises(InputError, match="expected a"):
+        model.rerank("median", passages)
+
+
 @pytest.mark.parametrize("question", ["", "  \n "])
 def test_an_empty_question_is_refused(model: CalibratedReranker, question: str) -> None:
     """There is nothing to search for."""
