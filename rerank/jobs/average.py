@@ -100,6 +100,8 @@ def _weights(files: ModelFiles) -> dict[str, np.ndarray]:
         weights: dict[str, np.ndarray] = load_file(files.folder / WEIGHTS)
     except (OSError, SafetensorError, TypeError) as error:  # numpy knows no bf16
         raise InputError(f"{files.name}: {WEIGHTS} cannot be read ({error})") from None
+    if any(tensor.dtype.name == "bfloat16" for tensor in weights.values()):  # with ml_dtypes
+        raise InputError(f"{files.name}: {WEIGHTS} cannot be read (bfloat16, not fp32 or fp16)")
     return weights
 
 
