@@ -1,7 +1,8 @@
 """How good pooled maps are on a set that they were not fitted on, for few labels and for many.
 
 Takes planned rankings of many sets and gives plain figures; for comparison, also of a fit without
-pooled maps.
+pooled maps. Which passages are scored is decided anew for each number of labels, as it would be for
+a user who has only these: by the first-stage map of the other sets, or one fitted around it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from calibration import metrics
 from calibration.metrics.intervals import student_point
 from calibration.monitoring.drift import LEAST_ROWS
 from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
+from rerank.assessment.ranking import prior_score
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.errors import InputError
 from rerank.fitting.fit import FitContext, fit
 from rerank.fitting.passages import limit_labelled
-from rerank.fitting.rankings import PlannedRankings
-from rerank.types import Scored
+from rerank.fitting.rankings import PlannedRankings, score_planned
+from rerank.types import Candidates, Scored
 
 LABELS = (0, 25, 50, 100)  # besides all there are
 LEAST_MEASURED = 50  # queries of a set, to be measured on
@@ -36,6 +39,7 @@ Figures = dict[str, float]
 
 def leave_one_set_out(
     sets: Mapping[str, PlannedRankings],
+    pipelines: Mapping[str, Pipeline],
     config: Config,
     *,
     fit_pooled: FitPooled,
@@ -45,8 +49,9 @@ def leave_one_set_out(
     """Figures by set and number of labels: `pooled` around the maps of the others, and `alone`.
 
     The labels come group by group from the queries to fit on; the figures are measured on its other
-    groups, and for all labels (key `all`) on the queries to report on, if these are others. `done`
-    is called after each set. A number of labels is skipped for a set with too few other queries.
+    groups, and for all labels (key `all`) on the queries to report on, if these are others. The
+    pipeline of each set scores its passages. `done` is called after each set. A number of labels is
+    skipped for a set with too few other queries.
     """
     figures: dict[str, Any] = {}
     for name, held_out in sets.items():
@@ -56,11 +61,10 @@ def leave_one_set_out(
         for count, labelled, measured in _parts(held_out, labels, config.seed):
             arms: dict[str, Figures] = {}
             for arm, around in (("pooled", maps), ("alone", None)):
-                fitted = around
-                if count != "0":
-                    fitted = _fitted(labelled, held_out, config, around)
-                if fitted is not None:
-                    arms[arm] = _figures(measured, fitted, config)
+                found = _fit_and_score(pipelines[name], labelled, measured, config, around)
+                if found is not None:
+                    fitted, scored = found
+                    arms[arm] = _figures(scored, fitted, config)
             rows[count] = arms
         figures[name] = rows
         done()
@@ -123,33 +127,58 @@ def markdown_table(means: Mapping[str, Any]) -> str:
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *gaps])
 
 
-def _fitted(
-    labelled: Labelled[Scored], planned: PlannedRankings, config: Config, around: FittedMaps | None
-) -> FittedMaps | None:
+def _fit_and_score(
+    pipeline: Pipeline,
+    labelled: Labelled[Candidates],
+    measured: Labelled[Candidates],
+    config: Config,
+    around: FittedMaps | None,
+) -> tuple[FittedMaps, Labelled[Scored]] | None:
+    """The maps fitted on `labelled`, and what is measured, scored; None if the labels are too few.
+
+    Without any label the maps are those `around`.
+    """
+    if not len(labelled):
+        return (around, _score(pipeline, measured, around)) if around else None
     # with fewer there are too few to cross-fit, and to watch for drift
     if len(set(labelled.groups.tolist())) < LEAST_ROWS:
         return None
+    context = FitContext(pooled=around)
     try:
-        return fit(labelled, planned.policy, config, FitContext(pooled=around)).maps
+        planned = score_planned(pipeline, labelled, measured, context)
+        maps = fit(planned.fit, planned.policy, config, context).maps
     except InputError:  # the labels cannot be fitted on
         return None
+    return maps, planned.report
+
+
+def _score(
+    pipeline: Pipeline, candidates: Labelled[Candidates], maps: FittedMaps
+) -> Labelled[Scored]:
+    """The candidates, scored as a user of these maps would have them."""
+    prior = [prior_score(c, maps.policy.prior) for c in candidates.items]
+    return candidates.with_items(pipeline.score(candidates.items, prior))
 
 
 def _parts(
     planned: PlannedRankings, labels: Sequence[int], seed: int
-) -> Iterable[tuple[str, Labelled[Scored], Labelled[Scored]]]:
+) -> Iterable[tuple[str, Labelled[Candidates], Labelled[Candidates]]]:
     """The number of labels, the labels, and the queries to measure on: no group is in both."""
-    groups = sorted(set(planned.fit.groups.tolist()))
+    fit, report = (
+        part.with_items([s.candidates for s in part.items])
+        for part in (planned.fit, planned.report)
+    )
+    groups = sorted(set(fit.groups.tolist()))
     random.Random(seed).shuffle(groups)
     place = {group: i for i, group in enumerate(groups)}
-    order = sorted(range(len(planned.fit)), key=lambda i: place[planned.fit.groups[i]])
+    order = sorted(range(len(fit)), key=lambda i: place[fit.groups[i]])
     for count in labels:
-        chosen = np.isin(np.arange(len(planned.fit)), order[:count])
-        others = ~np.isin(planned.fit.groups, planned.fit.groups[chosen])
+        chosen = np.isin(np.arange(len(fit)), order[:count])
+        others = ~np.isin(fit.groups, fit.groups[chosen])
         if others.sum() >= LEAST_MEASURED:
-            yield str(count), planned.fit.where(chosen), planned.fit.where(others)
-    if planned.report is not planned.fit and len(planned.report) >= LEAST_MEASURED:
-        yield "all", planned.fit, planned.report
+            yield str(count), fit.where(chosen), fit.where(others)
+    if planned.report is not planned.fit and len(report) >= LEAST_MEASURED:
+        yield "all", fit, report
 
 
 def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Figures:

@@ -60,7 +60,7 @@ def search_rankings(
         report = retrieved(planned.report, "report", copy=len(fit) > len(planned.fit))
     about = described_mixture(planned.grouping.about, fit)
     context = FitContext(about, pooled, metadata=pipeline.metadata)
-    return _score(pipeline, fit, report, context, cutoff)
+    return score_planned(pipeline, fit, report, context, cutoff)
 
 
 def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRankings:
@@ -99,7 +99,7 @@ def rerank_rankings(
     if searched.report is not searched.fit:
         report = searched.report.with_items(as_from_caller(pipeline, searched.report.items))
     context = replace(searched.context, pooled=pooled)
-    return _score(pipeline, fit, report, context, searched.policy.cutoff)
+    return score_planned(pipeline, fit, report, context, searched.policy.cutoff)
 
 
 def as_from_caller(pipeline: IndexPipeline, scored: Sequence[Scored]) -> list[Candidates]:
@@ -112,16 +112,17 @@ def list_length(query: Query) -> int:
     return LENGTHS[int(query_hash(query.query_id or query.text), 16) % len(LENGTHS)]
 
 
-def _score(
+def score_planned(
     pipeline: Pipeline,
     fit: Labelled[Candidates],
     report: Labelled[Candidates],
     context: FitContext,
-    cutoff: float | None,
+    cutoff: float | None = None,
 ) -> PlannedRankings:
     """The candidates, scored; without a `cutoff`, one is chosen on those to fit on.
 
-    If the report is on the queries fitted on, they are scored once.
+    Only the labels of `fit` decide which passages are scored. If the report is on the queries
+    fitted on, they are scored once.
     """
     pooled = context.pooled
     around = pooled.policy.prior if pooled else None

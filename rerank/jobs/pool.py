@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from calibration.arrays import plain
+from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.pooled_maps import PooledMaps, scored_by
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
@@ -38,10 +39,11 @@ UNANSWERABLE = 0.2  # share of unanswerable queries, for sets that have too few 
 
 @dataclass(frozen=True, slots=True)
 class RankedSet:
-    """One labelled set, ranked in both modes."""
+    """One labelled set, ranked in both modes, and the pipeline that ranked it."""
 
     described: Mapping[str, Any]
     rankings: Mapping[Mode, PlannedRankings]
+    pipeline: Pipeline
 
 
 def pool_sets(
@@ -89,7 +91,11 @@ def write_pooled(ranked: Sequence[RankedSet], out: str | Path, config: Config) -
     maps = {mode: fit_pooled_maps(sets, config) for mode, sets in by_mode.items()}
     with progress(len(ranked), "leaving one set out", unit="set") as bar:
         figures = leave_one_set_out(
-            by_mode["search"], config, fit_pooled=fit_pooled_maps, done=bar.update
+            by_mode["search"],
+            {labelled_set.described["name"]: labelled_set.pipeline for labelled_set in ranked},
+            config,
+            fit_pooled=fit_pooled_maps,
+            done=bar.update,
         )
     pooled = PooledMaps(
         maps,
@@ -126,7 +132,7 @@ def _ranked(
         "search": search,
         "rerank": rerank_rankings(pipeline, search),
     }
-    return RankedSet(described(labelled.name, planned, of), rankings)
+    return RankedSet(described(labelled.name, planned, of), rankings, pipeline)
 
 
 def described(name: str, planned: Plan, of: str) -> dict[str, Any]:

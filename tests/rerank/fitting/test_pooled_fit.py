@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import decide
 from rerank.assessment.pooled_maps import PooledMaps
 from rerank.assessment.predictions import predict
@@ -91,7 +92,10 @@ def test_too_few_sets_are_refused(sets: dict[str, PlannedRankings], config: Conf
 
 
 def test_leaving_one_set_out_measures_on_labels_that_no_map_saw(
-    sets: dict[str, PlannedRankings], searched: PlannedRankings, config: Config
+    sets: dict[str, PlannedRankings],
+    searched: PlannedRankings,
+    pipeline: Pipeline,
+    config: Config,
 ) -> None:
     """The maps are of the other sets; a set too small to be measured on says nothing."""
     seen: list[list[str]] = []
@@ -101,7 +105,8 @@ def test_leaving_one_set_out_measures_on_labels_that_no_map_saw(
         return fit_pooled_maps(others, asked)
 
     one = {"whole": searched, **{name: sets[name] for name in list(sets)[:4]}}
-    found = leave_one_set_out(one, config, fit_pooled=noting, labels=(0,))
+    pipelines = dict.fromkeys(one, pipeline)
+    found = leave_one_set_out(one, pipelines, config, fit_pooled=noting, labels=(0,))
     assert all(name not in others for name, others in zip(found, seen, strict=True))
     assert set(found["whole"]) == {"0"}
     assert not found["set 0"]
