@@ -90,7 +90,7 @@ def test_the_report_is_of_the_mixture_of_the_fit(
 
     seen: list[int] = []
     monkeypatch.setattr(
-        rankings, "_score", lambda _, fit, report, *__: seen.extend(map(len, (fit, report)))
+        rankings, "score_planned", lambda _, fit, report, *__: seen.extend(map(len, (fit, report)))
     )
     plan = Plan(part(fitted_on), part(2), "test", 0, 0, False, 0, Grouping("question", "new", {}))
     search_rankings(cast(Pipeline, _Unsearched(config)), plan)
