@@ -162,7 +162,8 @@ class FirstStage:
     Both score every passage exactly, so a passage found by only one of them has its true score in
     the other too. Its *rank* there is one more than the number of passages that the stage may find:
     `Config.pool` in an index, or all that came with the query. If neither has read the passages,
-    because they came with scores, both scores are NaN and both ranks 0.
+    because they came with scores, both scores are NaN and both ranks 0. Equal passages share a
+    rank, and count once.
     """
 
     rows: Ints  # positions in the index, or among the passages that came with the query
@@ -177,7 +178,7 @@ class FirstStage:
         return len(self.rows)
 
     def take(self, order: Ints) -> FirstStage:
-        """The same candidates in `order` (a permutation of 0..n-1)."""
+        """The candidates at the positions `order`."""
         return FirstStage(*(getattr(self, f.name)[order] for f in fields(self)))
 
 
@@ -195,7 +196,7 @@ class Candidates:
         return len(self.passages)
 
     def take(self, order: Ints) -> Candidates:
-        """The same candidates in `order` (a permutation of 0..n-1)."""
+        """The candidates at the positions `order`, each at most once."""
         passages = tuple(self.passages[i] for i in order)
         return Candidates(self.query, passages, self.first_stage.take(order), self.features[order])
 
@@ -205,7 +206,7 @@ class Scored:
     """Candidates, most likely first, of which the cross-encoder has scored the first m of n."""
 
     candidates: Candidates
-    prior: Floats  # (n,) score by the first stage only, which chose what to score; falling
+    prior: Floats  # (n,) score by the first stage only, which chose what to score; falls in [:m]
     logits: Floats  # (m,)
     truncated: Bools  # (m,) the cross-encoder did not see all of this passage
 
@@ -223,7 +224,8 @@ class Scored:
 class Ranking:
     """The candidates of one query, best first, each with its score. Arrays have shape (n,).
 
-    A passage that the cross-encoder has not scored gets the lowest logit of the scored ones.
+    A passage that the cross-encoder has not scored gets the logit of an equal passage, if that was
+    scored, or else the lowest logit.
     """
 
     candidates: Candidates
@@ -258,7 +260,7 @@ class Ranking:
         return tuple(passage.doc_id for passage in self.passages)
 
     def take(self, order: Ints) -> Ranking:
-        """The same passages in `order` (a permutation of 0..n-1)."""
+        """The passages at the positions `order`, each at most once."""
         return Ranking(
             self.candidates.take(order),
             self.logits[order],

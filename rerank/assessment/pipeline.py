@@ -15,7 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from rerank.assessment.metadata_features import MetadataFeature, metadata_featur
 from rerank.assessment.passage_features import first_stage_features
 from rerank.assessment.ranking import by_prior, count_to_score, prior_score
 from rerank.config import Config
+from rerank.data.equal_passages import distinct, ranks_without_equal
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import CrossEncoder, Pair
 from rerank.inference.model_files import ModelFiles, resolve
@@ -235,8 +236,8 @@ class Pipeline(ABC):
 
     def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
         """The candidates, likeliest first, and which of them `score` would score."""
-        candidates, prior = by_prior(candidates, prior)
-        count = count_to_score(prior[: self.config.rerank_depth], cutoff)
+        candidates, prior, different = by_prior(candidates, prior)
+        count = count_to_score(prior[: min(self.config.rerank_depth, different)], cutoff)
         texts = self._texts_to_read(candidates.query.text, candidates.passages[:count])
         chosen = zip(candidates.passages[:count], texts, strict=True)
         partly = np.array([text != passage.full_text for passage, text in chosen], dtype=np.bool_)
@@ -274,11 +275,24 @@ class Pipeline(ABC):
     def ranked_candidates(
         self, query: Query, passages: Sequence[Passage], stage: FirstStage
     ) -> Candidates:
-        """The passages that both first stages have ranked, with the features of the model."""
+        """The passages that both first stages have ranked, with the features of the model.
+
+        Equal passages have the same ranks and features; only those of metadata may differ.
+        """
         index = self.index
-        features = first_stage_features(
-            query.text, passages, stage, weight=index.weight, language=index.language
+        first, group = distinct(passages)
+        stage = replace(
+            stage,
+            bm25_rank=ranks_without_equal(stage.bm25_rank, first, group),
+            dense_rank=ranks_without_equal(stage.dense_rank, first, group),
         )
+        features = first_stage_features(
+            query.text,
+            [passages[i] for i in first],
+            stage.take(first),
+            weight=index.weight,
+            language=index.language,
+        )[group]
         return Candidates(query, tuple(passages), stage, self.with_metadata(features, passages))
 
     def with_metadata(self, features: Floats, passages: Sequence[Passage]) -> Floats:

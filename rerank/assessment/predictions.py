@@ -45,7 +45,7 @@ def predict(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Predi
     filled = np.array([len(r) > 0 for r in rankings], dtype=np.bool_)
     confidence = np.where(filled, confidence, 0.0)
     probabilities = [
-        relevance_and_sufficiency(r.score, c, maps.hazard, maps.another, maps.confidence.most)
+        relevance_and_sufficiency(r, c, maps.hazard, maps.another, maps.confidence.most)
         for r, c in zip(rankings, confidence.tolist(), strict=True)
     ]
     relevance, sufficiency = zip(*probabilities, strict=True)

@@ -9,7 +9,8 @@ import numpy as np
 
 from calibration.maps import CalibrationMap
 from rerank.assessment.passage_features import passage_features
-from rerank.types import Bools, Candidates, Floats, Ranking, Scored
+from rerank.data.equal_passages import distinct
+from rerank.types import Bools, Candidates, Floats, Ints, Ranking, Scored
 
 LEAST_SCORED = 2  # passages, however unlikely the second: the lead of the first is a feature
 
@@ -17,12 +18,14 @@ LEAST_SCORED = 2  # passages, however unlikely the second: the lead of the first
 def unscored_features(candidates: Candidates) -> Floats:
     """The passage features (n, d) before the cross-encoder; its own are the same in every row."""
     n = len(candidates)
-    return passage_features(candidates.features, np.zeros(n), np.zeros(n, dtype=np.bool_))
+    none = np.zeros(n, dtype=np.bool_)
+    return passage_features(candidates.features, np.zeros(n), none, np.arange(n))
 
 
 def scored_features(scored: Scored) -> Floats:
     """The passage features (n, d) with the cross-encoder's scores."""
-    return passage_features(scored.candidates.features, *_filled(scored))
+    logits, mask, _, group = _filled(scored)
+    return passage_features(scored.candidates.features, logits, mask, group)
 
 
 def prior_score(candidates: Candidates, prior: CalibrationMap) -> Floats:
@@ -43,10 +46,8 @@ def rank(scored: Scored, score: CalibrationMap, *, rank_by: str = "relevance") -
     the raw cross-encoder order, `fused` the first stage's. Ties keep the fused order.
     """
     n = len(scored)
-    logits, mask = _filled(scored)
-    truncated = np.zeros(n, dtype=np.bool_)
-    truncated[mask] = scored.truncated
-    features = passage_features(scored.candidates.features, logits, mask)
+    logits, mask, truncated, group = _filled(scored)
+    features = passage_features(scored.candidates.features, logits, mask, group)
     scores = score.predict(features) if n else np.zeros(0)
     fused = scored.candidates.first_stage.fused
     keys = {
@@ -59,11 +60,16 @@ def rank(scored: Scored, score: CalibrationMap, *, rank_by: str = "relevance") -
     return Ranking(scored.candidates, logits, mask, truncated, features, scores).take(order)
 
 
-def by_prior(candidates: Candidates, prior: Floats) -> tuple[Candidates, Floats]:
-    """The candidates and their prior score, likeliest first; ties keep the fused order."""
+def by_prior(candidates: Candidates, prior: Floats) -> tuple[Candidates, Floats, int]:
+    """The candidates and their prior score, likeliest first; ties keep the fused order.
+
+    Passages that equal a likelier one come last: the number says how many come before these.
+    """
     by_fused = np.argsort(-candidates.first_stage.fused, kind="stable")
     order = by_fused[np.argsort(-prior[by_fused], kind="stable")]
-    return candidates.take(order), prior[order]
+    first, _ = distinct([candidates.passages[i] for i in order])
+    order = np.append(order[first], np.delete(order, first))
+    return candidates.take(order), prior[order], len(first)
 
 
 def count_to_score(prior: Floats, cutoff: float) -> int:
@@ -72,9 +78,17 @@ def count_to_score(prior: Floats, cutoff: float) -> int:
     return min(max(likely, LEAST_SCORED), len(prior))
 
 
-def _filled(scored: Scored) -> tuple[Floats, Bools]:
-    """The logits (n,), the lowest one for missing ones (0 without any), and which are given."""
+def _filled(scored: Scored) -> tuple[Floats, Bools, Bools, Ints]:
+    """The logits (n,), which are given, which passages are truncated, and which are equal.
+
+    A missing logit is that of an equal passage, if there is one, or else the lowest (0 without
+    any). Equal passages have the same number.
+    """
     n, m = len(scored), len(scored.logits)
     logits = np.full(n, scored.logits.min() if m else 0.0)
     logits[:m] = scored.logits
-    return logits, np.arange(n) < m
+    given, truncated = np.arange(n) < m, np.zeros(n, dtype=np.bool_)
+    truncated[:m] = scored.truncated
+    first, group = distinct(scored.candidates.passages)
+    source = np.where(given, np.arange(n), first[group])
+    return logits[source], given[source], truncated[source], group

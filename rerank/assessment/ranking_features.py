@@ -16,6 +16,7 @@ import numpy as np
 from calibration.arrays import log_odds
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.text_cache import cached_by_length
+from rerank.data.equal_passages import distinct
 from rerank.types import Floats, Ranking
 
 TOP = 5  # passages that "the top" means below
@@ -45,13 +46,20 @@ def ranking_features(
 ) -> Floats:
     """All features, shape (n, len(table)), columns in the table's order; finite.
 
-    A ranking without passages gives a row of zeros; its confidence is 0 by definition, not by map.
+    Of equal passages, only the first counts. A ranking without passages gives a row of zeros; its
+    confidence is 0 by definition, not by map.
     """
     rows = [
         [function(r) for function in table.values()] if len(r) else [0.0] * len(table)
-        for r in rankings
+        for r in map(_without_equal, rankings)
     ]
     return np.array(rows, dtype=np.float64).reshape(len(rankings), len(table))
+
+
+def _without_equal(r: Ranking) -> Ranking:
+    """The ranking without the passages that equal one above them."""
+    first, _ = distinct(r.passages)
+    return r.take(first) if len(first) < len(r) else r
 
 
 def meaning(name: str, table: Mapping[str, Feature] = RANKING_FEATURES) -> str:

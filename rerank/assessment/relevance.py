@@ -10,7 +10,8 @@ of total probability gives relevance and sufficiency:
 
 If r_k would exceed r_{k-1}, h_k and g_k are scaled down so that r_k = r_{k-1}: relevance never
 rises along the ranking. So, whatever the maps, r_1 is the confidence, and S_k is at least each of
-r_1, ..., r_k and at most their sum.
+r_1, ..., r_k and at most their sum. A passage that equals one above it is right if that one is: it
+adds nothing to S, and the passages below are counted without it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
+from rerank.data.equal_passages import distinct
 from rerank.data.labels import Labelled, Labels, passage_labels
 from rerank.types import Floats, Ranking
 
@@ -56,9 +58,10 @@ def fit_hazards(
     inputs, right, one_above = [np.zeros((0, len(INPUTS)))], [], []
     rows = zip(labelled.items, confidences.tolist(), passage_labels(labelled), strict=True)
     for ranking, confidence, labels in rows:
-        if len(ranking) > 1:
-            first_ten = labels[:DEPTH]
-            inputs.append(hazard_inputs(ranking.score[:DEPTH], confidence))
+        first = distinct(ranking.passages)[0][:DEPTH]
+        if len(first) > 1:
+            first_ten = labels[first]
+            inputs.append(hazard_inputs(ranking.score[first], confidence))
             right += first_ten[1:].tolist()
             one_above += (first_ten.cumsum()[:-1] > 0).tolist()
     X, y, above = np.concatenate(inputs), np.array(right), np.array(one_above, dtype=np.bool_)
@@ -85,7 +88,7 @@ def _own_score(X: Floats) -> LogisticMap:
 
 
 def relevance_and_sufficiency(
-    scores: Floats,
+    ranking: Ranking,
     confidence: float,
     hazard: LogisticMap,
     another: LogisticMap,
@@ -93,18 +96,19 @@ def relevance_and_sufficiency(
 ) -> tuple[Floats, Floats]:
     """P(each passage is right), (n,), and P(one of the first k is) for k = 1 to `DEPTH`, (DEPTH,).
 
-    `scores` (n,) are those of the ranking; `hazard` and `another` the maps of h and g. Relevance
-    never rises, sufficiency never falls; both begin with `confidence`. A ranking of fewer passages
-    keeps its last sufficiency; without any, sufficiency is 0. No sufficiency is above `most`, which
-    is what the labels can support, unless the confidence is.
+    `hazard` and `another` are the maps of h and g. Relevance never rises, sufficiency never falls;
+    both begin with `confidence`. A ranking of fewer passages keeps its last sufficiency; without
+    any, sufficiency is 0. No sufficiency is above `most`, which is what the labels can support,
+    unless the confidence is.
     """
-    n = len(scores)
-    if not n:
+    if not len(ranking):
         return np.zeros(0), np.zeros(DEPTH)
-    inputs = hazard_inputs(scores, confidence)
+    first, group = distinct(ranking.passages)
+    inputs = hazard_inputs(ranking.score[first], confidence)
     relevance, sufficiency = chain(confidence, hazard.predict(inputs), another.predict(inputs))
-    sufficiency = np.minimum(sufficiency, max(most, confidence))
-    return relevance, np.append(sufficiency, np.full(max(0, DEPTH - n), sufficiency[-1]))[:DEPTH]
+    relevance = np.minimum.accumulate(relevance[group])
+    sufficiency = np.minimum(sufficiency, max(most, confidence))[np.maximum.accumulate(group)]
+    return relevance, np.append(sufficiency, np.full(DEPTH, sufficiency[-1]))[:DEPTH]
 
 
 def chain(confidence: float, hazard: Floats, another: Floats) -> tuple[Floats, Floats]:

@@ -89,8 +89,7 @@ def _cross_fit_sufficiency(
     """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
 
     def sufficiency(i: int, hazards: tuple[LogisticMap, LogisticMap]) -> Floats:
-        score, confidence = ordered.items[i].score, float(confidences[i])
-        return relevance_and_sufficiency(score, confidence, *hazards, most)[1]
+        return relevance_and_sufficiency(ordered.items[i], float(confidences[i]), *hazards, most)[1]
 
     return np.array(
         cross_fit(

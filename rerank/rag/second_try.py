@@ -137,7 +137,7 @@ def with_confidence(
     """
     config, maps = model.pipeline.config, model.maps["search"]
     relevance, at = relevance_and_sufficiency(
-        assessment.ranking.score, confidence, maps.hazard, maps.another, maps.confidence.most
+        assessment.ranking, confidence, maps.hazard, maps.another, maps.confidence.most
     )
     sufficiency = float(at[config.sufficiency_k - 1])
     found = replace(

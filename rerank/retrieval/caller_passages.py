@@ -7,9 +7,11 @@ passages may come from anywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from rerank.data.equal_passages import distinct
 from rerank.data.words import words
 from rerank.retrieval.bm25 import score_texts
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
@@ -29,8 +31,27 @@ def rank_passages(
 
     `cosines` (n,) are those of query and passage, `weight` gives a word's idf. BM25 finds only
     passages that share a word with the query; a passage that it does not find ranks behind all
-    others. Ties are broken by the text, so the order of the input does not matter.
+    others. Ties are broken by the text, so the order of the input does not matter. Equal passages
+    are ranked as one; each of them has its numbers.
     """
+    first, group = distinct(passages)
+    different = [passages[i] for i in first]
+    stage = _rank(query, different, cosines[first], weight=weight, language=language, rrf_k=rrf_k)
+    members = [np.flatnonzero(group == g) for g in stage.rows]
+    ranked = stage.take(np.repeat(np.arange(len(members)), [len(rows) for rows in members]))
+    return replace(ranked, rows=np.concatenate([stage.rows[:0], *members]))
+
+
+def _rank(
+    query: str,
+    passages: Sequence[Passage],
+    cosines: Floats,
+    *,
+    weight: Callable[[str], float],
+    language: str,
+    rrf_k: int,
+) -> FirstStage:
+    """The same for passages that all differ."""
     n = len(passages)
     by_text = np.array(sorted(range(n), key=lambda i: passages[i].full_text), dtype=np.int64)
     texts = [words(p.full_text, language=language) for p in passages]

@@ -29,7 +29,10 @@ def make_ranking(
     score: Sequence[float] | None = None,
     features: Mapping[str, Sequence[float]] | None = None,
 ) -> Ranking:
-    """A ranking of passages d0, d1, ...; without texts an empty one. `features` are by name."""
+    """A ranking of passages d0, d1, ...; without texts an empty one. `features` are by name.
+
+    Without titles, each passage gets another one, so that passages with one text differ.
+    """
     n = len(texts)
 
     def numbers(values: Sequence[Any] | None, default: Any, kind: type = np.float64) -> Any:
@@ -46,9 +49,10 @@ def make_ranking(
         dense_rank=numbers(places if dense_rank is None else dense_rank, 0, np.int64),
         fused=numbers(fused, 0.5),
     )
+    titles = titles or [f"title {i}" for i in range(n)]
     passages = tuple(
-        Passage(f"d{i}", titles[i] if titles else "", text, metadata[i] if metadata else {})
-        for i, text in enumerate(texts)
+        Passage(f"d{i}", title, text, metadata[i] if metadata else {})
+        for i, (title, text) in enumerate(zip(titles, texts, strict=True))
     )
     return Ranking(
         Candidates(Query(query, "q"), passages, stage, table[:, len(CROSS_ENCODER) :]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -24,7 +25,7 @@ from rerank.assessment.relevance import (
     hazard_inputs,
     relevance_and_sufficiency,
 )
-from rerank.types import Floats
+from rerank.types import Floats, Ranking
 
 UNIT = st.floats(0, 1)
 WEIGHT = st.floats(-30, 30)
@@ -33,6 +34,10 @@ D = len(INPUTS)
 
 def made(coef: tuple[float, ...], intercept: float) -> LogisticMap:
     return LogisticMap(coef, intercept, (0.0,) * D, (1.0,) * D)
+
+
+def scored(scores: Sequence[float]) -> Ranking:
+    return make_ranking(texts=["text"] * len(scores), score=scores)
 
 
 MAP = st.builds(made, st.tuples(*[WEIGHT] * D), WEIGHT)
@@ -83,7 +88,7 @@ def test_any_maps_give_probabilities_that_agree(
 ) -> None:
     """Whatever the maps, the scores and the confidence, also where the order is not by score."""
     confidence = confidence if scores else 0.0
-    found = relevance_and_sufficiency(np.array(scores), confidence, hazard, another)
+    found = relevance_and_sufficiency(scored(scores), confidence, hazard, another)
     check_family(confidence, *found)
 
 
@@ -95,16 +100,16 @@ def test_lists_of_any_length(n: int) -> None:
     for _ in range(20):
         maps = [made(tuple(rng.normal(0, 1, D)), rng.normal(-2, 1)) for _ in range(2)]
         scores = np.sort(rng.random(n))[::-1]
-        relevance, sufficiency = relevance_and_sufficiency(scores, confidence, *maps)
+        relevance, sufficiency = relevance_and_sufficiency(scored(scores), confidence, *maps)
         assert (relevance.shape, sufficiency.shape) == ((n,), (DEPTH,))
         check_family(confidence, relevance, sufficiency)
 
 
 def test_a_hazard_of_almost_nothing_rounds_nothing_down() -> None:
     """Where no later passage can be right, sufficiency is the confidence, and no bit less."""
-    never = made((0.0,) * D, -60.0)
+    never, equally_likely = made((0.0,) * D, -60.0), scored([0.5] * DEPTH)
     for confidence in (np.random.default_rng(0).random(1000) / 3).tolist():
-        relevance, found = relevance_and_sufficiency(np.full(DEPTH, 0.5), confidence, never, never)
+        relevance, found = relevance_and_sufficiency(equally_likely, confidence, never, never)
         assert relevance[0] == found[0] == confidence
         assert (np.diff(found) >= 0).all()
         np.testing.assert_allclose(found, confidence, atol=1e-15)
@@ -116,6 +121,34 @@ def test_inputs_by_hand() -> None:
     top, last, sure = (float(log_odds(p)) for p in (0.9, 0.2, 0.8))
     expected = [[0, -top, sure, np.log(2)], [last, last - top, sure, np.log(3)]]
     np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_an_equal_passage_adds_nothing_to_the_sufficiency() -> None:
+    """It is right if the first of its kind is; the others are as they are without it."""
+    maps = (made((1.0, 0.3, 0.2, -0.4), -1.0), made((0.5, 0.0, 0.0, 0.0), -2.0))
+    texts, scores = ["a", "b", "a", "c", "b"], [0.8, 0.6, 0.6, 0.4, 0.3]
+    ranking = make_ranking(texts=texts, titles=[""] * 5, score=scores)
+    alone = make_ranking(texts=["a", "b", "c"], titles=[""] * 3, score=[0.8, 0.6, 0.4])
+    relevance, sufficiency = relevance_and_sufficiency(ranking, 0.7, *maps)
+    expected, found = relevance_and_sufficiency(alone, 0.7, *maps)
+    assert relevance.tolist() == expected[[0, 1, 1, 2, 2]].tolist()
+    assert sufficiency.tolist() == found[[0, 1, 1, 2, 2, 2, 2, 2, 2, 2]].tolist()
+    check_family(0.7, relevance, sufficiency)
+
+
+def test_the_hazards_are_fitted_without_equal_passages() -> None:
+    """As if each list had its passages once."""
+    rng = np.random.default_rng(5)
+    twice, once, confidences = [], [], rng.uniform(0.1, 0.9, 200)
+    for _ in range(200):
+        scores = np.sort(rng.random(6))[::-1]
+        right = [f"d{j}" for j in np.flatnonzero(rng.random(6) < 0.3)]
+        texts = [f"text {j}" for j in range(6)]
+        numbers = {"titles": [""] * 6, "score": scores.tolist()}
+        once.append((make_ranking(texts=texts, **numbers), right))
+        copied = {"titles": [""] * 7, "score": [*scores.tolist(), 0.0]}
+        twice.append((make_ranking(texts=[*texts, texts[0]], **copied), [*right, "d6"]))
+    assert fit_hazards(labelled(*twice), confidences) == fit_hazards(labelled(*once), confidences)
 
 
 # --- the fit ----------------------------------------------------------------------------------
@@ -158,7 +191,7 @@ def test_labels_with_little_to_learn_from_still_fit(
     """Without a second passage, or where the second is never right, or always."""
     pairs = [(make_ranking(texts=["t"] * len(s), score=s), right) for s, right in queries]
     maps = fit_hazards(labelled(*pairs), np.full(len(queries), 0.5))
-    check_family(0.5, *relevance_and_sufficiency(np.array([0.7, 0.4, 0.1]), 0.5, *maps))
+    check_family(0.5, *relevance_and_sufficiency(scored([0.7, 0.4, 0.1]), 0.5, *maps))
 
 
 def test_labels_without_a_right_passage_below_the_first_leave_the_order_of_the_scores() -> None:
@@ -203,8 +236,8 @@ def test_relevance_is_calibrated_at_every_rank(world: type) -> None:
     ]
     maps = fit_hazards(labelled(*pairs[:3000]), truth[:3000, 0])
     told = [
-        relevance_and_sufficiency(s, c, *maps)
-        for s, c in zip(scores[3000:], truth[3000:, 0].tolist(), strict=True)
+        relevance_and_sufficiency(r, c, *maps)
+        for r, c in zip(rankings[3000:], truth[3000:, 0].tolist(), strict=True)
     ]
     relevance, sufficiency = (np.array(rows) for rows in zip(*told, strict=True))
     truth, right = truth[3000:], right[3000:]

@@ -1,0 +1,41 @@
+"""Passages with equal title and text, which do not compete with each other.
+
+All that compares one passage with the others takes them as one. Otherwise a passage that is there
+twice would lead nobody, and count twice as a chance that something is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rerank.types import Ints, Passage
+
+
+def distinct(passages: Sequence[Passage]) -> tuple[Ints, Ints]:
+    """The first of each group of equal passages, and the group of each passage.
+
+    Positions (m,) in rising order, and numbers (n,) from 0 to m - 1: `np.unique`'s `return_index`
+    and `return_inverse`. Passages without text are never equal.
+    """
+    first: dict[tuple[str, str] | int, int] = {}
+    keys = [(p.title, p.text) if p.text else i for i, p in enumerate(passages)]
+    for i, key in enumerate(keys):
+        first.setdefault(key, i)
+    number = {key: group for group, key in enumerate(first)}
+    return (
+        np.array(list(first.values()), dtype=np.int64),
+        np.array([number[key] for key in keys], dtype=np.int64),
+    )
+
+
+def ranks_without_equal(ranks: Ints, first: Ints, group: Ints) -> Ints:
+    """The ranks (n,), from 1, if equal passages shared the best rank of their group.
+
+    `first` (m,) and `group` (n,) are those of `distinct`.
+    """
+    best = np.full(len(first), ranks.max(initial=0))
+    np.minimum.at(best, group, ranks)
+    left_out = np.sort(ranks[ranks > best[group]])
+    return (best - np.searchsorted(left_out, best))[group]

@@ -1,0 +1,116 @@
+"""A passage that is there twice competes with nobody, and counts once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from coherence import check_family
+from hand_made import make_ranking, make_scored
+from session_run import Run
+
+from calibration.maps import LogisticMap
+from rerank.assessment.index_pipeline import IndexPipeline
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.passage_features import PASSAGE_FEATURES
+from rerank.assessment.ranking import by_prior, rank
+from rerank.assessment.ranking_features import ranking_features
+from rerank.config import Config
+from rerank.data.equal_passages import distinct, ranks_without_equal
+from rerank.data.labelled_set import LabelledSet
+from rerank.inference.score_cache import ScoreCache
+from rerank.jobs.pipelines import open_index
+from rerank.types import Passage
+from rerank.workspace import Workspace
+
+
+def test_distinct_by_hand() -> None:
+    """Title and text count; passages without text are never equal; the ids do not matter."""
+    texts = [("", "a"), ("t", "a"), ("", "a"), ("", ""), ("", ""), ("t", "a")]
+    first, group = distinct([Passage(str(i), *text) for i, text in enumerate(texts)])
+    assert first.tolist() == [0, 1, 3, 4]
+    assert group.tolist() == [0, 1, 0, 2, 3, 1]
+    first, group = distinct([])
+    assert (first.tolist(), group.tolist(), first.dtype) == ([], [], np.int64)
+
+
+def test_ranks_by_hand() -> None:
+    """The second and third passage are equal, and so are the two that the stage did not find."""
+    group = np.array([0, 1, 1, 2, 3, 3])
+    first, ranks = np.array([0, 1, 3, 4]), np.array([1, 2, 4, 5, 51, 51])
+    assert ranks_without_equal(ranks, first, group).tolist() == [1, 2, 2, 4, 50, 50]
+    assert ranks_without_equal(ranks[:0], first[:0], group[:0]).tolist() == []
+
+
+def test_the_features_of_a_ranking_are_those_without_its_copies() -> None:
+    """Margins, means and counts alike."""
+    numbers = {"bm25": [7.0, 5.0, 4.0], "dense": [0.8, 0.7, 0.2], "logits": [3.0, 1.0, -2.0]}
+    numbers |= {"score": [0.8, 0.4, 0.1]}
+    once = make_ranking(texts=["a b", "c d", "e"], titles=[""] * 3, **numbers)
+    again = {name: [v[0], v[0], v[1], v[1], v[2]] for name, v in numbers.items()}
+    places = {name: [1, 1, 2, 2, 3] for name in ("bm25_rank", "dense_rank")}
+    twice = make_ranking(
+        texts=["a b", "a b", "c d", "c d", "e"], titles=[""] * 5, **again, **places
+    )
+    assert ranking_features([twice]).tolist() == ranking_features([once]).tolist()
+
+
+def test_copies_are_scored_last_and_have_the_score_of_their_equal() -> None:
+    """Two of five are scored: the likeliest, and the likeliest of the others."""
+    scored = make_scored(
+        logits=(), texts=["a", "a", "b", "c", "b"], titles=[""] * 5, fused=[5, 4, 3, 2, 1]
+    )
+    candidates, _, different = by_prior(scored.candidates, np.array([0.5, 0.9, 0.8, 0.1, 0.8]))
+    assert [p.doc_id for p in candidates.passages] == ["d1", "d2", "d3", "d4", "d0"]
+    assert different == 3
+    lead = [1.0 if name == "logit_lead" else 0.0 for name in PASSAGE_FEATURES]
+    score = LogisticMap(tuple(lead), 0.0, (0.0,) * len(lead), (1.0,) * len(lead))
+    cut = np.array([False, True])
+    ranking = rank(
+        replace(scored, candidates=candidates, logits=np.array([2.0, 3.0]), truncated=cut), score
+    )
+    by_id = dict(zip(ranking.doc_ids, ranking.logits.tolist(), strict=True))
+    assert by_id == {"d0": 2.0, "d1": 2.0, "d2": 3.0, "d4": 3.0, "d3": 2.0}
+    assert ranking.doc_ids == ("d2", "d4", "d0", "d1", "d3")
+    assert ranking.scored.tolist() == [True, True, True, True, False]
+    assert ranking.truncated.tolist() == [True, True, False, False, False]
+
+
+def test_copies_in_a_list_change_nothing(run: Run, small: LabelledSet) -> None:
+    """Each has the relevance of its equal; the confidence is that of the list without them."""
+    cache = ScoreCache(Workspace(run.work).scores)
+    model = CalibratedReranker.load(run.folder, cache=cache)
+    for query in list(small.queries.values())[:20]:
+        once = tuple(model.search(query.text).ranking.passages[:8])
+        alone = model.rerank(query.text, once)
+        assert alone.top is not None
+        for original in (once[0], once[5], alone.ranking.passages[0]):
+            copies = [Passage(f"copy {i}", original.title, original.text) for i in range(3)]
+            found = model.rerank(query.text, (copies[0], *once, *copies[1:]))
+            relevance = dict(zip(found.ranking.doc_ids, found.relevance.tolist(), strict=True))
+            expected = dict(zip(alone.ranking.doc_ids, alone.relevance.tolist(), strict=True))
+            for copy in copies:
+                expected[copy.doc_id] = expected[original.doc_id]
+            assert relevance == pytest.approx(expected, abs=1e-12)
+            np.testing.assert_allclose(found.features, alone.features, atol=1e-12)
+            assert found.sufficiency_at[9] <= alone.sufficiency_at[9] + 1e-12
+            check_family(found.confidence, found.relevance, np.array(found.sufficiency_at))
+
+
+def test_copies_in_the_corpus_share_rank_and_features(
+    run: Run, small: LabelledSet, config: Config
+) -> None:
+    """Every fifth passage is there twice."""
+    twice = {f"copy of {i}": replace(small.corpus[i], doc_id=f"copy of {i}") for i in small.corpus}
+    corpus = {**small.corpus, **dict(list(twice.items())[::5])}
+    index = open_index(replace(small, corpus=corpus), config, Workspace(run.work))
+    pipeline = IndexPipeline(index, config, cache=ScoreCache(Workspace(run.work).scores))
+    copies = 0
+    for candidates in pipeline.retrieve(list(small.queries.values())[:20]):
+        first, group = distinct(candidates.passages)
+        stage = candidates.first_stage
+        copies += len(group) - len(first)
+        for values in (candidates.features, stage.bm25_rank, stage.dense_rank):
+            assert np.array_equal(values, values[first][group])
+    assert copies > 10
