@@ -351,6 +351,7 @@ class FinetuneConfig:
                 "with `average` above 1 `validation` and `lora` should be 0: validation keeps the "
                 "best checkpoint alone, and low-rank updates have no mean"
             )
+        _check_checkpoints(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +378,21 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""
         check_options(self)
+        _check_checkpoints(self)
+
+
+def _check_checkpoints(config: FinetuneConfig | EncoderConfig) -> None:
+    """Refuse a mean of more checkpoints than a run writes; the last step is one, too.
+
+    Raises:
+        InputError: the message says how many there are.
+    """
+    checkpoints = math.ceil(config.steps / config.check_every)
+    if config.average > checkpoints:
+        raise InputError(
+            f"`average` is {config.average}, but a run of {config.steps} steps with `check_every` "
+            f"{config.check_every} writes {checkpoints} checkpoint{'s' * (checkpoints > 1)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from rerank.inference.exported_models import (
     open_exported,
 )
 from rerank.inference.model_files import ModelFiles, resolve
-from rerank.storage.files import copy_folder, parse_json
+from rerank.storage.files import clear_away, copy_folder, parse_json
 from rerank.storage.folder import (
     MANIFEST,
     read_verified,
@@ -169,7 +169,7 @@ def write_changed(
         if verify_folder(folder)["files"] != old.manifest["files"]:
             raise FolderError(f"{old.path} was changed since it was opened; run it again")
         (folder / MANIFEST).unlink()
-        shutil.rmtree(folder / without, ignore_errors=True)
+        clear_away(folder / without)
         manifest = change(folder)
         return {key: value for key, value in manifest.items() if key not in OF_THE_STORE}
 

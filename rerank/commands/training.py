@@ -55,14 +55,17 @@ def training_sets(o: argparse.Namespace) -> list[TrainingSet]:
 
     Raises:
         InputError: one cannot be read, holds lists with scores, or has nothing left; a name of
-            `--within-group` is of no set; the folder of `--pack` holds something else.
+            `--within-group` is of no set; the folder of `--pack` holds something else, or
+            what is trained from this base cannot be packed.
     """
     from rerank.data.pairs import read_training_set
-    from rerank.inference.int8_weights import check_can_pack
+    from rerank.inference.int8_weights import check_can_pack, check_embeddings
+    from rerank.inference.model_files import resolve
     from rerank.training.mining import TrainingSet, leave_out
 
     if o.pack:
         check_can_pack(o.pack)
+        check_embeddings(resolve(o.base).folder, resolve("minilm").folder)
     folders, limits = zip(*o.datasets, strict=True)
     labelled = read_sets(folders, o)
     for one in labelled:

@@ -57,14 +57,9 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
         from safetensors.numpy import load_file, save
 
     earlier = check_can_pack(out)
+    check_embeddings(folder, base)
     tensors = load_file(folder / "model.safetensors")
-    of_base = load_file(base / "model.safetensors")[EMBEDDINGS]
     embeddings = _word_embeddings(tensors)
-    if not np.array_equal(tensors.get(embeddings), of_base):
-        raise InputError(
-            f"{folder} cannot be packed: its word embeddings are not those of minilm; pack models "
-            "that were trained from minilm or from a packed model"
-        )
     stored: dict[str, np.ndarray] = {}
     for name, tensor in tensors.items():
         if name == embeddings or tensor.dtype.kind != "f":
@@ -81,6 +76,26 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
     written = {key: earlier[key] for key in WRITTEN if key in earlier}
     content = manifest | written | {HASH: hashlib.sha256(weights).hexdigest()}
     write_file(out / "manifest.json", json.dumps(content, indent=2) + "\n")
+
+
+def check_embeddings(folder: Path, base: Path) -> None:
+    """Refuse a model that cannot be packed, because its word embeddings are not those of `base`.
+
+    Raises:
+        InputError: they differ, or the folder has no `model.safetensors`.
+    """
+    with optional():
+        from safetensors.numpy import load_file
+
+    path = folder / "model.safetensors"
+    tensors = load_file(path) if path.is_file() else {}
+    of_base = load_file(base / "model.safetensors")[EMBEDDINGS]
+    name = _word_embeddings(tensors)
+    if name not in tensors or not np.array_equal(tensors[name], of_base):
+        raise InputError(
+            f"{folder} cannot be packed: its word embeddings are not those of minilm; pack models "
+            "that were trained from minilm or from a packed model"
+        )
 
 
 def check_can_pack(out: Path) -> dict[str, object]:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import ANSWERS, write_changed
+from rerank.assessment.model_folder import ANSWERS, MODEL_KIND, write_changed
 from rerank.journal.labels import newest_answers
 from rerank.journal.store import JournalStore
 from rerank.rag.answer.quality import AnswerQuality, fit_answer_confidence
 from rerank.storage.folder import write_json
+from rerank.storage.locks import output_folder
 
 
 def fit_answers(
@@ -33,7 +34,7 @@ def fit_answers(
     Raises:
         InputError: no journal, fewer than 30 labelled answers, or only one outcome among them.
         JournalError: the database cannot be used.
-        FolderError: `out` exists, and `overwrite` is False.
+        FolderError: `out` exists, and `overwrite` is False; or another job uses it.
     """
     with JournalStore(journal) as store:
         rows = newest_answers(store, newest)
@@ -45,5 +46,6 @@ def fit_answers(
         write_json(folder / ANSWERS, fitted.to_dict())
         return {**model.manifest, "answers": {"labels": len(right), "right": sum(right)}}
 
-    write_changed(model.files, out, change, without=ANSWERS, overwrite=overwrite)
+    with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
+        write_changed(model.files, out, change, without=ANSWERS, overwrite=overwrite)
     return len(right), sum(right)

@@ -26,6 +26,16 @@ from rerank.storage.locks import output_folder
 WEIGHTS = "model.safetensors"
 NOT_COPIED = {WEIGHTS, TRAINED_ON, TRAINING, MANIFEST}
 FEWEST = 2
+SHAPE = (
+    "model_type",
+    "architectures",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "vocab_size",
+    "hidden_act",
+    "layer_norm_eps",
+)
 
 
 def average(names: Sequence[str], out: Path, *, overwrite: bool = False) -> Path:
@@ -111,8 +121,7 @@ def _shape(files: ModelFiles) -> dict[str, Any]:
         settings = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{files.name}: config.json cannot be read ({error})") from None
-    keys = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "vocab_size")
-    return {key: settings.get(key) for key in (*keys, "num_attention_heads", "hidden_act")}
+    return {key: settings.get(key) for key in SHAPE}
 
 
 def _vocabulary(files: ModelFiles) -> dict[str, Any]:

@@ -96,6 +96,8 @@ def finetune(
         return written_before(out, workspace, command=COMMAND)
     with output_folder(out, overwrite=overwrite, kind=KIND):
         _check_base(base, config)
+        for reader in filter(None, (teacher, miner)):
+            _check_reader(reader)
         # a miner chooses from everything that the first stage finds
         mining = replace(config, hard=max(config.hard, config.depth)) if miner else config
         examples, validation, counts = _mine_all(sets, encoder, seen, mining, workspace)
@@ -131,14 +133,8 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
         InputError: no configuration of a transformer, several outputs, fewer positions than
             `max_length`, or fewer layers than are to be kept or frozen.
     """
-    from transformers import AutoConfig
-
-    try:
-        architecture = AutoConfig.from_pretrained(str(base.folder), local_files_only=True)
-    except Exception as error:  # broken files fail in many ways
-        raise InputError(f"{base.name} is no transformer to train: {error}") from error
-    classifies = any("SequenceClassification" in name for name in architecture.architectures or ())
-    if classifies and architecture.num_labels != 1:
+    architecture = _architecture(base)
+    if _classifies(architecture) and architecture.num_labels != 1:
         raise InputError(
             f"{base.name} has {architecture.num_labels} outputs; expected one, or no head"
         )
@@ -151,6 +147,30 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
     layers = config.layers or layers
     if config.frozen_layers > layers:
         raise InputError(f"the model has {layers} layers, cannot freeze {config.frozen_layers}")
+
+
+def _check_reader(files: ModelFiles) -> None:
+    """Refuse a teacher or a miner that gives no score, before hours of work.
+
+    Raises:
+        InputError: it is no cross-encoder with one output.
+    """
+    architecture = _architecture(files)
+    if not _classifies(architecture) or architecture.num_labels != 1:
+        raise InputError(f"{files.name} gives no score; expected a cross-encoder with one output")
+
+
+def _architecture(files: ModelFiles) -> Any:
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(str(files.folder), local_files_only=True)
+    except Exception as error:  # broken files fail in many ways
+        raise InputError(f"{files.name} is no transformer: {error}") from error
+
+
+def _classifies(architecture: Any) -> bool:
+    return any("SequenceClassification" in name for name in architecture.architectures or ())
 
 
 def _mine_all(

@@ -91,6 +91,7 @@ def test_a_value_of_the_wrong_type_is_refused(values: dict[str, Any]) -> None:
         {"warmup": 1.0},
         {"dropout": -0.1},
         {"frozen_layers": -1},
+        {"average": 4, "validation": 0, "steps": 300, "check_every": 101},  # three checkpoints
     ],
 )
 def test_a_training_run_that_cannot_be_is_refused(values: dict[str, Any]) -> None:

@@ -52,7 +52,8 @@ def test_weights_are_those_of_all_queries_or_of_none() -> None:
     one, other = Query("a", "1", {"weight": 2}), Query("b", "2")
     assert weights_of([other]) == {}
     assert weights_of([one]) == {"1": 2.0}
-    for bad in (other, replace(one, query_id="2", metadata={"weight": 0})):
+    numbers = [replace(one, query_id="2", metadata={"weight": w}) for w in (0, float("inf"), True)]
+    for bad in (other, *numbers):
         with pytest.raises(InputError, match="query '2': metadata 'weight' should be a number"):
             weights_of([one, bad])
 

@@ -219,6 +219,19 @@ def test_more_frozen_layers_than_there_are_is_refused(
         finetune([TrainingSet(ten)], tmp_path / "m", replace(CHEAP, frozen_layers=7), work=tmp_path)
 
 
+@pytest.mark.parametrize("reads", ["teacher", "miner"])
+def test_a_reader_that_gives_no_score_is_refused_before_any_work(
+    ten: LabelledSet, tmp_path: Path, reads: str
+) -> None:
+    """A bi-encoder is no teacher; no index is built."""
+    with pytest.raises(InputError, match="minilm gives no score; expected a cross-encoder"):
+        finetune(
+            [TrainingSet(ten)], tmp_path / "o", replace(CHEAP, **{reads: "minilm"}), work=tmp_path
+        )
+    assert not (tmp_path / "o").exists()
+    assert not list(tmp_path.glob("ind*"))
+
+
 def test_groups_that_are_all_too_large_are_refused(ten: LabelledSet, tmp_path: Path) -> None:
     """A limit takes whole groups; where none is small enough the sentence says so."""
     queries = {i: replace(q, metadata={"group": "one"}) for i, q in ten.queries.items()}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from finetuning import Trained
 
+from rerank.cli import main
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.int8_weights import pack_finetuned
@@ -41,6 +43,20 @@ def test_the_trained_model_and_its_packed_form_score_alike(
     )
     np.testing.assert_allclose(small_logits, whole, rtol=0, atol=0.1)
     assert not np.array_equal(small_logits, whole)
+
+
+def test_other_word_embeddings_are_refused_before_any_work(
+    other_reranker: Callable[..., Path],
+    small_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`--pack` of what is trained from such a base would fail at the end."""
+    out = tmp_path / "out"
+    asked = ["--base", str(other_reranker()), "--pack", str(tmp_path / "packed"), "--out", str(out)]
+    assert main(["finetune", str(small_folder), *asked]) == 2
+    assert "its word embeddings are not those of minilm" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_weights_are_packed_over_packed_weights_alone(trained: Trained, tmp_path: Path) -> None:
