@@ -14,7 +14,6 @@ models.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -34,6 +33,7 @@ from rerank.batch.recovery import (
     recover,
 )
 from rerank.errors import InputError
+from rerank.storage.file_lock import lock
 from rerank.storage.files import sync, write_file
 
 FORMAT = 1
@@ -141,7 +141,7 @@ def open_checkpoint(
         OSError: the folder of `out` cannot be written.
     """
     folder = out.with_name(f".{out.name}.{kind}")
-    lock = _lock(folder, out)
+    handle = _lock(folder, out)
     try:
         state = _resume(folder, out, side, {"format": FORMAT, **header}, restart=restart)
         checkpoint = Checkpoint(folder, state)
@@ -150,7 +150,7 @@ def open_checkpoint(
         finally:
             checkpoint.close()
     finally:
-        os.close(lock)
+        os.close(handle)
 
 
 def _lock(folder: Path, out: Path) -> int:
@@ -164,7 +164,7 @@ def _lock(folder: Path, out: Path) -> int:
         except FileNotFoundError:  # a run that finished has just removed the folder
             continue
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(handle)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), (folder / LOCK).stat()):
                     return handle

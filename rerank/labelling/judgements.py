@@ -14,7 +14,7 @@ from typing import Any
 
 from rerank.data.canonical import to_json
 from rerank.errors import InputError
-from rerank.storage.locks import wait_locked
+from rerank.storage.file_lock import lock
 
 Event = Mapping[str, Any]
 
@@ -56,7 +56,7 @@ class JudgementFile:
         """Hold the write lock of the file, after waiting for it; yields an open handle."""
         handle = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o666)
         try:
-            wait_locked(handle)
+            lock(handle, wait=True)
             yield handle
         finally:
             os.close(handle)

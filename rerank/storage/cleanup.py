@@ -11,8 +11,10 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from rerank.storage.file_lock import lock
 
 LEAST_AGE = 60.0
 """Seconds: the writer of a younger empty folder may not have locked it yet."""
@@ -23,7 +25,8 @@ def locked(folder: Path) -> Iterator[None]:
     """Lock a folder while this process works in it, if the system has such locks."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        _lock(handle)
+        with suppress(BlockingIOError):
+            lock(handle)
         yield
     finally:
         os.close(handle)
@@ -47,8 +50,9 @@ def remove_leftovers(path: Path) -> None:
         except OSError:
             continue
         try:
-            if _lock(handle):
-                _clear(leftover, path)
+            with suppress(BlockingIOError):
+                if lock(handle):
+                    _clear(leftover, path)
         finally:
             os.close(handle)
 
@@ -65,14 +69,3 @@ def _clear(leftover: Path, path: Path) -> None:
         old_folder.rename(path)
     if abandoned or abs(time.time() - leftover.stat().st_mtime) >= LEAST_AGE:
         shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _lock(handle: int) -> bool:
-    """Whether this process now holds the lock; never, without locks of this kind."""
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
-        return False
-    return True

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rerank.errors import FolderError
+from rerank.storage.file_lock import lock
 from rerank.storage.folder import check_can_replace
 
 
@@ -36,10 +37,10 @@ def reserved(path: Path, *, to_read: bool = False) -> Iterator[None]:
     Raises:
         FolderError: nothing can be written beside `path`, or another job has reserved it.
     """
-    lock = path.parent / f".{path.name}.lock"
+    lock_file = path.parent / f".{path.name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = _open(lock)
+        handle = _open(lock_file)
     except BlockingIOError:
         raise FolderError(
             f"another job uses {path}; wait for its end, or give another folder"
@@ -54,17 +55,17 @@ def reserved(path: Path, *, to_read: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        lock_file.unlink(missing_ok=True)
         os.close(handle)
 
 
-def _open(lock: Path) -> int:
+def _open(path: Path) -> int:
     """An open and locked file; BlockingIOError if another process holds the lock."""
     while True:
-        handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
         try:
-            _lock(handle)
-            if os.path.samestat(os.fstat(handle), lock.stat()):
+            lock(handle)
+            if os.path.samestat(os.fstat(handle), path.stat()):
                 return handle
         except FileNotFoundError:
             pass  # its last holder removed it between the two lines: open it again
@@ -72,24 +73,3 @@ def _open(lock: Path) -> int:
             os.close(handle)
             raise
         os.close(handle)
-
-
-def _lock(handle: int) -> None:
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except (ImportError, OSError):
-        return  # a system, or a file system, without such locks
-
-
-def wait_locked(handle: int) -> None:
-    """Lock an open file for this process, once no other holds it; closing the file releases it."""
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    except (ImportError, OSError):
-        return  # as in `_lock`
