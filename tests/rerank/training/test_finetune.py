@@ -137,12 +137,12 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     monkeypatch.setattr(trainer.Progress, "on_step_end", stopping)
     out = tmp_path / "model"
     with pytest.raises(KeyboardInterrupt):
-        finetune([TrainingSet(ten)], out, CHEAP, work=tmp_path)
+        finetune([TrainingSet(ten)], out, CHEAP, work=trained.work)
     assert not out.exists()
-    torn = next((tmp_path / "checkpoints").glob("*/checkpoint-1")).with_name("checkpoint-2")
+    torn = next((trained.work / "checkpoints").glob("*/checkpoint-1")).with_name("checkpoint-2")
     torn.mkdir()  # as a kill leaves it that comes while the second is written
     (torn / "model.safetensors").write_bytes(b"")
-    made = finetune([TrainingSet(ten)], out, CHEAP, work=tmp_path)
+    made = finetune([TrainingSet(ten)], out, CHEAP, work=trained.work)
     assert steps == [1, 2, 2]
     assert made.report["ndcg10"] == pytest.approx(trained.report["ndcg10"])
     assert set(made.report["loss"]) == {1, 2}
@@ -152,11 +152,11 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
 
 
 def test_a_finished_training_is_not_trained_further(
-    ten: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Trained, ten: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped before its folder was written, it takes no other step: its weights are the same."""
     config = replace(LAST, steps=3, check_every=1, average=2)
-    whole = finetune([TrainingSet(ten)], tmp_path / "whole", config, work=tmp_path)
+    whole = finetune([TrainingSet(ten)], tmp_path / "whole", config, work=trained.work)
 
     def stopping(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -165,8 +165,8 @@ def test_a_finished_training_is_not_trained_further(
     with monkeypatch.context() as patch:
         patch.setattr("rerank.jobs.finetune.write_model", stopping)
         with pytest.raises(KeyboardInterrupt):
-            finetune([TrainingSet(ten)], out, config, work=tmp_path)
-    made = finetune([TrainingSet(ten)], out, config, work=tmp_path)
+            finetune([TrainingSet(ten)], out, config, work=trained.work)
+    made = finetune([TrainingSet(ten)], out, config, work=trained.work)
     assert made.report["best_step"] == 3
     assert made.report["loss"] == pytest.approx(whole.report["loss"])
     for name, tensor in weights(whole.folder).items():
