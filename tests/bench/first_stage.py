@@ -202,7 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--set", type=Path, default=Path("datasets/pydata"))
     parser.add_argument("--passages", type=int, nargs="+", default=[10_000, 100_000])
-    parser.add_argument("--queries", type=int, default=20)
+    parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--work", type=Path, default=Path("work"))
     o = parser.parse_args()
