@@ -163,7 +163,7 @@ class FirstStage:
     the other too. Its *rank* there is one more than the number of passages that the stage may find:
     `Config.pool` in an index, or all that came with the query. If neither has read the passages,
     because they came with scores, both scores are NaN and both ranks 0. Equal passages share a
-    rank, and count once.
+    rank and count once, so all ranks below them are smaller.
     """
 
     rows: Ints  # positions in the index, or among the passages that came with the query
@@ -280,7 +280,7 @@ class RankedPassage:
     text: str
     metadata: Mapping[str, Any]
     relevance: float  # P(this passage is right)
-    logit: float | None  # of the cross-encoder; None if it did not score the passage
+    logit: float | None  # of the cross-encoder; None if it did not score the passage's text
     bm25: float
     dense: float
     row: int  # position in the index, or among the passages that came with the query

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 
 import numpy as np
 
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.config import Config
+from rerank.data.equal_passages import distinct, highest_of_equal
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.caller_passages import rank_passages
@@ -62,12 +64,18 @@ class IndexPipeline(Pipeline):
         return self.ranked_candidates(query, tuple(index.passage(row) for row in stage.rows), stage)
 
     def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
-        """The passages of the query, ranked by the same two stages."""
+        """The passages of the query, ranked by the same two stages.
+
+        Logits that came with equal passages are the highest of theirs.
+        """
         passages, vector = query.passages or (), vectors[query.text]
         nearest = [
             cosines(np.stack([vectors[text] for text in of_passage]), vector).max()
             for of_passage in self.encoder.windows_of(passages)
         ]
+        if query.logits is not None:
+            _, group = distinct(passages)
+            query = replace(query, logits=highest_of_equal(query.logits, group))
         return self._from_caller(query, passages, np.array(nearest, dtype=np.float64))
 
     def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:

@@ -15,9 +15,8 @@ from rerank.assessment import passage_features as of_passage
 from rerank.assessment import ranking_features as of_ranking
 from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, View, lead
 from rerank.assessment.ranking_features import TOP, Feature, mean_ranks, spearman
-from rerank.data.equal_passages import distinct
 from rerank.data.words import content_words, words
-from rerank.types import FirstStage, Floats, Ints, ListKind, Query, Ranking
+from rerank.types import FirstStage, Floats, ListKind, Query, Ranking
 
 STAGE = ("score", "standing", "lead", "log_rank", "absent")  # of a passage in a stage
 LAST = ("standing", "log_rank")  # of the last stage; the others are in `CROSS_ENCODER`
@@ -59,12 +58,11 @@ def stage_ranks(scores: Floats) -> Floats:
 def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: str) -> Floats:
     """The features of each passage, (n, d): `list_passage_features` less `CROSS_ENCODER`.
 
-    The rows are those of the query's passages, in their order.
+    The rows are those of the query's passages, in their order, which all differ.
     """
     scores, passages = query.scores or {}, query.passages or ()
     *first, last = kind.stages
-    _, group = distinct(passages)
-    columns_of = {name: _of_stage(scores[name], group) for name in kind.stages}
+    columns_of = {name: _of_stage(scores[name]) for name in kind.stages}
     columns = [columns_of[stage_name][name] for stage_name in first for name in STAGE]
     columns += [columns_of[last][name] for name in LAST]
     query_words = tuple(words(query.text, language=language))
@@ -76,14 +74,13 @@ def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: 
         tuple(of_passage.passage_words(p.title, p.text, language) for p in passages)
         if kind.texts
         else (),
-        group,
     )
     named = ("fused_log_rank", *(TEXT if kind.texts else ()))
     return np.column_stack([*columns, *(FIRST_STAGE[name](view) for name in named)])
 
 
-def _of_stage(scores: Floats, group: Ints) -> dict[str, Floats]:
-    """`STAGE` of the passages, (n,) each; equal passages have the same number in `group` (n,).
+def _of_stage(scores: Floats) -> dict[str, Floats]:
+    """`STAGE` of the passages, (n,) each.
 
     `standing` is (score - mean of the list) / standard deviation of the list.
     """
@@ -92,7 +89,7 @@ def _of_stage(scores: Floats, group: Ints) -> dict[str, Floats]:
     return {
         "score": values,
         "standing": (values - values.mean()) / spread if spread > 0 else np.zeros(len(values)),
-        "lead": lead(values, group),
+        "lead": lead(values),
         "log_rank": np.log(stage_ranks(scores)),
         "absent": np.isnan(scores).astype(np.float64),
     }

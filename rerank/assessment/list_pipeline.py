@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -13,6 +14,7 @@ from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.passage_features import CROSS_ENCODER
 from rerank.assessment.pipeline import NO_MODELS, Pipeline, ReadPolicy, Selection
 from rerank.config import Config
+from rerank.data.equal_passages import distinct, highest_of_equal
 from rerank.errors import InputError
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.no_index import NoIndex
@@ -59,6 +61,8 @@ class ListPipeline(Pipeline):
     def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The passages of the query, best fused score first; ties are ordered by id.
 
+        Equal passages count as one: each has the highest score that a stage gave one of them.
+
         Raises:
             InputError: the passages lack the scores of these stages, or a text if texts are needed.
         """
@@ -69,12 +73,25 @@ class ListPipeline(Pipeline):
             none = self.with_metadata(np.zeros((0, width)), ())
             return Candidates(query, (), nothing, none)
         self.check_kind(query)
-        rows = np.arange(len(passages))
-        stage = self._stage(rows, self._fused(query))
-        features = list_features(self.kind, query, stage, language=self.config.language)
-        features = self.with_metadata(features, passages)
-        by_id = sorted(rows.tolist(), key=lambda i: (-stage.fused[i], passages[i].doc_id))
-        return Candidates(query, passages, stage, features).take(np.array(by_id))
+        first, group = distinct(passages)
+        scores = {s: highest_of_equal(given, group) for s, given in (query.scores or {}).items()}
+        once = replace(
+            query,
+            passages=tuple(passages[i] for i in first),
+            scores={s: highest[first] for s, highest in scores.items()},
+        )
+        fused = self._fused(once)
+        ranked_once = self._stage(np.arange(len(first)), fused)
+        features = list_features(self.kind, once, ranked_once, language=self.config.language)
+        stage = self._stage(np.arange(len(passages)), fused[group])
+        candidates = Candidates(
+            replace(query, scores=scores),
+            passages,
+            stage,
+            self.with_metadata(features[group], passages),
+        )
+        by_id = sorted(range(len(passages)), key=lambda i: (-stage.fused[i], passages[i].doc_id))
+        return candidates.take(np.array(by_id))
 
     def check_kind(self, query: Query) -> None:
         """Refuse a list of another kind than the model was calibrated on.

@@ -15,9 +15,8 @@ from itertools import chain, pairwise
 import numpy as np
 
 from rerank.assessment.text_cache import cached_by_length
-from rerank.data.equal_passages import distinct
 from rerank.data.words import content_words, sentence_words, words
-from rerank.types import Bools, FirstStage, Floats, Ints, Passage
+from rerank.types import Bools, FirstStage, Floats, Passage
 
 CACHED_LENGTH = 2**22  # characters of passages whose words are kept, at about 50 bytes each
 
@@ -42,15 +41,13 @@ class View:
     idf: dict[str, float]  # of each query word, > 0
     content: tuple[str, ...]  # query words without stop words, or all if none are left
     passages: tuple[PassageWords, ...]
-    group: Ints  # (n,) the same number for equal passages: see `distinct`
 
 
-CrossEncoderFeature = Callable[[Floats, Bools, Ints], Floats]  # of logits, which exist, and groups
-CROSS_ENCODER: dict[str, CrossEncoderFeature] = {}
+CROSS_ENCODER: dict[str, Callable[[Floats, Bools], Floats]] = {}  # of logits, and which exist
 FIRST_STAGE: dict[str, Callable[[View], Floats]] = {}
 
 
-def cross_encoder(function: CrossEncoderFeature) -> CrossEncoderFeature:
+def cross_encoder(function: Callable[[Floats, Bools], Floats]) -> Callable[[Floats, Bools], Floats]:
     """Register a feature of the cross-encoder's scores in its table, under its own name."""
     CROSS_ENCODER[function.__name__] = function
     return function
@@ -86,7 +83,7 @@ def first_stage_features(
 ) -> Floats:
     """The first-stage features of each passage, shape (n, len(FIRST_STAGE)), finite.
 
-    `weight` gives a word's idf.
+    The passages all differ: see `rerank.data.equal_passages`. `weight` gives a word's idf.
     """
     query_words = tuple(words(query, language=language))
     view = View(
@@ -95,33 +92,24 @@ def first_stage_features(
         {w: max(weight(w), 1e-6) for w in query_words},
         tuple(content_words(query, language=language)) or query_words,
         tuple(passage_words(p.title, p.text, language) for p in passages),
-        distinct(passages)[1],
     )
     return np.column_stack([function(view) for function in FIRST_STAGE.values()])
 
 
-def passage_features(stage: Floats, logits: Floats, scored: Bools, group: Ints) -> Floats:
-    """All features of each passage, shape (n, len(PASSAGE_FEATURES)), columns in its order; finite.
+def cross_encoder_features(logits: Floats, scored: Bools) -> Floats:
+    """The cross-encoder's features of each passage, shape (n, len(CROSS_ENCODER)), finite.
 
-    `stage` (n, len(FIRST_STAGE)) are the first-stage features, `logits` (n,) the cross-encoder's
-    scores, `scored` (n,) whether it scored a passage, `group` (n,) the same number for equal
-    passages.
+    `logits` (n,) are its scores, `scored` (n,) whether it scored a passage.
     """
-    columns = [function(logits, scored, group) for function in CROSS_ENCODER.values()]
-    return np.column_stack([*columns, stage])
+    return np.column_stack([function(logits, scored) for function in CROSS_ENCODER.values()])
 
 
-def lead(values: Floats, group: Ints) -> Floats:
-    """Each value - the highest of the other passages, shape (n,); 0 if there is no other.
-
-    `group` (n,) has the numbers 0 to m - 1, the same one for equal passages: these are no others.
-    """
-    highest = np.full(group.max(initial=-1) + 1, -np.inf)
-    np.maximum.at(highest, group, values)
-    if len(highest) < 2:
+def lead(values: Floats) -> Floats:
+    """Each value - the highest of the others, shape (n,); 0 if there is no other."""
+    if len(values) < 2:
         return np.zeros(len(values))
-    second, best = np.partition(highest, -2)[-2:]
-    return np.asarray(values - np.where(highest[group] == best, second, best))
+    second, best = np.partition(values, -2)[-2:]
+    return np.asarray(values - np.where(values == best, second, best))
 
 
 def _share(found: Sequence[float], weights: Sequence[float]) -> Floats:
@@ -147,19 +135,19 @@ def _best_part_coverage(
 
 
 @cross_encoder
-def logit(logits: Floats, scored: Bools, group: Ints) -> Floats:
+def logit(logits: Floats, scored: Bools) -> Floats:
     """The cross-encoder's raw output."""
     return logits
 
 
 @cross_encoder
-def logit_lead(logits: Floats, scored: Bools, group: Ints) -> Floats:
+def logit_lead(logits: Floats, scored: Bools) -> Floats:
     """Logit - the highest logit of the other passages; 0 where there is no other."""
-    return lead(logits, group)
+    return lead(logits)
 
 
 @cross_encoder
-def unscored(logits: Floats, scored: Bools, group: Ints) -> Floats:
+def unscored(logits: Floats, scored: Bools) -> Floats:
     """1 where the cross-encoder did not score the passage."""
     return (~scored).astype(np.float64)
 
@@ -173,7 +161,7 @@ def cosine(view: View) -> Floats:
 @first_stage
 def cosine_lead(view: View) -> Floats:
     """Cosine - the highest cosine of the other passages; 0 where there is no other."""
-    return lead(view.first_stage.dense, view.group)
+    return lead(view.first_stage.dense)
 
 
 @first_stage
@@ -239,7 +227,7 @@ def content_lead(view: View) -> Floats:
         max(sum(v for w, v in idf.items() if w in s or w in p.title) for s in p.sentences)
         for p in view.passages
     ]
-    return lead(_share(found, list(idf.values())), view.group)
+    return lead(_share(found, list(idf.values())))
 
 
 @first_stage

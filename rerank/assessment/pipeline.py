@@ -218,8 +218,8 @@ class Pipeline(ABC):
 
         `prior[i]` (n,) is the first-stage score of the passages of `candidates[i]`. At most the
         first `rerank_depth` are scored; beyond the second, only those whose prior score is at least
-        `cutoff` times the first one's. Logits that came with a query are used instead of our own
-        scores.
+        `cutoff` times the first one's. A passage that equals another is not scored. Logits that
+        came with a query are used instead of our own scores.
         """
 
         def score_chunk(chunk: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:

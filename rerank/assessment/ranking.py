@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from calibration.maps import CalibrationMap
-from rerank.assessment.passage_features import passage_features
-from rerank.data.equal_passages import distinct
-from rerank.types import Bools, Candidates, Floats, Ints, Ranking, Scored
+from rerank.assessment.passage_features import cross_encoder_features
+from rerank.data.equal_passages import distinct, highest_of_equal
+from rerank.types import Bools, Candidates, Floats, Ranking, Scored
 
 LEAST_SCORED = 2  # passages, however unlikely the second: the lead of the first is a feature
 
@@ -18,14 +18,13 @@ LEAST_SCORED = 2  # passages, however unlikely the second: the lead of the first
 def unscored_features(candidates: Candidates) -> Floats:
     """The passage features (n, d) before the cross-encoder; its own are the same in every row."""
     n = len(candidates)
-    none = np.zeros(n, dtype=np.bool_)
-    return passage_features(candidates.features, np.zeros(n), none, np.arange(n))
+    own = cross_encoder_features(np.zeros(n), np.zeros(n, dtype=np.bool_))
+    return np.column_stack([own, candidates.features])
 
 
 def scored_features(scored: Scored) -> Floats:
     """The passage features (n, d) with the cross-encoder's scores."""
-    logits, mask, _, group = _filled(scored)
-    return passage_features(scored.candidates.features, logits, mask, group)
+    return _scores_and_features(scored)[-1]
 
 
 def prior_score(candidates: Candidates, prior: CalibrationMap) -> Floats:
@@ -45,10 +44,8 @@ def rank(scored: Scored, score: CalibrationMap, *, rank_by: str = "relevance") -
     `relevance` is the order by score, Robertson's probability ranking principle (1977); `logit` is
     the raw cross-encoder order, `fused` the first stage's. Ties keep the fused order.
     """
-    n = len(scored)
-    logits, mask, truncated, group = _filled(scored)
-    features = passage_features(scored.candidates.features, logits, mask, group)
-    scores = score.predict(features) if n else np.zeros(0)
+    logits, mask, truncated, features = _scores_and_features(scored)
+    scores = score.predict(features) if len(scored) else np.zeros(0)
     fused = scored.candidates.first_stage.fused
     keys = {
         "relevance": -scores,
@@ -78,17 +75,18 @@ def count_to_score(prior: Floats, cutoff: float) -> int:
     return min(max(likely, LEAST_SCORED), len(prior))
 
 
-def _filled(scored: Scored) -> tuple[Floats, Bools, Bools, Ints]:
-    """The logits (n,), which are given, which passages are truncated, and which are equal.
+def _scores_and_features(scored: Scored) -> tuple[Floats, Bools, Bools, Floats]:
+    """The logits (n,), which are given, which passages are truncated, and all features (n, d).
 
-    A missing logit is that of an equal passage, if there is one, or else the lowest (0 without
-    any). Equal passages have the same number.
+    Equal passages have the highest logit of theirs. A missing one is the lowest (0 without any).
     """
     n, m = len(scored), len(scored.logits)
-    logits = np.full(n, scored.logits.min() if m else 0.0)
-    logits[:m] = scored.logits
-    given, truncated = np.arange(n) < m, np.zeros(n, dtype=np.bool_)
-    truncated[:m] = scored.truncated
-    first, group = distinct(scored.candidates.passages)
-    source = np.where(given, np.arange(n), first[group])
-    return logits[source], given[source], truncated[source], group
+    candidates = scored.candidates
+    first, group = distinct(candidates.passages)
+    logits = highest_of_equal(np.append(scored.logits, np.full(n - m, np.nan)), group)
+    given = ~np.isnan(logits)
+    logits = np.where(given, logits, scored.logits.min() if m else 0.0)
+    truncated = np.append(scored.truncated, np.zeros(n - m, dtype=np.bool_))
+    truncated = highest_of_equal(truncated.astype(np.float64), group) > 0
+    own = cross_encoder_features(logits[first], given[first])[group]
+    return logits, given, truncated, np.column_stack([own, candidates.features])

@@ -164,7 +164,8 @@ def _lock(folder: Path, out: Path) -> int:
         except FileNotFoundError:  # a run that finished has just removed the folder
             continue
         try:
-            lock(handle)
+            if not lock(handle):
+                raise InputError(f"{folder}: no locks on this file system; give another --out")
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), (folder / LOCK).stat()):
                     return handle

@@ -43,8 +43,8 @@ def print_updated(found: Updated, target: Path) -> None:
         f"{target}: {found.passages} passages; {found.added} added, {found.removed} removed, "
         f"{found.changed} changed"
     )
-    if found.certificates_lost:
-        note(f"nothing is certified any more. {CHANGED}")
+    if found.uncertified:
+        note(f"nothing is certified. {CHANGED}")
 
 
 COMMAND = Command(

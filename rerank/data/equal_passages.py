@@ -1,7 +1,8 @@
 """Passages with equal title and text, which do not compete with each other.
 
 All that compares one passage with the others takes them as one. Otherwise a passage that is there
-twice would lead nobody, and count twice as a chance that something is right.
+twice would lead nobody, and count twice as a chance that something is right. Labels go by id: if
+they name only one of two equal passages, the other one counts as wrong.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rerank.types import Ints, Passage
+from rerank.types import Floats, Ints, Passage, RankedPassage
 
 
-def distinct(passages: Sequence[Passage]) -> tuple[Ints, Ints]:
+def distinct(passages: Sequence[Passage | RankedPassage]) -> tuple[Ints, Ints]:
     """The first of each group of equal passages, and the group of each passage.
 
     Positions (m,) in rising order, and numbers (n,) from 0 to m - 1: `np.unique`'s `return_index`
     and `return_inverse`. Passages without text are never equal.
     """
     first: dict[tuple[str, str] | int, int] = {}
-    keys = [(p.title, p.text) if p.text else i for i, p in enumerate(passages)]
+    keys: list[tuple[str, str] | int] = [
+        (p.title, p.text) if p.text else i for i, p in enumerate(passages)
+    ]
     for i, key in enumerate(keys):
         first.setdefault(key, i)
     number = {key: group for group, key in enumerate(first)}
@@ -39,3 +42,13 @@ def ranks_without_equal(ranks: Ints, first: Ints, group: Ints) -> Ints:
     np.minimum.at(best, group, ranks)
     left_out = np.sort(ranks[ranks > best[group]])
     return (best - np.searchsorted(left_out, best))[group]
+
+
+def highest_of_equal(scores: Floats, group: Ints) -> Floats:
+    """The scores (n,), with the highest one of its group for each passage; NaN if all are missing.
+
+    `group` (n,) is that of `distinct`.
+    """
+    highest = np.full(group.max(initial=-1) + 1, np.nan)
+    np.fmax.at(highest, group, scores)
+    return np.asarray(highest[group])

@@ -90,7 +90,10 @@ def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
     """
     queries = labelled.select(labelled.split(split))
     rows = zip(queries.items, queries.groups.tolist(), queries.grades, strict=True)
-    return [Feedback(query, group, None, frozenset(grades)) for query, group, grades in rows]
+    return [
+        Feedback(query, group, None, frozenset(grades), WEIGHT in query.metadata)
+        for query, group, grades in rows
+    ]
 
 
 def hit_labels(feedback: Sequence[Feedback], rankings: Sequence[Ranking]) -> Labels:

@@ -26,6 +26,11 @@ TRAINED_ON_DOCUMENTS = (
     "A model was trained on other queries about the same documents, and knows these "
     "better than it will know new ones: the confidence promises too much there."
 )
+NOT_AT_RANDOM = (
+    "The labels are not of a random sample of questions: they were drawn by their confidence, or "
+    "people chose which answers to judge. The confidence follows them; a promise takes questions "
+    "drawn at random (`rerank label --draw even`)."
+)
 NO_LISTS = (
     "The labelled lists were cut from our own search: they promise nothing of the lists that "
     "callers bring. Label answers to such lists, and give the labels with their `passages` to "

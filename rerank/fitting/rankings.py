@@ -94,17 +94,22 @@ def rerank_rankings(
     Most of these were scored as candidates of the index; with a score cache they are not scored
     again. The cutoff is the same.
     """
-    fit = searched.fit.with_items(as_from_caller(pipeline, searched.fit.items))
+
+    def provided(searched_for: Labelled[Scored]) -> Labelled[Candidates]:
+        found = [scored.candidates for scored in searched_for.items]
+        return searched_for.with_items(as_from_caller(pipeline, found))
+
+    fit = provided(searched.fit)
     report = fit
     if searched.report is not searched.fit:
-        report = searched.report.with_items(as_from_caller(pipeline, searched.report.items))
+        report = provided(searched.report)
     context = replace(searched.context, pooled=pooled)
     return score_planned(pipeline, fit, report, context, searched.policy.cutoff)
 
 
-def as_from_caller(pipeline: IndexPipeline, scored: Sequence[Scored]) -> list[Candidates]:
+def as_from_caller(pipeline: IndexPipeline, candidates: Sequence[Candidates]) -> list[Candidates]:
     """The first `list_length` candidates of each query, as if the callers had provided them."""
-    return [pipeline.as_from_caller(s.candidates, list_length(s.query)) for s in scored]
+    return [pipeline.as_from_caller(c, list_length(c.query)) for c in candidates]
 
 
 def list_length(query: Query) -> int:

@@ -17,6 +17,7 @@ from rerank.config import Config
 from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
+from rerank.data.weights import WEIGHT
 from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import Heuristic
 from rerank.evaluation.measure import Evaluation, Part, measure
@@ -24,6 +25,7 @@ from rerank.fitting.cross_fitted import fit_folds
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.label_checks import (
     NO_LISTS,
+    NOT_AT_RANDOM,
     TRAINED_ON_DOCUMENTS,
     check_both_outcomes,
     check_corpus,
@@ -167,6 +169,8 @@ def _fit_and_measure(
         fits = _fit_modes(ranked, config)
         if planned.beside_training:
             fits[main] = _without_certificates(fits[main], TRAINED_ON_DOCUMENTS)
+        if any(WEIGHT in query.metadata for query in planned.fit.items):
+            fits[main] = _without_certificates(fits[main], NOT_AT_RANDOM)
         originals = fits[main].right[: len(planned.fit)]  # copies come last
         check_both_outcomes(originals, made_from["dataset"]["name"])
         bar.update()

@@ -29,7 +29,7 @@ def detect_drift(
 
     Raises:
         InputError: no query has a candidate, the features are of another version, `level` is not in
-            (0, 1), or the model does not answer queries of this kind.
+            (0, 1), or a query is in another mode than those fitted on.
     """
     if not 0 < level < 1:
         raise InputError(f"the level is a chance between 0 and 1, got {level:g}; 0.01 is usual")
@@ -43,8 +43,12 @@ def detect_drift(
         groups = [
             metadata_name(q.metadata, "group") or f"query {i}" for i, q in enumerate(to_compare)
         ]
-    for mode in {model.mode_of(query) for query in to_compare}:
-        model.maps[mode]  # refuses queries that the model does not answer
+    other = next((q for q in to_compare if model.mode_of(q) != model.maps.main), None)
+    if other is not None:
+        raise InputError(
+            f"the model was fitted on queries in {model.maps.main} mode, so only these can be "
+            f"compared with them; {other.text!r:.80} is in {model.mode_of(other)} mode"
+        )
     scored = used.run(to_compare, maps.policy, label="scoring candidates")
     with_candidates = [i for i, s in enumerate(scored) if len(s)]
     if not with_candidates:

@@ -77,8 +77,13 @@ def weighted_note(measured: Evaluation, weights: Mapping[str, float]) -> str:
     if not accepted.any():
         return f"weighted: none of the {weight.sum():.0f} queries sampled reaches {threshold:g}."
     estimate = weighted_mean(measured.right[accepted], weight[accepted])
+    interval = (
+        f"between {estimate.low:.1%} and {estimate.high:.1%} with 95% confidence"
+        if np.isfinite(estimate.low)
+        else "too few for an interval"
+    )
     return (
         f"weighted: of the {weight.sum():.0f} queries that these were drawn from, about "
         f"{weight[accepted].sum():.0f} reach {threshold:g}, and {estimate.mean:.1%} of these right "
-        f"(between {estimate.low:.1%} and {estimate.high:.1%} with 95% confidence)."
+        f"({interval})."
     )

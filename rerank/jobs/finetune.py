@@ -97,7 +97,7 @@ def finetune(
     with output_folder(out, overwrite=overwrite, kind=KIND):
         _check_base(base, config)
         for reader in filter(None, (teacher, miner)):
-            _check_reader(reader)
+            _check_reader(reader, config)
         # a miner chooses from everything that the first stage finds
         mining = replace(config, hard=max(config.hard, config.depth)) if miner else config
         examples, validation, counts = _mine_all(sets, encoder, seen, mining, workspace)
@@ -149,15 +149,17 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
         raise InputError(f"the model has {layers} layers, cannot freeze {config.frozen_layers}")
 
 
-def _check_reader(files: ModelFiles) -> None:
-    """Refuse a teacher or a miner that gives no score, before hours of work.
+def _check_reader(files: ModelFiles, config: FinetuneConfig) -> None:
+    """Refuse a teacher or a miner that cannot score the passages, before hours of work.
 
     Raises:
-        InputError: it is no cross-encoder with one output.
+        InputError: it is no cross-encoder with one output, or has fewer positions than
+            `max_length`.
     """
     architecture = _architecture(files)
     if not _classifies(architecture) or architecture.num_labels != 1:
         raise InputError(f"{files.name} gives no score; expected a cross-encoder with one output")
+    check_length(files, config.max_length)
 
 
 def _architecture(files: ModelFiles) -> Any:

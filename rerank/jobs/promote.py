@@ -22,6 +22,7 @@ from rerank.assessment.model_folder import open_folder
 from rerank.assessment.policy import unlike_fitted
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.weights import weights_of
 from rerank.errors import InputError
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.plan import unseen
@@ -95,13 +96,19 @@ def promote(
     becomes the best so far.
 
     Raises:
-        InputError: not a model folder, no such split, or a champion that cannot be loaded here.
+        InputError: not a model folder, no such split, queries with weights, or a champion that
+            cannot be loaded here.
         MissingExtraError: MLflow is not installed.
         TrackingError: MLflow does not answer, or refuses.
     """
     folder, workspace, gate = Path(folder), Workspace(Path(work)), gate or PromotionGate()
     cache, uri = ScoreCache(workspace.scores), workspace.tracking_uri
     candidate = CalibratedReranker.load(folder, cache=cache)
+    if weights_of(labelled.select(labelled.split(split)).items):
+        raise InputError(
+            f"{labelled.name}: the queries of {split!r} have weights, so they were drawn by their "
+            "confidence; a promotion needs queries drawn at random (`rerank label --draw even`)"
+        )
     name = model_name(candidate.manifest)
     present = aliased(name, CHAMPION, tracking_uri=uri)
     best = aliased(name, BEST, tracking_uri=uri) or present

@@ -27,7 +27,7 @@ from rerank.assessment.model_folder import MODEL_KIND, RETRIEVER, ModelContents,
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
 from rerank.assessment.predictions import Predictions, predict
-from rerank.assessment.ranking import prior_score
+from rerank.assessment.ranking import by_prior, prior_score
 from rerank.config import Config
 from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
@@ -41,7 +41,13 @@ from rerank.data.feedback import (
 )
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.fitting.label_checks import NO_LISTS, refused, require_both_kinds, without_certificates
+from rerank.fitting.label_checks import (
+    NO_LISTS,
+    NOT_AT_RANDOM,
+    refused,
+    require_both_kinds,
+    without_certificates,
+)
 from rerank.fitting.rankings import as_from_caller
 from rerank.inference.exported_models import NETWORKS
 from rerank.jobs.pipelines import exported_writer, pipeline_over, trained_on_by
@@ -60,6 +66,7 @@ if TYPE_CHECKING:
     from rerank.tracking.runs import TrackedRun
 
 LEAST_LABELS = 10
+LEAST_GROUPS = 2
 NO_LABELS_OF: dict[Mode, str] = {
     "search": "the labels say nothing of searches: that mode stays as it was.",
     "rerank": "the labels say nothing of passages that callers bring: that mode stays as it was.",
@@ -70,10 +77,6 @@ WORSE_IN = (
     "explains: keep the old model."
 )
 OTHER_CORPUS = "Nothing is known of these passages: label answers about them and recalibrate."
-NOT_AT_RANDOM = (
-    "The labels are not of a random sample of questions: people chose which answers to judge. The "
-    "confidence follows them; a promise takes questions drawn at random (`rerank label`)."
-)
 NOT_INHERITED = (
     "format_version",
     "files",
@@ -338,6 +341,11 @@ def _recalibrated_mode(
     predicted = predict(scored, old, pipeline.config)
     index = pipeline.index
     groups, about = group_labels(labels, map(index.passage, range(len(index))))
+    if len(set(groups)) < LEAST_GROUPS:
+        raise InputError(
+            f"all {len(labels)} labels are of one group, and a correction is measured on "
+            "other groups than it is fitted on; label questions of other groups, too"
+        )
     recalibration, new = _update(old, predicted, labels, groups, about, pipeline.config)
     if from_search:
         new = without_certificates(new, NO_LISTS)
@@ -350,7 +358,8 @@ def _search_as_from_callers(
     """The queries as if their callers had provided the likeliest passages of a search."""
     candidates = pipeline.retrieve(queries, label="finding candidates")
     prior = [prior_score(c, maps["search"].policy.prior) for c in candidates]
-    provided = as_from_caller(pipeline, pipeline.score(candidates, prior, cutoff=1.0))
+    likeliest_first = [by_prior(c, p)[0] for c, p in zip(candidates, prior, strict=True)]
+    provided = as_from_caller(pipeline, likeliest_first)
     policy = maps["rerank"].policy
     prior = [prior_score(c, policy.prior) for c in provided]
     return pipeline.score(provided, prior, cutoff=policy.cutoff, label="scoring provided passages")

@@ -44,15 +44,15 @@ def about(training_set: TrainingSet) -> dict[str, Any]:
     }
 
 
-def check_length(base: ModelFiles, max_length: int) -> None:
-    """Refuse to train the base with more tokens than it can read.
+def check_length(files: ModelFiles, max_length: int) -> None:
+    """Refuse a model that cannot read as many tokens as are trained on.
 
     Raises:
         InputError: it has fewer positions than `max_length`.
     """
-    if max_length > positions(base.folder):
+    if max_length > positions(files.folder):
         raise InputError(
-            f"{base.name} reads {positions(base.folder)} tokens at most, --max-length is "
+            f"{files.name} reads {positions(files.folder)} tokens at most, --max-length is "
             f"{max_length}"
         )
 

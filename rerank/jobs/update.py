@@ -48,7 +48,7 @@ class Updated:
     added: int
     removed: int
     changed: int  # the same id, another text or other metadata
-    certificates_lost: bool  # whether a certificate was lost
+    uncertified: bool  # the labels are of the old corpus, so nothing is certified
 
     def __bool__(self) -> bool:
         """Whether anything was changed."""
@@ -112,7 +112,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
     config = Config.from_dict(old.manifest["config"])
     maps = maps_from_dict(old.json(CALIBRATORS))
     calibrated = any(fitted.calibrated for fitted in maps.values())
-    updated = _difference(Corpus(index), passages, certificates_lost=calibrated)
+    updated = _difference(Corpus(index), passages, uncertified=calibrated)
     if not updated:
         return updated
     encoder = Encoder.from_config(models_of(old, config, download=False)[0], config)
@@ -155,7 +155,7 @@ def _fitted_on(old: ModelFolder) -> str:
 
 
 def _difference(
-    old: Iterable[Passage], new: Mapping[str, Passage], *, certificates_lost: bool = False
+    old: Iterable[Passage], new: Mapping[str, Passage], *, uncertified: bool = False
 ) -> Updated:
     """Count new, removed and changed passages; if only the order changed, all count as changed."""
     old_by_id = {passage.doc_id: passage for passage in old}
@@ -167,5 +167,5 @@ def _difference(
         added=len(new) - len(in_both),
         removed=len(old_by_id) - len(in_both),
         changed=len(new) if moved else changed,
-        certificates_lost=certificates_lost,
+        uncertified=uncertified,
     )

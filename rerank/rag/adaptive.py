@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rerank.assessment.fitted_maps import FittedMaps
+from rerank.data.equal_passages import distinct
 from rerank.errors import InputError
 from rerank.rag.settings import DEEPEST, Strategy
 from rerank.types import Assessment, Query, RankedPassage
@@ -92,11 +93,14 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
     That is the first k >= `min_k` at which the confidence reaches the threshold, else `max_k`
     without the last passages that each add less than `least_gain`. It is 0 if no passage is as
     similar to the question as the floor asks; passages that came with scores have no similarity.
+    Of equal passages only the first is taken.
     """
     passages = assessment.first(len(assessment.sufficiency_at))
+    first, _ = distinct(passages)
+    passages = [passages[i] for i in first]
     if all(p.dense < strategy.similarity_floor and not p.scores for p in passages):
         return AdaptiveResult((), 0.0, NO_RESULTS, assessment)
-    sufficiency = [0.0, *assessment.sufficiency_at]
+    sufficiency = [0.0, *(assessment.sufficiency_at[i] for i in first)]
     most = min(strategy.max_k, len(passages))
     for k in range(strategy.min_k, most + 1):
         if sufficiency[k] >= strategy.confidence_threshold:

@@ -7,7 +7,7 @@ the log-odds. Recommendations follow from the measured values. It scores nothing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from rerank.assessment.features import Features
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import LABEL_FIRST, unlike_fitted
+from rerank.data.equal_passages import distinct
 from rerank.rag.signals import CLOSE, SIGNALS, TOP, agreeing, signal_of, signals_of_lists
 from rerank.types import Assessment, Floats, Mode, Query
 
@@ -105,7 +106,10 @@ def assess_retrieval(
     `maps` are those of the assessment's mode: `model.maps[query.mode]`. Below `threshold`, or if
     the model is not calibrated, the answer is flagged for review.
     """
-    ranking, confidence = assessment.ranking, assessment.confidence
+    first, _ = distinct(assessment.ranking.passages)  # equal passages count as one
+    ranking, relevance = assessment.ranking.take(first), assessment.relevance[first]
+    assessment = replace(assessment, ranking=ranking, relevance=relevance)
+    confidence = assessment.confidence
     flagged = confidence < threshold or not assessment.calibrated
     words = LEVEL_WORDS.get(assessment.level, "retrieval confidence")
     if not len(ranking):

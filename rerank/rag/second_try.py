@@ -20,6 +20,7 @@ from rerank.assessment.policy import accepted, as_uncalibrated, decide, level, v
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking import prior_score
 from rerank.assessment.relevance import relevance_and_sufficiency
+from rerank.data.equal_passages import distinct
 from rerank.data.words import words
 from rerank.errors import InputError, optional
 from rerank.rag.expansion import expansion_words
@@ -35,10 +36,11 @@ def expand_query(pipeline: Pipeline, first: Assessment) -> Candidates:
     Only BM25 uses the added words; similarity, coverage and the cross-encoder use the query alone.
     """
     query, index, config = first.ranking.query, pipeline.index, pipeline.config
+    best, _ = distinct(first.ranking.passages[:FEEDBACK])
     more = expansion_words(
         query.text,
-        first.ranking.passages[:FEEDBACK],
-        first.relevance[:FEEDBACK],
+        [first.ranking.passages[i] for i in best],
+        first.relevance[best],
         weight=index.weight,
         language=index.language,
     )

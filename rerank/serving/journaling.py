@@ -85,7 +85,9 @@ class ServerJournal:
 
         self._journal.flush()
         store = self._journal.store
-        page = report(store, days=days).to_dict()
+        medium = served.model.pipeline.config.thresholds.medium
+        target = min(max(medium, 0.01), 0.99)  # a test needs a share above 0 and below 1
+        page = report(store, days=days, target=target).to_dict()
         del page["journal"]  # do not reveal the database's address
         return {
             **page,

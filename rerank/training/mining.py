@@ -245,7 +245,8 @@ def examples_per_set(sizes: Sequence[int], total: int, temperature: float) -> li
     Temperature 1 gives the proportions of the sizes, a high one equal shares (Arivazhagan et al.
     2019, who mixed languages this way). Each set gives at least one.
     """
-    weights = np.asarray(sizes, dtype=np.float64) ** (1.0 / temperature)
+    logits = np.log(np.asarray(sizes, dtype=np.float64)) / temperature
+    weights = np.exp(logits - logits.max())  # a power of a size would overflow
     return [max(1, int(n)) for n in np.rint(total * weights / weights.sum())]
 
 

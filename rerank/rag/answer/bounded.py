@@ -214,7 +214,7 @@ def _generate(
     note: str,
     judge: Judge | None,
 ) -> _Draft:
-    """The better one of at most two answers.
+    """The better one of at most two answers; a second one that fails costs nothing of the first.
 
     Its sentences are None if the answerer says that the sources do not hold the answer. Beside a
     supported sentence, that statement is left out.
@@ -225,12 +225,17 @@ def _generate(
         try:
             made = answerer.generate(question, sources, note=note, strict=strict)
         except EndpointError as error:
+            if any(c.supported for c in checked):
+                calls += error.calls
+                break
             error.calls += calls
             raise
         calls += made.calls
         found = check(made.text, sources, lexicon, judge=judge, threshold=config.support)
         again = [c for c in found if c.supported or not _is_refusal(c.sentence)]
         if len(again) < len(found) and not any(c.supported for c in again):
+            if any(c.supported for c in checked):
+                break
             return _Draft(None, calls)
         if not checked or attribution_coverage(again) >= attribution_coverage(checked):
             checked, cut_off = again, made.cut_off

@@ -85,9 +85,10 @@ class LanguageModel:
         )
         text, reason = _streamed(body) if self.config.llm_stream else _whole(body)
         text = THOUGHTS.sub("", text).strip()
+        if not text and reason == CUT_OFF:
+            raise EmptyAtLimit("the answer is empty: `llm_max_tokens` cut it off")
         if not text:
-            cut = ": `llm_max_tokens` cut it off" if reason == CUT_OFF else ""
-            raise BrokenAnswer(f"the answer is empty{cut}")
+            raise BrokenAnswer("the answer is empty")
         if len(text) > self.config.llm_max_tokens * LONGEST_TOKEN:
             raise BrokenAnswer("the answer is much longer than `llm_max_tokens` allows")
         return text, reason
@@ -113,6 +114,10 @@ class LanguageModel:
 
 class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file
     """The response is not an answer; the message says why."""
+
+
+class EmptyAtLimit(BrokenAnswer):
+    """The limit was used up before the answer began, as it would be again."""
 
 
 def _whole(body: bytes) -> tuple[str, str]:
@@ -155,6 +160,8 @@ def _text(content: Any) -> str:
 
 def _is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later."""
+    if isinstance(error, EmptyAtLimit):
+        return False
     status = getattr(error, "status_code", None)
     return status is None or status in (408, 409, 425, 429) or status >= 500 or status < 400
 

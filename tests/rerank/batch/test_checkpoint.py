@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +56,20 @@ def finish(out: Path) -> int:
     assert (out.read_bytes(), side(out).read_bytes()) == WHOLE
     assert {p.name for p in out.parent.iterdir()} == {out.name, side(out).name}
     return found
+
+
+def test_a_file_system_without_locks_is_refused(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs would write one file."""
+
+    def unsupported(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with (
+        pytest.raises(InputError, match="no locks on this file system"),
+        open_checkpoint(out, side(out), HEADER, restart=False),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("count", range(len(CHUNKS) + 1))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from coherence import check_family
 from hand_made import make_ranking, make_scored
+from known_lists import known_lists, unlabelled, write_lines
 from session_run import Run
 
 from calibration.maps import LogisticMap
@@ -19,9 +21,11 @@ from rerank.assessment.ranking_features import ranking_features
 from rerank.config import Config
 from rerank.data.equal_passages import distinct, ranks_without_equal
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.records import read_query
 from rerank.inference.score_cache import ScoreCache
+from rerank.jobs.calibrate import calibrate
 from rerank.jobs.pipelines import open_index
-from rerank.types import Passage
+from rerank.types import Passage, Query
 from rerank.workspace import Workspace
 
 
@@ -96,6 +100,63 @@ def test_copies_in_a_list_change_nothing(run: Run, small: LabelledSet) -> None:
             np.testing.assert_allclose(found.features, alone.features, atol=1e-12)
             assert found.sufficiency_at[9] <= alone.sufficiency_at[9] + 1e-12
             check_family(found.confidence, found.relevance, np.array(found.sufficiency_at))
+
+
+@pytest.fixture(scope="module")
+def of_lists(tmp_path_factory: pytest.TempPathFactory) -> CalibratedReranker:
+    """A model of lists whose passages have texts."""
+    place = tmp_path_factory.mktemp("lists")
+    labelled = LabelledSet.read(write_lines(place / "lists.jsonl", with_texts(known_lists(60))))
+    settings = Config(folds=2, calibrator="logistic")
+    return CalibratedReranker.load(
+        calibrate(labelled, place / "model", settings, work=place / "work").folder
+    )
+
+
+def with_texts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for row in rows:
+        for passage in row["passages"]:
+            passage["text"] = f"passage {passage['_id']} is about question number {row['_id']}"
+    return rows
+
+
+@pytest.mark.parametrize("missing", [(), ("reranker",), ("bm25", "reranker")])
+def test_copies_in_a_list_with_scores_change_nothing(
+    of_lists: CalibratedReranker, missing: tuple[str, ...]
+) -> None:
+    """Not even where a stage has scored only one of them."""
+    rows = with_texts([unlabelled(row) for row in known_lists(20, seed=3)])
+    for row in rows:
+        query = read_query(row)
+        alone = of_lists.assess([query])[0]
+        assert query.passages is not None
+        assert query.scores is not None
+        for place in (alone.ranking.first_stage.rows[0], 5):
+            original = query.passages[place]
+            copies = [replace(original, doc_id=f"copy {i}") for i in range(3)]
+            scores = {
+                stage: np.append(values, [np.nan if stage in missing else values[place]] * 3)
+                for stage, values in query.scores.items()
+            }
+            longer = replace(query, passages=(*query.passages, *copies), scores=scores)
+            found = of_lists.assess([longer])[0]
+            relevance = dict(zip(found.ranking.doc_ids, found.relevance.tolist(), strict=True))
+            expected = dict(zip(alone.ranking.doc_ids, alone.relevance.tolist(), strict=True))
+            expected |= {copy.doc_id: expected[original.doc_id] for copy in copies}
+            assert relevance == pytest.approx(expected, abs=1e-12)
+            np.testing.assert_allclose(found.features, alone.features, atol=1e-12)
+
+
+def test_logits_that_came_with_equal_passages_are_the_highest(run: Run, small: LabelledSet) -> None:
+    """Whatever the order of the passages."""
+    model = CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
+    texts = ["The middle value.", "The middle value.", "The sum over the count."]
+    passages = [Passage(str(i), "", text) for i, text in enumerate(texts)]
+    query = Query("median", passages=tuple(passages), logits=np.array([-6.0, 5.0, -4.0]))
+    turned = replace(query, passages=tuple(passages[::-1]), logits=query.logits[::-1])
+    found, again = model.assess([query, turned])
+    assert found.confidence == again.confidence
+    assert {p.doc_id: p.logit for p in found.passages} == {"0": 5.0, "1": 5.0, "2": -4.0}
 
 
 def test_copies_in_the_corpus_share_rank_and_features(

@@ -33,6 +33,7 @@ from rerank.jobs.promote import (
 from rerank.jobs.recalibrate import recalibrate
 from rerank.storage.folder import with_digest
 from rerank.tracking.registry import BEST, CHAMPION, aliased, set_champion
+from rerank.types import Passage, Query
 
 Run = Any  # the session's run, see conftest
 NAME = "calibrated-rerank-small"  # after the set
@@ -268,3 +269,15 @@ def test_the_alarm_hears_other_questions(model: CalibratedReranker, small: Label
     assert found.moves[0].name in found.table()
     with pytest.raises(InputError, match="none of the queries"):
         detect_drift(model, [])
+    brought = Query("median", passages=(Passage("1", "", "The middle value."),))
+    with pytest.raises(InputError, match=r"fitted on queries in search mode.* is in rerank"):
+        detect_drift(model, [*strange, brought])
+
+
+def test_queries_drawn_by_their_confidence_promote_nothing(
+    run: Run, small: LabelledSet, tmp_path: Path
+) -> None:
+    """Their accuracy, unweighted, is not that of the queries that they were drawn from."""
+    queries = {i: replace(q, metadata={"weight": 2.0}) for i, q in small.queries.items()}
+    with pytest.raises(InputError, match="the queries of 'test' have weights"):
+        promote(run.folder, replace(small, queries=queries), "test", work=tmp_path)

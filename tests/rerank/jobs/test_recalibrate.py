@@ -67,6 +67,25 @@ def test_labels_that_label_next_chose_are_chosen() -> None:
     assert feedback_from({**row, "metadata": {"weight": 2.5}}).chosen
 
 
+def test_labels_of_a_set_that_have_a_weight_are_chosen(small: LabelledSet) -> None:
+    """As those of a file."""
+    ids = small.splits["test"]
+    weighted = replace(small.queries[ids[0]], metadata={"weight": 2.5})
+    drawn = replace(small, queries={**small.queries, ids[0]: weighted})
+    assert [f.chosen for f in feedback_of(drawn, "test")] == [True] + [False] * (len(ids) - 1)
+
+
+def test_labels_of_one_group_are_refused(run: Run, small: LabelledSet, tmp_path: Path) -> None:
+    """A correction is measured on other groups than it is fitted on."""
+    lines = [
+        json.dumps({"query": small.queries[i].text, "right": right, "metadata": {"group": "faq"}})
+        for i, right in zip(small.splits["test"][:14], [True, False] * 7, strict=True)
+    ]
+    labels = read_feedback(written(tmp_path, lines))
+    with pytest.raises(InputError, match="all 14 labels are of one group"):
+        recalibrate(run.folder, labels, tmp_path / "new", work=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [

@@ -63,7 +63,7 @@ def test_an_index_equals_a_fresh_one_to_the_byte(
     ours = Path(shutil.copytree(index.folder, tmp_path / "index"))
     monkeypatch.setattr("rerank.jobs.update.Encoder", Counting)
     found = update(ours, folder)
-    assert (found.added, found.removed, found.changed, found.certificates_lost) == (1, 1, 1, False)
+    assert (found.added, found.removed, found.changed, found.uncertified) == (1, 1, 1, False)
     assert Counting.count == 2
     encoder = Encoder.from_config(_files(config), config)
     fresh = build_index(corpus.values(), tmp_path / "fresh", encoder).folder
@@ -81,7 +81,7 @@ def test_a_model_searches_the_new_corpus_and_promises_nothing_of_it(
     ours = Path(shutil.copytree(run.folder, tmp_path / "model"))
     old = CalibratedReranker.load(run.folder)
     found = update(ours, folder)
-    assert found.certificates_lost
+    assert found.uncertified
     model = CalibratedReranker.load(ours)
     assert model.search("fold a paper plane").passages[0].doc_id == "new"
     assert model.manifest["corpus_digest"] == corpus_digest(corpus.values())

@@ -44,6 +44,15 @@ def test_it_stops_at_the_first_k_that_is_enough(strategy: Strategy, k: int, reas
     assert result.to_dict()["k"] == k
 
 
+def test_equal_passages_are_taken_once() -> None:
+    """With the sufficiency of the place at which each different one stands."""
+    texts = ["a", "a", "b", "a", "c"]
+    flat = [0.3, 0.3, 0.5, 0.5, 0.75]
+    result = take(make_assessment(texts=texts, titles=[""] * 5, sufficiency=flat))
+    assert [p.doc_id for p in result.passages] == ["d0", "d2", "d4"]
+    assert (result.k, result.confidence, result.stop_reason) == (3, 0.75, "threshold")
+
+
 def test_no_passage_is_no_result() -> None:
     """An empty ranking stops at once."""
     result = take(make_assessment(confidence=0.0))

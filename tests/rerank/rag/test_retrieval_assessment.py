@@ -45,6 +45,21 @@ def test_the_moves_of_all_signals_add_up(assessments: list[Assessment], maps: Fi
         assert all(np.isfinite(s.value) and s.meaning for s in found.signals)
 
 
+def test_equal_passages_change_no_signal(maps: FittedMaps) -> None:
+    """Nor what is recommended."""
+    numbers = {"texts": ["a b", "c d", "e f"], "relevance": [0.5, 0.2, 0.1], "confidence": 0.5}
+    numbers |= {"logits": [2.0, 1.0, -1.0], "bm25": [5.0, 4.0, 1.0], "dense": [0.7, 0.6, 0.1]}
+    again = {
+        name: [values[i] for i in (0, 0, 0, 1, 2)]
+        for name, values in numbers.items()
+        if name != "confidence"
+    }
+    ranks = {name: [1, 1, 1, 2, 3] for name in ("bm25_rank", "dense_rank")}
+    once = make_assessment(titles=[""] * 3, **numbers)
+    twice = make_assessment(titles=[""] * 5, confidence=0.5, **again, **ranks)
+    assert assess_retrieval(twice, maps) == assess_retrieval(once, maps)
+
+
 def test_the_headline_says_level_and_confidence(maps: FittedMaps) -> None:
     """In the words that people know."""
     found = assess_retrieval(make_assessment(texts=TEXTS, confidence=0.92), maps)

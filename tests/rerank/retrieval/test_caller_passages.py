@@ -192,5 +192,7 @@ def test_a_query_without_candidates_stays_in_its_place(
     pipeline: Pipeline, to_report: Labelled[Scored]
 ) -> None:
     """It has no passages to bring."""
-    found = as_from_caller(pipeline, [make_scored(), to_report.items[0]])
+    found = as_from_caller(
+        pipeline, [scored.candidates for scored in (make_scored(), to_report.items[0])]
+    )
     assert [len(c) for c in found] == [0, 10]

@@ -197,6 +197,7 @@ def test_temperature_lies_between_the_sizes_and_equal_shares() -> None:
     assert examples_per_set([900, 100], 400, 2.0) == [300, 100]
     assert examples_per_set([900, 100], 400, 1000.0) == [200, 200]
     assert examples_per_set([10**6, 1], 100, 1.0) == [100, 1]
+    assert examples_per_set([5000, 100, 5000], 1000, 0.001) == [500, 1, 500]
 
 
 def test_whole_groups_are_held_out(pydata: LabelledSet) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from assessments import make_assessment
 
+from rerank.errors import EndpointError
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.attribution import REMOVED, Lexicon
 from rerank.rag.answer.bounded import LOW, bounded_answer
@@ -28,7 +29,7 @@ RECORD = {
 class Scripted:
     """An answerer that says what it is told to, in turn."""
 
-    def __init__(self, *answers: str) -> None:
+    def __init__(self, *answers: str | EndpointError) -> None:
         self.answers = answers
         self.strict: list[bool] = []
         self.notes: list[str] = []
@@ -36,10 +37,13 @@ class Scripted:
     def generate(
         self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
     ) -> Generated:
-        """The next answer."""
+        """The next answer, or its error."""
         self.strict.append(strict)
         self.notes.append(note)
-        return Generated(self.answers[len(self.strict) - 1], 1)
+        answer = self.answers[len(self.strict) - 1]
+        if isinstance(answer, EndpointError):
+            raise answer
+        return Generated(answer, 1)
 
 
 def test_a_supported_answer_is_told_with_its_sources(
@@ -129,6 +133,16 @@ def test_what_stays_unsupported_is_removed_visibly(
     assert found.answer == f"{GOOD} {REMOVED}"
     assert found.attribution_coverage == 0.5
     assert found.model_calls == 2
+
+
+@pytest.mark.parametrize("second", [EndpointError("too busy", calls=3), NO_ANSWER])
+def test_a_second_answer_that_fails_costs_nothing_of_the_first(
+    second: EndpointError | str, assessment: Assessment, lexicon: Lexicon
+) -> None:
+    """The supported sentence of the first one is told."""
+    found = bounded_answer(assessment, Scripted(f"{GOOD} {INVENTED}", second), lexicon)
+    assert found.answer == f"{GOOD} {REMOVED}"
+    assert found.model_calls == (2 if isinstance(second, str) else 4)
 
 
 def test_nothing_supported_is_a_refusal(assessment: Assessment, lexicon: Lexicon) -> None:
