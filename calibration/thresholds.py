@@ -78,6 +78,7 @@ class Certificate:
     groups: number of groups of the queries, if the promise is about new groups; None: by rows.
     refused: why nothing is promised whatever the counts say; empty if the counts decide.
     event: what is promised: that rows are right, or hold an answer among the first passages.
+    copies: how many of `queries` were not labelled, but made of labelled ones.
     """
 
     threshold: float | None
@@ -91,6 +92,7 @@ class Certificate:
     groups: int | None = None
     refused: str = ""
     event: str = RIGHT
+    copies: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what `certify` cannot have made.
@@ -104,10 +106,12 @@ class Certificate:
         counts = (self.right, self.accepted, self.queries)
         needed = 0 if self.labels_needed is None else self.labels_needed
         groups = 1 if self.groups is None else self.groups
-        if not all(type(count) is int for count in (*counts, needed, groups)):
-            raise ValueError(f"expected whole counts, got {(*counts, needed, groups)}")
+        if not all(type(count) is int for count in (*counts, needed, groups, self.copies)):
+            raise ValueError(f"expected whole counts, got {(*counts, needed, groups, self.copies)}")
         if not 0 <= self.right <= self.accepted <= self.queries or needed < 0:
             raise ValueError(f"expected 0 <= right <= accepted <= queries, got {counts}")
+        if not 0 <= self.copies <= self.queries:
+            raise ValueError(f"expected at most {self.queries} copies, got {self.copies}")
         if not isinstance(self.about, str) or not self.about:
             raise ValueError(f"about should say what is promised of, got {self.about!r:.80}")
         if not isinstance(self.event, str) or not self.event:
@@ -150,16 +154,19 @@ class Certificate:
     def labels_missing(self) -> int | None:
         """`labels_needed` minus the queries there are, rounded up to tens; None if that is None.
 
-        It is an estimate, so an exact number would be false precision.
+        It is an estimate, so an exact number would be false precision. With copies, more labels
+        will have as many in proportion.
         """
         if self.labels_needed is None:
             return None
-        return max(10, math.ceil((self.labels_needed - self.queries) / 10) * 10)
+        labelled = 1 - self.copies / max(1, self.queries)
+        return max(10, math.ceil((self.labels_needed - self.queries) * labelled / 10) * 10)
 
     @property
     def _rests_on(self) -> str:
         groups = "" if self.groups is None else f" in {self.groups} groups"
-        return f"{self.queries} labelled queries{groups}"
+        copies = f" and {self.copies} copies without their answers" if self.copies else ""
+        return f"{self.queries - self.copies} labelled queries{copies}{groups}"
 
     @property
     def everything(self) -> bool:

@@ -8,7 +8,7 @@ relevance maps have seen this fold's labels. No effect of this was measured; it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -119,6 +119,8 @@ def fit(
     right = hits(ordered)[:, 0]
     confidence = _fit_confidence(features, right, groups, config, around_confidence)
     segments, out_of_fold = _fit_segments(confidence.out_of_fold, ordered, right, config)
+    copies = np.array([is_copy(s.query) for s in scored.items], dtype=np.bool_)
+    made = int(copies.sum())
     certificate = certify(
         right, out_of_fold, groups=groups, target=config.thresholds.medium, about=about
     )
@@ -129,7 +131,7 @@ def fit(
         sufficiency, stopping_threshold = certify_context(
             ordered, out_of_fold, config, around_hazards, most=most, about=about
         )
-        sufficiency = require_both_kinds(sufficiency, answered)
+        sufficiency = require_both_kinds(replace(sufficiency, copies=made), answered)
     hazard, another = fit_hazards(ordered, out_of_fold, around_hazards)
     best_logits = np.array([_best_logit(s) for s in scored.items])
     return Fitted(
@@ -139,7 +141,7 @@ def fit(
             confidence=confidence.fitted,
             hazard=hazard,
             another=another,
-            certificate=require_both_kinds(certificate, answered),
+            certificate=require_both_kinds(replace(certificate, copies=made), answered),
             segments=segments,
             context=sufficiency,
             stopping_threshold=stopping_threshold,
@@ -154,7 +156,7 @@ def fit(
         features=features,
         right=right,
         groups=groups,
-        copies=np.array([is_copy(s.query) for s in scored.items], dtype=np.bool_),
+        copies=copies,
     )
 
 
