@@ -120,36 +120,42 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
     run = _cached_graph(home, bound)
     if run is not None:
         return Engine(run)
-    fp32_home, fp32_bound = _place(files, kind, "fp32")
-    if precision == "fp32" or _cached_graph(fp32_home, fp32_bound) is None:
-        with progress(2, f"exporting {files.name}, once", unit="step") as bar:
-            with optional():
-                from rerank.inference import onnx_export
-
-            samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
-            module = onnx_export.load(files, kind)
-            bar.update()
-
-            def write(path: Path) -> None:
-                _export(module, samples, path)
-
-            try:
-                run = _keep(fp32_home, fp32_bound, write)
-            except OSError:
-                raise
-            except Exception as error:  # exporters fail in many ways; torch is slower but right
-                if precision != "fp32":
-                    raise InputError(
-                        f"{files.name} does not export, so it has no int8 form; set `precision` "
-                        f"(--precision) to fp32 ({error})"
-                    ) from error
-                logger.warning("%s runs in torch: it does not export (%s)", files.name, error)
-                return Engine(_torch_runner(module), workers=1)
-            bar.update()
     if precision == "fp32":
-        assert run is not None
-        return Engine(run)
+        return _exported_now(files, kind, or_torch=True)
+    fp32_home, fp32_bound = _place(files, kind, "fp32")
+    if _cached_graph(fp32_home, fp32_bound) is None:
+        _exported_now(files, kind, or_torch=False)
     return Engine(_keep(home, bound, lambda path: _quantize(fp32_home / GRAPH, path)))
+
+
+def _exported_now(files: ModelFiles, kind: Kind, *, or_torch: bool) -> Engine:
+    """The fp32 network, exported into the cache; one that does not export runs in torch.
+
+    Raises:
+        InputError: it does not export, and `or_torch` is False.
+    """
+    home, bound = _place(files, kind, "fp32")
+    with progress(2, f"exporting {files.name}, once", unit="step") as bar:
+        with optional():
+            from rerank.inference import onnx_export
+
+        samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
+        module = onnx_export.load(files, kind)
+        bar.update()
+        try:
+            run = _keep(home, bound, lambda path: _export(module, samples, path))
+        except OSError:
+            raise
+        except Exception as error:  # exporters fail in many ways; torch is slower but right
+            if not or_torch:
+                raise InputError(
+                    f"{files.name} does not export, so it has no int8 form; set `precision` "
+                    f"(--precision) to fp32 ({error})"
+                ) from error
+            logger.warning("%s runs in torch: it does not export (%s)", files.name, error)
+            return Engine(_torch_runner(module), workers=1)
+        bar.update()
+    return Engine(run)
 
 
 def _place(files: ModelFiles, kind: Kind, precision: Graphs) -> tuple[Path, Mapping[str, Any]]:

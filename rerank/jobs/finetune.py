@@ -187,34 +187,9 @@ def _mine_all(
     examples: list[Example] = []
     validation: list[ValidationQuery] = []
     counts: list[dict[str, int]] = []
-    parts: list[tuple[list[str], list[str]]] = []
-    room = config.validation
-    for number, training_set in enumerate(sets):
-        count = room // (len(sets) - number)
-        parts.append(
-            split_validation(
-                training_set.labelled,
-                training_set.split,
-                count,
-                seed=config.seed,
-                seen=seen,
-                limit=training_set.limit,
-            )
-        )
-        room -= len(parts[-1][1])
-    validated_on = frozenset(
-        query_hash(training_set.labelled.queries[i].text)
-        for training_set, (_, for_validation) in zip(sets, parts, strict=True)
-        for i in for_validation
-    )
-    trained = [
-        _without_overlap(training_set, *part, validated_on)
-        for training_set, part in zip(sets, parts, strict=True)
-    ]
-    limits = _limits(sets, trained, config)
-    for training_set, ids, (_, for_validation), limit in zip(
-        sets, trained, parts, limits, strict=True
-    ):
+    parts = _split_sets(sets, seen, config)
+    limits = _limits(sets, [ids for ids, _ in parts], config)
+    for training_set, (ids, for_validation), limit in zip(sets, parts, limits, strict=True):
         labelled = training_set.labelled
         index = None
         if for_validation or not training_set.within:
@@ -232,6 +207,37 @@ def _mine_all(
         validation += lists
         counts.append({"examples": len(mined), "validation": len(lists)})
     return examples, validation, counts
+
+
+def _split_sets(
+    sets: Sequence[TrainingSet], seen: frozenset[str], config: FinetuneConfig
+) -> list[tuple[list[str], list[str]]]:
+    """The ids of each set to train on, and those to validate on, which share no query or group.
+
+    Each set gives an equal part of the validation; what small ones lack, the next ones give.
+    """
+    parts: list[tuple[list[str], list[str]]] = []
+    room = config.validation
+    for number, training_set in enumerate(sets):
+        part = split_validation(
+            training_set.labelled,
+            training_set.split,
+            room // (len(sets) - number),
+            seed=config.seed,
+            seen=seen,
+            limit=training_set.limit,
+        )
+        room -= len(part[1])
+        parts.append(part)
+    validated_on = frozenset(
+        query_hash(training_set.labelled.queries[i].text)
+        for training_set, (_, for_validation) in zip(sets, parts, strict=True)
+        for i in for_validation
+    )
+    return [
+        (_without_overlap(training_set, *part, validated_on), part[1])
+        for training_set, part in zip(sets, parts, strict=True)
+    ]
 
 
 def _without_overlap(
