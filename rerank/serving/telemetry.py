@@ -132,6 +132,10 @@ class Metrics:
             "rerank_journal_waiting", "Entries of the journal that are not written yet", registry=r
         )
         self.reset_drift()
+        self._start_at_zero()
+
+    def _start_at_zero(self) -> None:
+        """Create the series of known labels, so that a first count shows as a rise."""
         for outcome in ("swapped", "refused"):
             self.swaps.labels(outcome)
         for outcome in ("hit", "miss"):
