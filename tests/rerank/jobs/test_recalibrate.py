@@ -82,8 +82,9 @@ def test_labels_of_one_group_are_refused(run: Run, small: LabelledSet, tmp_path:
         for i, right in zip(small.splits["test"][:14], [True, False] * 7, strict=True)
     ]
     labels = read_feedback(written(tmp_path, lines))
+    model = CalibratedReranker.load(run.folder)
     with pytest.raises(InputError, match="all 14 labels are of one group"):
-        recalibrate(run.folder, labels, tmp_path / "new", work=tmp_path)
+        recalibrate(model, labels, tmp_path / "new", work=tmp_path)
 
 
 @pytest.mark.parametrize(
