@@ -6,7 +6,7 @@ DATA := datasets/pydata
 MODEL := work/model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format docs promise torture browser bench folders documentation weights small prior clean
+.PHONY: help install demo test lint types format docs promise torture browser bench weights small prior clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -101,11 +101,9 @@ OF_PAIRS := boolq_dev:2211 conala:1703 docs_faq:4802 docs_tasks:3642 dstc11_revi
 MIXED = $(addprefix $(SETS)/,$(OF_SETS)) $(addprefix $(PAIRS)/,$(OF_PAIRS)) $(DATA) \
   work/documentation:5000 datasets/documentation_questions --group-by article \
   --leave-out $(HELD)/* --within-group tatqa dstc9_faq
-folders:
+weights: .venv/installed ## train the bundled weights anew: make weights SETS=folder PAIRS=folder HELD=folder
 	@test -d "$(SETS)" -a -d "$(PAIRS)" -a -d "$(HELD)" \
-	  || { echo "give all three: SETS=folder PAIRS=folder HELD=folder"; exit 2; }
-
-documentation: .venv/installed
+	  || { echo "give all three: make weights SETS=folder PAIRS=folder HELD=folder"; exit 2; }
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
 	$(PYTHON) -m venv work/documented
 	work/documented/bin/python -m pip install --quiet $(DOCUMENTED) PyStemmer regex tqdm
@@ -114,8 +112,6 @@ documentation: .venv/installed
 	  || work/documented/bin/python -m rerank.cli dataset build $$(basename $$set) --out $$set \
 	  --libraries arviz astropy biotite control geopandas imblearn libpysal librosa matplotlib mne \
 	  networkx nibabel nilearn pyarrow rasterio skbio skimage seaborn shapely statsmodels; done
-
-weights: folders documentation ## train the bundled weights anew: make weights SETS=folder PAIRS=folder HELD=folder
 	$(BIN)/rerank finetune $(SETS)/squadshifts_newwiki:2400 $(SETS)/squadshifts_reddit:900 \
 	  $(SETS)/selqa:951 $(DATA) --hard 1 --dropout 0.1 --validation 0 --out work/first
 	$(BIN)/rerank finetune $(SETS)/squadshifts_newwiki:3857 $(SETS)/squadshifts_reddit:2943 \
@@ -133,21 +129,21 @@ weights: folders documentation ## train the bundled weights anew: make weights S
 	$(BIN)/python tests/bench/ranking.py $(SETS)/squad2 $(DATA) \
 	  --manifest models/minilm-reranker/manifest.json
 
-# The recipe of models/minilm-reranker-small: two runs with minilm-reranker as teacher.
+# The recipe of models/minilm-reranker-small. PAIRS is a folder with the other sources, as pairs.jsonl.
 SMALL_SETS := squad2:2400 squadshifts_newwiki:710 squadshifts_reddit:410 selqa:498
 SMALL_PAIRS := boolq_dev:1800 conala:243 docs_faq:2600 docs_tasks:2200 dstc11_reviews:300 \
   dstc9_faq:400 fairytaleqa:700 fetaqa:400 lfrqa_forum:1200 medquad:1600 molweni_test:200 \
   nl2bash:300 nq_open_oracle:1240 onestopqa:485 product_qa:2000 python_functions:493 qmsum:300 \
   rqe_medical:240 squad11_dev_other:1200 squad_sentences:500 squad_train_part:2000 tatqa:400 \
   tldr_commands:300
-small: folders documentation ## train minilm-reranker-small anew: make small SETS=folder PAIRS=folder HELD=folder
+small: .venv/installed ## train minilm-reranker-small anew: make small SETS=folder PAIRS=folder
+	@test -d "$(SETS)" -a -d "$(PAIRS)" || { echo "give both: make small SETS=folder PAIRS=folder"; exit 2; }
+	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
 	$(BIN)/rerank finetune $(addprefix $(SETS)/,$(SMALL_SETS)) $(addprefix $(PAIRS)/,$(SMALL_PAIRS)) \
 	  $(DATA):495 --base minilm-reranker --teacher minilm-reranker --distil 1 --layers 3 --hard 3 \
 	  --easy 1 --temperature 1 --max-length 192 --steps 2000 --learning-rate 2e-4 --validation 0 \
-	  --check-every 100 --seed 7 --within-group tatqa dstc9_faq --out work/small-first
-	$(BIN)/rerank finetune $(MIXED) --base work/small-first --teacher minilm-reranker --distil 1 --hard 3 \
-	  --easy 1 --depth 15 --withheld 0.1 --temperature 1 --max-length 192 --steps 1300 --validation 0 \
-	  --check-every 70 --average 3 --seed 8 --out work/small --pack models/minilm-reranker-small
+	  --check-every 100 --seed 7 --within-group tatqa dstc9_faq --out work/small \
+	  --pack models/minilm-reranker-small
 
 RERANKER := minilm-reranker
 LONG := beginning
