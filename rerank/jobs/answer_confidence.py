@@ -26,7 +26,9 @@ def fit_answers(
     """Write a copy of a model folder with a fitted confidence of answers: see `AnswerConfidence`.
 
     For each answer the journal holds the confidence of its retrieval, its attribution coverage, and
-    whether it was right. For each question the newest labelled answer counts.
+    whether it was right. For each question the newest labelled answer counts. Answers of another
+    model are left out, as their confidence is another one; those of the model that this one was
+    copied from by the same command are not.
 
     Returns:
         The number of answers that it was fitted on, and how many of them were right.
@@ -36,15 +38,17 @@ def fit_answers(
         JournalError: the database cannot be used.
         FolderError: `out` exists, and `overwrite` is False; or another job uses it.
     """
+    versions = [*model.manifest.get("answers", {}).get("versions", ()), model.version]
     with JournalStore(journal) as store:
-        rows = newest_answers(store, newest)
+        rows = newest_answers(store, versions, newest)
     right = [int(row["right"]) for row in rows]
     qualities = [AnswerQuality(attribution_coverage=row["attribution"]) for row in rows]
     fitted = fit_answer_confidence([row["confidence"] for row in rows], qualities, right)
 
     def change(folder: Path) -> Mapping[str, Any]:
         write_json(folder / ANSWERS, fitted.to_dict())
-        return {**model.manifest, "answers": {"labels": len(right), "right": sum(right)}}
+        fitted_on = {"labels": len(right), "right": sum(right), "versions": versions}
+        return {**model.manifest, "answers": fitted_on}
 
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         write_changed(model.files, out, change, without=ANSWERS, overwrite=overwrite)

@@ -7,6 +7,7 @@ that is asked repeatedly counts with one label only, because the first label pre
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,20 @@ NUMBERS = (_C.question_hash, _C.mode, _C.right, _C.confidence, _C.accepted)
 OF_THE_TOP = _C.right.is_not(None) & _C.answer_hash.is_(None)  # not of a generated answer
 
 
-def newest_answers(store: JournalStore, most: int | None = None) -> list[Row]:
-    """The newest labelled answer of each question, oldest first.
+def newest_answers(
+    store: JournalStore, models: Sequence[str], most: int | None = None
+) -> list[Row]:
+    """The newest labelled answer of each question by one of the `models`, oldest first.
 
     Refusals do not count as answers. `most` keeps only the newest ones.
     """
     columns = (_C.question_hash, _C.right, _C.confidence, _C.attribution)
     labelled = _C.right.is_not(None) & _C.attribution.is_not(None) & (_C.decision != REFUSED)
-    chosen = select(*columns).where(labelled).order_by(_C.judged.desc(), _C.entry_id)
+    chosen = (
+        select(*columns)
+        .where(labelled & _C.model.in_(models))
+        .order_by(_C.judged.desc(), _C.entry_id)
+    )
     newest: dict[str, Row] = {}
     for row in store.rows(chosen):
         newest.setdefault(row["question_hash"], row)

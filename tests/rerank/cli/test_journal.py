@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,18 +115,25 @@ def test_labels_of_answers_become_their_confidence(
 ) -> None:
     """Few labels, one outcome and no journal are refused; the newest word on a question counts."""
     journal, out = sqlite_url(tmp_path), tmp_path / "moved"
+    version = CalibratedReranker.load(run.folder).version
 
     def entry(i: int) -> Entry:
         values = {"attribution": i % 2 * 0.8 + 0.1, "confidence": 0.2 + i / 80}
         made = {"decision": "answered", "answer_hash": f"{i}", "question_hash": f"{i}"}
+        made["model"] = version
         return make_entry(str(i), entry_id=f"{i:06}", **made, **values)
 
     fitting = ("recalibrate", run.folder, "--journal", journal, "--answers", "--out", out)
     with JournalStore(journal, create=True) as store:
         store.add([entry(i) for i in range(40)])
-        store.add([make_entry("no", entry_id="no", decision="refused", attribution=0.0)])
+        refusal = {"decision": "refused", "attribution": 0.0, "model": version}
+        store.add([make_entry("no", entry_id="no", **refusal)])
+        for i in range(20, 40):
+            other = {"entry_id": f"other {i}", "answer_id": f"other {i}", "model": "another"}
+            store.add([replace(entry(i), **other)])
         for i in range(20):
             store.judge(str(i), i % 2 == 0)
+            store.judge(f"other {20 + i}", i % 2 == 0)  # of another model: it does not count
         assert "expected 30 labelled answers" in refused(capsys, *fitting)
         for i in range(40):
             store.judge(str(i), True)
@@ -146,6 +154,7 @@ def test_labels_of_answers_become_their_confidence(
     assert call("answer", out, *asked) == 0
     before, after = map(json.loads, capsys.readouterr().out.splitlines())
     assert "answer_confidence" not in before
+    assert CalibratedReranker.load(out).manifest["answers"]["versions"] == [version]
     fitted = open_model(out).answers
     assert fitted is not None
     found = CalibratedReranker.load(out).search(question).confidence
