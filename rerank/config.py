@@ -144,8 +144,8 @@ class Config:
     )
     long_passages: str = option(
         "beginning",
-        "what it reads of a passage that is longer; excerpt: the title and the part with most of "
-        "the query's words",
+        "what the cross-encoder reads of a longer passage; excerpt: the title and the part with "
+        "most of the query's words",
         choices=("beginning", "excerpt"),
     )
     precision: Precision = option(
@@ -165,7 +165,7 @@ class Config:
     )
     candidates: int = option(50, "fused passages that are ordered by relevance", least=1)
     rerank_depth: int = option(
-        10, "how many of them, the likeliest, the cross-encoder scores at most", least=1
+        10, "candidates that the cross-encoder scores at most, the likeliest", least=1
     )
     rrf_k: int = option(60, "constant of reciprocal rank fusion", least=0)
     rank_by: str = option(
@@ -251,7 +251,10 @@ class IngestConfig:
     )
     largest: int = option(64, "MiB of a file at most; a larger one is skipped", least=1, most=2048)
     seconds: float = option(
-        60.0, "that reading a file may take; else it is skipped", above=0, most=86_400
+        60.0,
+        "seconds that reading one file may take; else it is skipped",
+        above=0,
+        most=86_400,
     )
 
     def __post_init__(self) -> None:
@@ -273,7 +276,7 @@ class LabelConfig:
     )
     depth: int = option(5, "best passages of each stage that are shown, merged", least=1, most=100)
     shared: int = option(
-        5, "one question in so many is for all annotators, the others for one; 1: all", least=1
+        5, "every Nth question is for all annotators, the others for one; 1: all", least=1
     )
     partly_right: bool = option(False, "count passages that answer partly as right, with grade 1")
     seed: int = option(0, "seed of the draw", least=0)
@@ -299,7 +302,9 @@ class FinetuneConfig:
         "", "cross-encoder, such as the last run's, that picks the hardest wrong passages"
     )
     temperature: float = option(
-        0.0, "sets give examples by their size to the power of 1 over this; 0: all of them", least=0
+        0.0,
+        "a set of n queries gives examples in proportion to n ** (1 / this); 0: all of them",
+        least=0,
     )
     loss: str = option(
         "listwise", "what is learned from the labels", choices=("listwise", "binary")
@@ -406,10 +411,10 @@ class PromotionGate:
         0.05, "share of the queries that the certified threshold must accept"
     )
     margin: float = _share(
-        0.05, "of the share that is right, that may be lost to the best champion so far"
+        0.05, "largest loss in the share that is right, beside the best champion so far"
     )
     brier_margin: float = _share(
-        0.02, "of the Brier score, that may be lost to the best champion so far"
+        0.02, "largest loss in the Brier score, beside the best champion so far"
     )
 
     def __post_init__(self) -> None:

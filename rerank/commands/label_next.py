@@ -39,7 +39,7 @@ def _run(o: argparse.Namespace) -> None:
         print_json(out=o.out, queries=many)
         return
     print(f"{o.out}: {many} queries to label, with their top passages")
-    print('Add "right": true or false to each line; then: rerank recalibrate, or rerank evaluate')
+    print('Add "right": true or false to each line; then: rerank recalibrate --labels')
 
 
 COMMAND = Command(

@@ -12,9 +12,10 @@ def options_page() -> str:
     pages = [
         "# Options",
         "Made from the code (`rerank.commands.options_page`), which a test compares with this "
-        "page. In Python an option is the field of the same name, with underscores. Every command "
-        "also takes `--quiet`: it shows no progress. Those that print results take `--json`: they "
-        "print one JSON object.",
+        "page. In Python an option is the field of the same name, with underscores; some are in "
+        "`thresholds` of `Config`, or in `strategy` and `language_model` of `AnswerConfig`. "
+        "`--help` of a command lists its other options, too. Every command also takes `--quiet`: "
+        "it shows no progress. Those that print results take `--json`: they print one JSON object.",
     ]
     for command in COMMANDS:
         kind = command.config

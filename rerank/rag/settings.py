@@ -55,7 +55,10 @@ class Strategy:
         0.7, "no passage is added once P(one of them is right) reaches this", least=0, most=1
     )
     similarity_floor: float = option(
-        0.2, "if no passage has this cosine, none is handed on; -1: no floor", least=-1, most=1
+        0.2,
+        "if no passage has a cosine of at least this, none is handed on; -1: no floor",
+        least=-1,
+        most=1,
     )
     least_gain: float = option(
         0.02,
