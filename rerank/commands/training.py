@@ -59,13 +59,13 @@ def training_sets(o: argparse.Namespace) -> list[TrainingSet]:
             what is trained from this base cannot be packed.
     """
     from rerank.data.pairs import read_training_set
-    from rerank.inference.int8_weights import check_can_pack, check_embeddings
+    from rerank.inference.int8_weights import check_can_pack, tensors_to_pack
     from rerank.inference.model_files import resolve
     from rerank.training.mining import TrainingSet, leave_out
 
     if o.pack:
         check_can_pack(o.pack)
-        check_embeddings(resolve(o.base).folder, resolve("minilm").folder)
+        tensors_to_pack(resolve(o.base).folder, resolve("minilm").folder)  # else hours are lost
     folders, limits = zip(*o.datasets, strict=True)
     labelled = read_sets(folders, o)
     for one in labelled:

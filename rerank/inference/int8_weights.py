@@ -54,11 +54,10 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
             as `check_can_pack`.
     """
     with optional():
-        from safetensors.numpy import load_file, save
+        from safetensors.numpy import save
 
     earlier = check_can_pack(out)
-    check_embeddings(folder, base)
-    tensors = load_file(folder / "model.safetensors")
+    tensors = tensors_to_pack(folder, base)
     embeddings = _word_embeddings(tensors)
     stored: dict[str, np.ndarray] = {}
     for name, tensor in tensors.items():
@@ -78,8 +77,8 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
     write_file(out / "manifest.json", json.dumps(content, indent=2) + "\n")
 
 
-def check_embeddings(folder: Path, base: Path) -> None:
-    """Refuse a model that cannot be packed, because its word embeddings are not those of `base`.
+def tensors_to_pack(folder: Path, base: Path) -> dict[str, np.ndarray]:
+    """The tensors of a model whose word embeddings are those of `base`, as packing needs.
 
     Raises:
         InputError: they differ, or the folder has no `model.safetensors`.
@@ -88,7 +87,7 @@ def check_embeddings(folder: Path, base: Path) -> None:
         from safetensors.numpy import load_file
 
     path = folder / "model.safetensors"
-    tensors = load_file(path) if path.is_file() else {}
+    tensors: dict[str, np.ndarray] = load_file(path) if path.is_file() else {}
     of_base = load_file(base / "model.safetensors")[EMBEDDINGS]
     name = _word_embeddings(tensors)
     if name not in tensors or not np.array_equal(tensors[name], of_base):
@@ -96,6 +95,7 @@ def check_embeddings(folder: Path, base: Path) -> None:
             f"{folder} cannot be packed: its word embeddings are not those of minilm; pack models "
             "that were trained from minilm or from a packed model"
         )
+    return tensors
 
 
 def check_can_pack(out: Path) -> dict[str, object]:

@@ -36,26 +36,18 @@ def rank_passages(
     """
     first, group = distinct(passages)
     different = [passages[i] for i in first]
-    stage = _rank(query, different, cosines[first], weight=weight, language=language, rrf_k=rrf_k)
+    texts = [words(p.full_text, language=language) for p in different]
+    lexical = score_texts(words(query, language=language), texts, weight)
+    stage = _rank([p.full_text for p in different], lexical, cosines[first], rrf_k=rrf_k)
     members = [np.flatnonzero(group == g) for g in stage.rows]
     ranked = stage.take(np.repeat(np.arange(len(members)), [len(rows) for rows in members]))
     return replace(ranked, rows=np.concatenate([stage.rows[:0], *members]))
 
 
-def _rank(
-    query: str,
-    passages: Sequence[Passage],
-    cosines: Floats,
-    *,
-    weight: Callable[[str], float],
-    language: str,
-    rrf_k: int,
-) -> FirstStage:
-    """The same for passages that all differ."""
-    n = len(passages)
-    by_text = np.array(sorted(range(n), key=lambda i: passages[i].full_text), dtype=np.int64)
-    texts = [words(p.full_text, language=language) for p in passages]
-    lexical = score_texts(words(query, language=language), texts, weight)
+def _rank(texts: Sequence[str], lexical: Floats, cosines: Floats, *, rrf_k: int) -> FirstStage:
+    """What the stages say of texts that all differ, given their scores (n,) by both."""
+    n = len(texts)
+    by_text = np.array(sorted(range(n), key=lambda i: texts[i]), dtype=np.int64)
     matching = by_text[lexical[by_text] > 0]
     lists = [matching[top(lexical[matching], n)], by_text[top(cosines[by_text], n)]]
     rows, scores = reciprocal_rank_fusion(lists, k=rrf_k)
