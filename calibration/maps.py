@@ -189,7 +189,9 @@ class TwoStageMap:
     def contributions(self, X: ArrayLike) -> Floats:
         """Return (n, d): what each feature adds to the log odds.
 
-        Exact if the second stage is logistic; otherwise what it adds to the first stage's logit.
+        Exact if the second stage is logistic and the logit within its bounds; if it is cut at a
+        bound, what the features would add without it; otherwise what they add to the first stage's
+        logit.
         """
         moves = self.first.contributions(X)
         if isinstance(self.then, LogisticMap):

@@ -95,6 +95,8 @@ class Query:
             object.__setattr__(self, "scores", self._arrays(self.scores, n))
         if self.logits is None:
             return
+        if self.passages is None:
+            raise InputError("expected logits only of passages that come with them")
         object.__setattr__(self, "logits", _numbers(self.logits))
         if self.logits.shape != (n,) or not np.isfinite(self.logits).all():
             raise InputError(

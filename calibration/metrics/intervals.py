@@ -34,9 +34,11 @@ def mean_interval(
     This is Student's interval of the log odds of the mean, which is wider on the side of the tail.
     If no group differs from another, the spread is unknown, except that no differing group was
     drawn: the share of such groups is below 1 - ((1 - level) / 2)^(1 / groups), and their values
-    may all be 0, or all 1. (NaN, NaN) with fewer than `LEAST_GROUPS` groups.
+    may all be 0, or all 1. (NaN, NaN) with fewer than `LEAST_GROUPS` groups, or none.
     """
     v = np.asarray(values, dtype=np.float64)
+    if not len(v):
+        return UNKNOWN
     number = group_codes(groups, len(v))
     n_groups, mean = int(number.max()) + 1, float(v.mean())
     if n_groups < LEAST_GROUPS:

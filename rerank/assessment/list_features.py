@@ -158,9 +158,14 @@ def _correlation(r: Ranking, one: str, other: str) -> float:
 
 def _overlap(r: Ranking, one: str, other: str) -> float:
     """Passages that {one} and {other} rank high: share of the first 10 that both have."""
-    scores = [_scores(r, stage) for stage in (one, other)]
-    in_top = [(stage_ranks(s) <= 10) & ~np.isnan(s) for s in scores]
-    return float((in_top[0] & in_top[1]).sum()) / min(10, len(r))
+    tops = [set(_first_ten(_scores(r, stage))) for stage in (one, other)]
+    return len(tops[0] & tops[1]) / min(10, len(r))
+
+
+def _first_ten(scores: Floats) -> list[int]:
+    """The places of the ten highest scores; of equal scores the first ones; without missing."""
+    order = np.argsort(-scores, kind="stable")  # missing ones last
+    return [int(i) for i in order[: min(10, np.count_nonzero(~np.isnan(scores)))]]
 
 
 def _winner(column: int) -> Feature:

@@ -67,7 +67,7 @@ def reasons(
     """The features of `table` that moved the log-odds most, strongest first, as sentences.
 
     `contributions[i]` is what feature `names[i]`, of value `values[i]`, adds to the log-odds of a
-    query whose features are all `usual`; exact for a logistic map.
+    query whose features are all `usual`: see `TwoStageMap.contributions`.
     """
     order = sorted(range(len(names)), key=lambda i: -abs(contributions[i]))[:REASONS]
     return tuple(

@@ -6,6 +6,7 @@ It knows nothing of documents or queries.
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Container
 from itertools import chain, islice
@@ -76,4 +77,20 @@ def _normalise(text: str) -> str:
 
 
 def _stems(tokens: list[str], language: str) -> list[str]:
-    return tokens if language == "none" else list(Stemmer.Stemmer(language).stemWords(tokens))
+    return tokens if language == "none" else list(_STEMMERS.of(language).stemWords(tokens))
+
+
+class _Stemmers(threading.local):
+    """A stemmer per language and thread: it keeps the stems of words that it has seen."""
+
+    def __init__(self) -> None:
+        self.by_language: dict[str, Stemmer.Stemmer] = {}
+
+    def of(self, language: str) -> Stemmer.Stemmer:
+        """The stemmer of a language; a stemmer may be used by one thread only."""
+        if language not in self.by_language:
+            self.by_language[language] = Stemmer.Stemmer(language)
+        return self.by_language[language]
+
+
+_STEMMERS = _Stemmers()

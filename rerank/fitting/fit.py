@@ -8,15 +8,16 @@ relevance maps have seen this fold's labels. No effect of this was measured; it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
-from calibration.monitoring.drift import Sketch, sketch
+from calibration.monitoring.drift import LEAST_ROWS, Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
 from calibration.selection import choose, enough_rows
 from calibration.thresholds import ABOUT, certify
@@ -74,21 +75,39 @@ class Fitted:
     right: Labels = field(compare=False, repr=False)
     groups: NDArray[np.str_] = field(compare=False, repr=False)  # (n,)
     copies: Bools = field(compare=False, repr=False)  # (n,) unanswerable copies of other queries
+    filled: Bools = field(compare=False, repr=False)  # (n,) some passage was found
 
     @property
     def sketch(self) -> Sketch:
-        """The distribution of the features, without copies, for the drift alarm.
+        """The distribution of the features, for the drift alarm: see `sketch_of_filled`.
+
+        Copies are left out.
 
         Raises:
             ValueError: fewer than `LEAST_ROWS` groups.
         """
         asked = ~self.copies
         names = list(self.maps.features.ranking)
-        return sketch(self.features[asked], names, self.groups[asked])
+        return sketch_of_filled(self.features[asked], names, self.groups[asked], self.filled[asked])
 
     def scaled_logit(self, ranking: Ranking) -> float:
         """The baseline's confidence in a ranking, in [0, 1]."""
         return float(self.temperature.predict([best_logit(ranking)])[0])
+
+
+def sketch_of_filled(
+    features: Floats, names: Sequence[str], groups: NDArray[Any], filled: Bools
+) -> Sketch:
+    """The distribution of the features (n, d) of queries for which passages were found.
+
+    The alarm compares it with such queries alone. If too few groups (n,) are left, all count.
+
+    Raises:
+        ValueError: fewer than `LEAST_ROWS` groups in all.
+    """
+    if len(set(groups[filled].tolist())) < LEAST_ROWS:
+        filled = np.ones(len(features), dtype=np.bool_)
+    return sketch(features[filled], names, groups[filled])
 
 
 def fit(
@@ -157,6 +176,7 @@ def fit(
         right=right,
         groups=groups,
         copies=copies,
+        filled=np.array([len(r) > 0 for r in ordered.items], dtype=np.bool_),
     )
 
 

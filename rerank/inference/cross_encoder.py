@@ -41,7 +41,8 @@ class CrossEncoder:
         self.max_length = max_length
         self.precision = precision
         self.cache = cache
-        self._loaded: tuple[Tokenizer, Rows] | None = None
+        self._tokenizer: Tokenizer | None = None
+        self._rows: Rows | None = None
         self._loading = Lock()
 
     def score(self, pairs: Sequence[Pair]) -> tuple[Floats, NDArray[np.bool_]]:
@@ -68,9 +69,8 @@ class CrossEncoder:
 
     def read(self, pairs: Sequence[Pair]) -> list[Score]:
         """Scores of `pairs` (at least one) by the model, without the cache."""
-        tokenizer, engine = self._open()
-        tokens = tokenizer(pairs)
-        rows = engine(tokens)
+        tokens = self.tokenizer()(pairs)
+        rows = self._engine()(tokens)
         if rows.shape[1] != 1:
             raise InputError(
                 f"{self.files.name} has {rows.shape[1]} outputs; expected one, as rerankers have"
@@ -83,21 +83,22 @@ class CrossEncoder:
 
     def truncates(self, pairs: Sequence[Pair]) -> NDArray[np.bool_]:
         """Whether each pair is longer than the model reads, shape (n,); no pair is scored."""
-        tokenizer, _ = self._open()
-        return np.array([t.cut for t in tokenizer(pairs)], dtype=np.bool_)
+        return np.array([t.cut for t in self.tokenizer()(pairs)], dtype=np.bool_)
 
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer."""
-        return self._open()[0]
-
-    def _open(self) -> tuple[Tokenizer, Rows]:
+        """The model's tokenizer, which is loaded without the model."""
         with self._loading:
-            if self._loaded is None:
-                tokenizer = open_tokenizer(self.files, max_length=self.max_length)
-                self._loaded = tokenizer, self._engine()
-            return self._loaded
+            if self._tokenizer is None:
+                self._tokenizer = open_tokenizer(self.files, max_length=self.max_length)
+            return self._tokenizer
 
     def _engine(self) -> Rows:
+        with self._loading:
+            if self._rows is None:
+                self._rows = self._open()
+            return self._rows
+
+    def _open(self) -> Rows:
         if self.precision != "bf16":
             return open_cross_encoder(self.files, self.precision)
         with optional():

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibration.monitoring.drift import sketch
+import numpy as np
+
+from calibration.monitoring.drift import LEAST_ROWS
 from calibration.monitoring.recalibration import (
     Recalibration,
     compose_updates,
@@ -41,6 +43,7 @@ from rerank.data.feedback import (
 )
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
+from rerank.fitting.fit import sketch_of_filled
 from rerank.fitting.label_checks import (
     NO_LISTS,
     NOT_AT_RANDOM,
@@ -59,14 +62,14 @@ from rerank.report.recalibration import (
 )
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
-from rerank.types import LISTS, Mode, Query, Scored
+from rerank.types import LISTS, Mode, Query, Scored, metadata_name
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     from rerank.tracking.runs import TrackedRun
 
 LEAST_LABELS = 10
-LEAST_GROUPS = 2
+LEAST_GROUPS = LEAST_ROWS  # for the drift alarm; a correction is measured on other groups, too
 NO_LABELS_OF: dict[Mode, str] = {
     "search": "the labels say nothing of searches: that mode stays as it was.",
     "rerank": "the labels say nothing of passages that callers bring: that mode stays as it was.",
@@ -181,7 +184,12 @@ def _model_contents(
     seen = (
         model.sketch
         if same_questions
-        else sketch(features, list(new.maps.features.ranking), recalibration.groups)
+        else sketch_of_filled(
+            features,
+            list(new.maps.features.ranking),
+            np.asarray(recalibration.groups),
+            np.array([len(r) > 0 for r in new.predicted.rankings], dtype=np.bool_),
+        )
     )
     pictures = recalibration_pictures(recalibration)
     contents = ModelContents(
@@ -274,14 +282,16 @@ def _labels(
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
     """The labels of queries that neither the maps were fitted on nor the models trained on.
 
-    If one query of a group is known, the whole group is left out: the confidence looks too good
-    there.
+    If one query of a group is known, the whole group is left out, also of one that `metadata.group`
+    names: the confidence looks too good there.
     """
     seen = model.fitted_on
     if LISTS not in model.maps:
         seen |= trained_on_by(model.pipeline)
-    groups = {f.group for f in feedback if query_hash(f.query.text) in seen}
-    return [f for f in feedback if f.group not in groups]
+    groups = [{f.group, metadata_name(f.query.metadata, "group")} - {""} for f in feedback]
+    rows = list(zip(feedback, groups, strict=True))
+    known = {g for f, of_label in rows if query_hash(f.query.text) in seen for g in of_label}
+    return [f for f, of_label in rows if known.isdisjoint(of_label)]
 
 
 def subsample(
@@ -343,8 +353,9 @@ def _recalibrated_mode(
     groups, about = group_labels(labels, map(index.passage, range(len(index))))
     if len(set(groups)) < LEAST_GROUPS:
         raise InputError(
-            f"all {len(labels)} labels are of one group, and a correction is measured on "
-            "other groups than it is fitted on; label questions of other groups, too"
+            f"expected labels of at least {LEAST_GROUPS} groups, because a correction is measured "
+            f"on other groups than it is fitted on; the {len(labels)} labels are of "
+            f"{len(set(groups))}: label questions of other groups, too"
         )
     recalibration, new = _update(old, predicted, labels, groups, about, pipeline.config)
     if from_search:

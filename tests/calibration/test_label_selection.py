@@ -73,6 +73,11 @@ def test_equal_weights_give_the_usual_interval() -> None:
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.006)
 
 
+def test_the_mean_of_nothing_has_no_interval() -> None:
+    """As with too few groups."""
+    assert np.isnan(mean_interval([])).all()
+
+
 def test_what_cannot_be_drawn_or_weighed_is_refused() -> None:
     """Counts, confidences, thresholds and weights out of range."""
     for arguments in ({"count": 0}, {"count": 4}, {"count": 1, "threshold": 1.0}):

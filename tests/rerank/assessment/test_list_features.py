@@ -105,6 +105,14 @@ def test_stages_that_share_no_passage_have_no_overlap() -> None:
     assert features_of(BARE).ranking["bm25.reranker.overlap"](made) == 0.0
 
 
+@pytest.mark.parametrize("tied", [19, 25])
+def test_passages_that_share_the_first_rank_overlap_as_a_share(tied: int) -> None:
+    """Ten of them are the first ten, however many share the highest score."""
+    scores = np.array([2.0] * tied + [1.0] * 5)
+    made = ranked(query({"bm25": scores, "reranker": scores}, ("",) * len(scores)))
+    assert features_of(BARE).ranking["bm25.reranker.overlap"](made) == 1.0
+
+
 def test_words_count_where_there_are_texts() -> None:
     """The features of our own rankings, every word weighing alike."""
     kind = ListKind(BARE.stages, texts=True)

@@ -13,6 +13,7 @@ from hand_made import make_scored
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from calibration.monitoring.drift import sketch
 from calibration.score_maps import IsotonicMap
 from calibration.selection import grouped_folds
 from rerank.assessment.fitted_maps import FittedMaps
@@ -22,8 +23,9 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.fitting import context_certificates, passages
 from rerank.fitting import fit as fitting
-from rerank.fitting.fit import Fitted, fit
+from rerank.fitting.fit import Fitted, fit, sketch_of_filled
 from rerank.fitting.passages import CUTOFFS, choose_cutoff, fit_score
+from rerank.fitting.rankings import PlannedRankings
 from rerank.types import Floats, Ranking, Scored
 
 
@@ -37,6 +39,20 @@ def with_empty(to_fit: Labelled[Scored]) -> Labelled[Scored]:
 
 def predicted(fitted: Fitted, scored: Labelled[Scored], config: Config) -> Predictions:
     return predict(scored.items, fitted.maps, config)
+
+
+def test_the_alarm_compares_only_queries_for_which_passages_were_found(
+    with_empty: Labelled[Scored], searched: PlannedRankings, config: Config
+) -> None:
+    """A query that brought back nothing has no features: it is in no window, nor in the sketch."""
+    fitted = fit(with_empty, searched.policy, config)
+    assert fitted.filled.tolist() == [True] * (len(with_empty) - 1) + [False]
+    found = np.flatnonzero(~fitted.copies & fitted.filled)
+    names = list(fitted.maps.features.ranking)
+    expected = sketch(fitted.features[found], names, fitted.groups[found])
+    assert fitted.sketch.to_dict() == expected.to_dict()
+    few = sketch_of_filled(fitted.features, names, fitted.groups, ~fitted.filled)
+    assert few.to_dict() == sketch(fitted.features, names, fitted.groups).to_dict()
 
 
 def test_the_cutoff_is_the_highest_that_keeps_the_order_as_good(

@@ -75,15 +75,40 @@ def test_labels_of_a_set_that_have_a_weight_are_chosen(small: LabelledSet) -> No
     assert [f.chosen for f in feedback_of(drawn, "test")] == [True] + [False] * (len(ids) - 1)
 
 
-def test_labels_of_one_group_are_refused(run: Run, small: LabelledSet, tmp_path: Path) -> None:
-    """A correction is measured on other groups than it is fitted on."""
+def test_a_rephrasing_of_a_known_query_is_not_fresh(run: Run, small: LabelledSet) -> None:
+    """Also if only `metadata.group` says so."""
+    model = CalibratedReranker.load(run.folder)
+    known, new = run.plan.fit.items[0].text, "a question that nobody has asked before"
+    rows = [
+        {"query": known, "right": True, "metadata": {"group": "one"}},
+        {"query": f"{new} again", "right": True, "metadata": {"group": "one"}},
+        {"query": new, "right": True, "metadata": {"group": "two"}},
+        {"query": f"{new} too", "right": True},
+    ]
+    left = fresh(model, list(map(feedback_from, rows)))
+    assert [f.query.text for f in left] == [new, f"{new} too"]
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_labels_of_few_groups_are_refused(
+    run: Run, small: LabelledSet, tmp_path: Path, groups: int
+) -> None:
+    """A correction is measured on other groups than it is fitted on, and the alarm needs four."""
     lines = [
-        json.dumps({"query": small.queries[i].text, "right": right, "metadata": {"group": "faq"}})
-        for i, right in zip(small.splits["test"][:14], [True, False] * 7, strict=True)
+        json.dumps(
+            {
+                "query": small.queries[i].text,
+                "right": right,
+                "metadata": {"group": f"faq {number % groups}"},
+            }
+        )
+        for number, (i, right) in enumerate(
+            zip(small.splits["test"][:14], [True, False] * 7, strict=True)
+        )
     ]
     labels = read_feedback(written(tmp_path, lines))
     model = CalibratedReranker.load(run.folder)
-    with pytest.raises(InputError, match="all 14 labels are of one group"):
+    with pytest.raises(InputError, match=f"at least 4 groups.* the 14 labels are of {groups}:"):
         recalibrate(model, labels, tmp_path / "new", work=tmp_path)
 
 

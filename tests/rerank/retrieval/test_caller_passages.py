@@ -25,6 +25,7 @@ from rerank.fitting.rankings import (
     list_length,
     rerank_rankings,
 )
+from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.bm25 import BM25, score_texts
 from rerank.types import Passage, Query, Scored
@@ -118,6 +119,26 @@ def test_logits_must_be_one_a_passage(passages: tuple[Passage, ...], logits: lis
     """The message says how many were expected."""
     with pytest.raises(InputError, match="one finite logit a passage, 2 in all"):
         Query(QUESTION, passages=passages[:2], logits=np.array(logits))
+
+
+def test_logits_come_only_with_passages() -> None:
+    """An empty list without passages would search, and find passages without logits."""
+    nothing: Any = []
+    with pytest.raises(InputError, match="logits only of passages that come with them"):
+        Query(QUESTION, logits=nothing)
+
+
+def test_the_tokenizer_is_loaded_without_the_network(
+    model: CalibratedReranker, passages: tuple[Passage, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logits that come along need only the lengths of the pairs."""
+    old = model.pipeline.reranker
+    fresh = CrossEncoder(old.files, max_length=8, precision=old.precision)
+    monkeypatch.setattr(CrossEncoder, "_open", None)
+    assert fresh.truncates([(QUESTION, passages[0].full_text), ("a", "b")]).tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_passages_may_be_a_list(passages: tuple[Passage, ...]) -> None:
