@@ -197,7 +197,7 @@ class Config:
         least=0,
         most=0.9,
     )
-    folds: int = option(5, "folds of the grouped cross-fitting", least=2)
+    folds: int = option(5, "folds of the grouped cross-fitting", least=2, most=50)
     seed: int = option(0, "seed of folds and draws", least=0)
     thresholds: Thresholds = field(default_factory=Thresholds)
 

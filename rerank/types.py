@@ -98,9 +98,9 @@ class Query:
         if self.passages is None:
             raise InputError("expected logits only of passages that come with them")
         object.__setattr__(self, "logits", _numbers(self.logits))
-        if self.logits.shape != (n,) or not np.isfinite(self.logits).all():
+        if self.logits.shape != (n,) or not (np.abs(self.logits) <= LARGEST_SCORE).all():
             raise InputError(
-                f"expected one finite logit a passage, {n} in all, got "
+                f"expected one finite logit a passage, {n} in all, up to {LARGEST_SCORE:g}, got "
                 f"{np.array2string(self.logits, threshold=5)}"
             )
 

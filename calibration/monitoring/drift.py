@@ -25,6 +25,9 @@ BINS = 20
 LEAST_ROWS = 4
 """Independent fitted rows below which `ks_bound` is not known to hold."""
 
+FEW = 20
+"""Independent new rows below which no alarm says little."""
+
 
 def ks_bound(distance: float, n: int, m: int) -> float:
     """Return an upper bound of the p-value of a two-sample Kolmogorov-Smirnov distance in [0, 1].
@@ -207,7 +210,8 @@ class Drift:
         rows = f"{new[0]} new rows{new[1]} against {fitted[0]} fitted rows{fitted[1]}"
         tail = f"(p {_p(self.p_value, '= ')}, level {self.level:g}; {rows})."
         if not self.fired:
-            return f"No feature has moved by more than chance {tail}"
+            few = " So few show only a very large change." if self.m < FEW else ""
+            return f"No feature has moved by more than chance {tail}{few}"
         moved = [move.name for move in self.moves if move.p_value <= self.level]
         return f"{len(moved)} of {len(self.moves)} features have moved, first {moved[0]} {tail}"
 

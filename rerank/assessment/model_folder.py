@@ -182,6 +182,10 @@ def open_folder(path: Path) -> ModelFolder:
     Raises:
         InputError: the message says what is wrong, and where.
     """
+    if not path.exists():
+        raise InputError(
+            f"there is no folder {path}; `rerank calibrate` or `rerank init` makes a model folder"
+        )
     try:
         manifest = verify_folder(path)
     except (OSError, ValueError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,15 +103,28 @@ def _report_parts(o: argparse.Namespace, *, tracked: bool) -> tuple[list[str], s
     from rerank.assessment.fitted_maps import maps_from_dict
     from rerank.assessment.model_folder import CALIBRATORS, REPORT
     from rerank.report.headline import after_calibration
+    from rerank.storage.folder import read_manifest
 
     report, kept = ((o.out / name).read_text(encoding="utf-8") for name in (REPORT, CALIBRATORS))
     head, _, rest = report.partition("\n\n")
     maps = maps_from_dict(json.loads(kept))
     certificate = maps[maps.main].certificate
     has_test = (o.dataset / "qrels" / "test.tsv").exists()
-    command = after_calibration(certificate, promotable=tracked and has_test, mode=maps.main)
+    command = after_calibration(
+        certificate,
+        promotable=tracked and has_test,
+        mode=maps.main,
+        unused=_unused(read_manifest(o.out)) if o.max_queries else 0,
+    )
     model, dataset = (shlex.quote(str(path)) for path in (o.out, o.dataset))
     return head.splitlines(), rest, command.format(model=model, dataset=dataset)
+
+
+def _unused(manifest: Mapping[str, Any]) -> int:
+    """How many labelled queries of the set were neither used nor left out for a reason."""
+    counts = manifest["queries"]
+    taken = ("fit", "report", "left_out_seen_by_reranker", "left_out_asked_twice")
+    return int(manifest["dataset"]["queries"]) - sum(int(counts[key]) for key in taken)
 
 
 def _measured(folder: Path) -> Any:

@@ -24,16 +24,26 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         "confidence is (default: accuracy)",
     )
     p.add_argument("--seed", type=int, default=0, help="seed of the draw (default: 0)")
+    p.add_argument("--overwrite", action="store_true", help="replace the file of --out")
     add_work(p)
     add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
+    from rerank.batch.places import check_places
     from rerank.data.beir import read_queries
     from rerank.jobs.label_next import label_next
 
+    queries = read_queries(o.queries)
+    check_places(o.model, o.queries, o.out)
     many = label_next(
-        load_model(o), read_queries(o.queries), o.count, o.out, quantity=o.quantity, seed=o.seed
+        load_model(o),
+        queries,
+        o.count,
+        o.out,
+        quantity=o.quantity,
+        seed=o.seed,
+        overwrite=o.overwrite,
     )
     if o.json:
         print_json(out=o.out, queries=many)

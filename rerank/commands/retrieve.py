@@ -34,7 +34,8 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--guaranteed",
         action="store_true",
-        help="as few passages as lose at most one answer in twenty questions, with 95%% confidence",
+        help="as few passages as possible: for at most one question in twenty they lose an answer "
+        "that the first ten hold, with 95%% confidence",
     )
     p.add_argument(
         "--second-tries",

@@ -11,11 +11,12 @@ from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
 from rerank.commands.journaling import Record, add_kept_journal, journal_kept
 from rerank.commands.options import add_json, add_model
-from rerank.commands.printing import print_passages
+from rerank.commands.printing import print_passages, two_digits
 from rerank.errors import InputError
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
+    from rerank.config import Thresholds
     from rerank.types import Assessment
 
 SHOWN = 3  # passages that are printed
@@ -55,7 +56,7 @@ def _search(model: CalibratedReranker, o: argparse.Namespace, record: Record) ->
             named = {"id": answer_id} if answer_id else {}
             print(json.dumps({**named, **_with_texts(query.text, found)}))
             continue
-        _print_assessment(query.text, found)
+        _print_assessment(query.text, found, model.pipeline.config.thresholds)
         if answer_id:
             print(f"  answer id {answer_id}")
 
@@ -70,14 +71,17 @@ def _with_texts(query: str, found: Assessment) -> dict[str, Any]:
     return {"query": query, **record, "ranking": passages}
 
 
-def _print_assessment(query: str, found: Assessment) -> None:
+def _print_assessment(query: str, found: Assessment, thresholds: Thresholds) -> None:
     print(f"\n{query}")
     advice = "accepted" if found.accepted else "advisory only"
     advice = advice if found.calibrated else "not calibrated"
     if found.certified:
         advice += ", certified"
-    print(f"  confidence {found.confidence:.2f}  {found.level}, {advice}; ", end="")
-    print(f"sufficiency {found.sufficiency:.2f}  {found.verdict}")
+    t = thresholds
+    confidence = two_digits(found.confidence, (t.low, t.medium, t.high))
+    sufficiency = two_digits(found.sufficiency, (t.partial, t.sufficient))
+    print(f"  confidence {confidence}  {found.level}, {advice}; ", end="")
+    print(f"sufficiency {sufficiency}  {found.verdict}")
     print_passages(found.first(SHOWN), CUT)
     for reason in found.reasons:
         print(f"     {reason}")

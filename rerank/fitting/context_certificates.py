@@ -22,7 +22,7 @@ from rerank.fitting.unanswerable import is_copy
 from rerank.types import Floats, Ranking
 
 HOLDS = "hold an answer among the first {} passages"
-LOST = 0.05  # share of all questions, answerable or not, that may lose their answer
+LOST = 0.05  # share of all questions that may lose an answer which the first ten passages hold
 THRESHOLDS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 
 Around = tuple[LogisticMap | None, LogisticMap | None]  # pooled hazards, if there are any

@@ -11,7 +11,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.canonical import to_json
 from rerank.data.records import query_row
 from rerank.data.weights import WEIGHT
-from rerank.errors import InputError
+from rerank.errors import FolderError, InputError
 from rerank.labelling.drawing import Drawn, draw, fresh_queries
 from rerank.storage.files import write_file
 from rerank.types import Query
@@ -25,6 +25,7 @@ def label_next(
     *,
     quantity: Quantity = "accuracy",
     seed: int = 0,
+    overwrite: bool = False,
 ) -> int:
     """Write a sample of `count` queries to `out`, each with the passage to judge; return how many.
 
@@ -35,7 +36,12 @@ def label_next(
 
     Raises:
         InputError: fewer queries than `count`, or a negative seed.
+        FolderError: `out` exists, and `overwrite` is False: labels that it holds would be lost.
     """
+    if Path(out).exists() and not overwrite:
+        raise FolderError(
+            f"{out} exists, and labels in it would be lost; give another --out, or --overwrite"
+        )
     if seed < 0:
         raise InputError(f"`seed` (--seed) should be 0 or more, got {seed}")
     fresh = fresh_queries(model, queries)

@@ -50,17 +50,22 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
     return promise
 
 
-def after_calibration(certificate: Certificate, *, promotable: bool, mode: Mode = "search") -> str:
+def after_calibration(
+    certificate: Certificate, *, promotable: bool, mode: Mode = "search", unused: int = 0
+) -> str:
     """The next step, as a command with `{model}` and `{dataset}` in it.
 
     promotable: the model is tracked, and there are queries that it was not fitted on. mode: the
-    model's main mode.
+    model's main mode. unused: labelled queries of the set that `--max-queries` left out.
     """
     if certificate.threshold is None:
         search, missing = NEXT[mode], certificate.labels_missing
         if certificate.refused or missing:
             count = f"about {missing:,} " if missing else ""
-            return f"label {count}more queries and calibrate again; to try the model: {search}"
+            step = f"label {count}more queries and calibrate again"
+            if unused:
+                step = f"calibrate on more of the {unused:,} labelled queries that were not used"
+            return f"{step}; to try the model: {search}"
         return search
     if promotable:
         return "rerank promote {model} {dataset}"

@@ -111,7 +111,8 @@ def certificate_sentences(report: Report) -> list[str]:
     if maps.stopping_threshold is not None:
         of_context.append(
             f"Passages handed on until the sufficiency reaches {maps.stopping_threshold:g}, ten at "
-            f"most, lose the answer of at most {LOST:.0%} of all questions, at 95% confidence."
+            f"most, lose an answer that these ten hold for at most {LOST:.0%} of all questions, at "
+            "95% confidence."
         )
     if certificate.threshold is None:
         return [certificate.sentence, *of_context]

@@ -47,7 +47,8 @@ class RetrieveRequest(PlainRequest):
     guaranteed: bool = Field(
         False,
         strict=True,
-        description="lose at most one answer in twenty questions; the others are not read",
+        description="for at most one question in twenty, lose an answer that the first ten hold; "
+        "the other numbers are not read",
     )
 
     def to_strategy(self) -> Strategy:

@@ -273,6 +273,9 @@ def test_the_table_and_the_sentence() -> None:
     assert grouped.n < 100
     calm = alarm(sketch(x, ["still", "moved"]), x)
     assert calm.sentence.startswith("No feature has moved by more than chance (p = 1.0000")
+    assert "So few" not in calm.sentence
+    two = alarm(sketch(x, ["still", "moved"]), x[:2])
+    assert two.sentence.endswith("So few show only a very large change.")
     assert json.loads(json.dumps(found.to_dict()))["fired"] is True
     with pytest.raises(FrozenInstanceError):
         found.level = 0.5  # type: ignore[misc]

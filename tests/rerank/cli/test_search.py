@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from command_line import call, refused
 
+from rerank.commands.printing import two_digits
 from rerank.data.labelled_set import LabelledSet
 
 Run = Any  # the session's run, see conftest
@@ -32,6 +33,22 @@ def test_search_prints_an_answer_a_question(
     assert out.index(questions[0]) < out.index(questions[1])
     assert len(re.findall(r"confidence \d\.\d\d  (HIGH|MEDIUM|LOW|VERY_LOW)", out)) == 2
     assert sum(f"  {d}  " in out for d in small.corpus) >= 3
+
+
+@pytest.mark.parametrize(
+    ("probability", "shown"),
+    [
+        (0.3952, "0.39"),
+        (0.4, "0.40"),
+        (0.6999, "0.69"),
+        (0.7, "0.70"),
+        (0.855, "0.85"),
+        (1, "1.00"),
+    ],
+)
+def test_no_probability_is_rounded_up_to_a_threshold(probability: float, shown: str) -> None:
+    """Beside "advisory only" 0.6999 must not be shown as 0.70."""
+    assert two_digits(probability, (0.4, 0.7)) == shown
 
 
 def test_search_prints_json(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import read_feedback
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import weights_of
-from rerank.errors import InputError
+from rerank.errors import FolderError, InputError
 from rerank.evaluation.measure import OURS
 from rerank.jobs.evaluate import evaluate, weighted_note
 from rerank.jobs.label_next import label_next
@@ -41,10 +41,16 @@ def test_a_line_is_a_query_to_label_and_then_a_label(
         assert (row["top"]["doc_id"], row["confidence"]) == (answer.top.doc_id, answer.confidence)
     out.write_text("".join(json.dumps({**row, "right": True}) + "\n" for row in rows))
     assert [f.right for f in read_feedback(out)] == [True] * 12
+    with pytest.raises(FolderError, match="labels in it would be lost"):
+        label_next(model, queries, 12, out)
+    assert [f.right for f in read_feedback(out)] == [True] * 12
+    assert label_next(model, queries, 9, out, overwrite=True) == 9
+    other = tmp_path / "other.jsonl"
     with pytest.raises(InputError, match="should be 0 or more, got -1"):
-        label_next(model, queries, 12, out, seed=-1)
+        label_next(model, queries, 12, other, seed=-1)
     with pytest.raises(InputError, match="at least 99 queries"):
-        label_next(model, queries, 99, out)
+        label_next(model, queries, 99, other)
+    assert not other.exists()
 
 
 def test_weights_are_those_of_all_queries_or_of_none() -> None:

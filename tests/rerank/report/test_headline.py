@@ -28,3 +28,10 @@ TRY = f"queries and calibrate again; to try the model: {SEARCH}"
 def test_what_comes_next(certificate: Certificate, promotable: bool, expected: str) -> None:
     """Labels where nothing is certified; else the champion, where MLflow has the model."""
     assert after_calibration(certificate, promotable=promotable) == expected
+
+
+def test_labels_that_were_not_used_come_before_new_ones() -> None:
+    """`--max-queries` left them out."""
+    advised = after_calibration(NOTHING, promotable=True, unused=1234)
+    used = "calibrate on more of the 1,234 labelled queries that were not used"
+    assert advised == f"{used}; to try the model: {SEARCH}"
