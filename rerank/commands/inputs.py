@@ -56,7 +56,8 @@ def read_sets(
     known = {key for labelled in sets for q in labelled.queries.values() for key in q.metadata}
     if o.group_by not in known:
         raise InputError(
-            f"no query has the metadata {o.group_by!r} of --group-by, only {sorted(known)}"
+            f"no query has the metadata {o.group_by!r} of --group-by, only "
+            f"{', '.join(sorted(known)) or 'none at all'}"
             f"{nearest(o.group_by, known)}"
         )
     return [labelled.grouped_by(o.group_by) for labelled in sets]

@@ -21,10 +21,23 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """Parse, and refuse unknown arguments here, where the options of the command are known."""
         options, unknown = super().parse_known_args(args, namespace)
+        self._take_words_after_options(options, unknown)
         if unknown:
             hint = nearest(unknown[0], re.findall(r"--[\w-]+", self.format_help()))
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return options, unknown
+
+    def _take_words_after_options(self, options: Any, unknown: list[str]) -> None:
+        """Give the first unknown words to positionals that may be left out, and were.
+
+        Before Python 3.13, argparse takes such a positional for left out as soon as an option comes
+        before it (https://github.com/python/cpython/issues/59317).
+        """
+        for action in self._get_positional_actions():
+            if not unknown or unknown[0].startswith("-"):
+                return
+            if action.nargs == argparse.OPTIONAL and getattr(options, action.dest) is None:
+                setattr(options, action.dest, self._get_values(action, [unknown.pop(0)]))
 
     def error(self, message: str) -> Any:
         """Print the message, and exit with code 2."""

@@ -64,7 +64,9 @@ def _read_qrels(
         if cells == QRELS_HEADER and not places:
             continue
         if len(cells) != 3:
-            problems.add(where, f"expected 3 tab-separated cells, got {len(cells)}")
+            trec = len(line.split()) == 4  # query, 0, passage, grade
+            hint = " (of TREC's qrels? `rerank dataset import-trec` reads these)" if trec else ""
+            problems.add(where, f"expected 3 tab-separated cells, got {len(cells)}{hint}")
             continue
         query_id, doc_id, grade_text = cells
         if query_id not in queries:
@@ -145,6 +147,10 @@ def read_files(
     if not corpus_elsewhere:
         corpus = _by_id(folder / "corpus.jsonl", read_passage, problems)
     queries = _by_id(folder / "queries.jsonl", _query, problems)
+    for name, rows in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
+        if rows is not None and not rows:  # else every line of the qrels would be told
+            problems.stop(str(folder))
+            raise InputError(f"{folder / name}: holds no line")
     qrels, splits = _read_splits(folder, corpus, queries, problems)
     problems.stop(str(folder))
     in_splits = {query_id for ids in splits.values() for query_id in ids}

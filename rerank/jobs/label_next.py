@@ -47,7 +47,8 @@ def label_next(
     fresh = fresh_queries(model, queries)
     if not 1 <= count <= len(fresh):
         raise InputError(
-            f"expected at least {count} queries that the model was not fitted on, got {len(fresh)}"
+            f"expected at least {count} queries that the model was not fitted on, got "
+            f"{len(fresh)}; give more queries, or a lower --count"
         )
     sampled = draw(model, fresh, count, how=quantity, seed=seed)
     write_file(out, (to_json(_row(query)) + "\n" for query in sampled))

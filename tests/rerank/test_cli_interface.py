@@ -15,6 +15,7 @@ import pytest
 
 from rerank.cli import main
 from rerank.commands.command import Command
+from rerank.commands.parser import parser
 
 Run = Any  # the session's run, see conftest
 
@@ -25,6 +26,28 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--version"])
     assert stop.value.code == 0
     assert capsys.readouterr().out.startswith("rerank ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["answer", "model", "--min-k", "1", "a question"],
+        ["answer", "--min-k", "1", "model", "a question"],
+        ["answer", "model", "a question", "--min-k", "1"],
+    ],
+)
+def test_options_may_stand_anywhere(arguments: list[str]) -> None:
+    """Also before a query that may be left out."""
+    options = parser().parse_args(arguments)
+    assert (str(options.model), options.query, options.min_k) == ("model", "a question", 1)
+
+
+def test_a_word_too_many_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """One query is taken, and a second one is told."""
+    with pytest.raises(SystemExit) as stop:
+        parser().parse_args(["answer", "model", "--min-k", "1", "a question", "another"])
+    assert stop.value.code == 2
+    assert "unrecognized arguments: another" in capsys.readouterr().err
 
 
 def test_search_gives_texts_and_an_id_a_query(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -266,6 +266,23 @@ def test_a_judged_query_outside_its_split_is_refused(tmp_path: Path) -> None:
     assert "qrels/test.tsv:3: 'q2' is judged but not in" in message
 
 
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
+def test_an_empty_file_is_told_once(tmp_path: Path, name: str) -> None:
+    """Not as a bad line of the qrels for each of its ids."""
+    folder = folder_of(tmp_path)
+    (folder / name).write_text("")
+    message = refusal(folder)
+    assert message.endswith(f"{name}: holds no line")
+    assert "qrels" not in message
+
+
+def test_qrels_of_trec_are_recognised(tmp_path: Path) -> None:
+    """Four columns with spaces: the message names the command that reads them."""
+    folder = folder_of(tmp_path)
+    (folder / "qrels/test.tsv").write_text("q1 0 d1 1\n")
+    assert "got 1 (of TREC's qrels? `rerank dataset import-trec`" in refusal(folder)
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
