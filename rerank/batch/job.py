@@ -16,11 +16,13 @@ from rerank.batch.ray_module import ray_module
 from rerank.batch.recovery import REJECTED, State
 from rerank.batch.rows import RejectedRow
 from rerank.batch.score import ScoredChunk, score_chunk
+from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError, nearest, optional
 from rerank.progress import progress
 from rerank.storage.package import package_version
 
 ENGINES = ("local", "ray")
+OF_PREDICTIONS = "ranking"  # what each of them has, and no other file of this project
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,9 @@ def rescore(
 
     Raises:
         InputError: the input is empty, cannot be read, or changes meanwhile; `out` is the input, is
-            in no existing folder or in the model's, or another run writes it; a bad row, with
-            `strict`; there is no such `engine`, or no room for so many `actors`.
+            in no existing folder or in the model's, holds something else than predictions, or
+            another run writes it; a bad row, with `strict`; there is no such `engine`, or no room
+            for so many `actors`.
         OSError: the disk fails, is full, or read-only; finished work is kept.
     """
     queries, out = Path(queries), Path(out)
@@ -75,6 +78,7 @@ def rescore(
     scoring, convert = _scoring(engine, actors), _converter(out, model)
     with open_input(queries, segment_by=model.segment_by) as queries_in:
         check_places(model.folder, queries, out, side)
+        _check_replaceable(out)
         if strict:
             _check_rows(queries_in)
         header = {
@@ -158,6 +162,28 @@ def _keep(
             f"{queries_in.path}: {total} lines were counted, {checkpoint.state.line} are read"
         )
     checkpoint.scored()
+
+
+def _check_replaceable(out: Path) -> None:
+    """Refuse to replace a file that is not empty and holds no predictions.
+
+    Raises:
+        InputError: the file may be dear to somebody.
+    """
+    if not out.exists() or not out.stat().st_size:
+        return
+    if is_parquet(out):
+        from rerank.batch.parquet import has_column
+
+        ours = has_column(out, OF_PREDICTIONS)
+    else:
+        with out.open("rb") as file:
+            ours = f'"{OF_PREDICTIONS}":'.encode() in file.readline(LONGEST_RECORD)
+    if not ours:
+        raise InputError(
+            f"{out} exists and holds no predictions, so it is not replaced; move it away, or give "
+            "another --out"
+        )
 
 
 def _check_rows(queries_in: Input) -> None:

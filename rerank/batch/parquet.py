@@ -46,6 +46,14 @@ PASSAGE_OF_OTHER_STAGES = [
 ]
 
 
+def has_column(path: Path, name: str) -> bool:
+    """Whether the file is readable as Parquet and has a column of this name."""
+    try:
+        return name in pq.read_schema(path).names
+    except (pa.ArrowException, OSError, ValueError):
+        return False
+
+
 class ParquetReader:
     """An open Parquet file, of which only the known columns are read.
 

@@ -10,6 +10,7 @@ After each death, what stands under a final name must be whole.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import random
@@ -59,6 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return torture(o, Path(folder), random.Random(o.seed))
 
 
+def older_parquet() -> bytes:
+    """A file of predictions without any."""
+    file = io.BytesIO()
+    pq.write_table(pa.table({"ranking": pa.array([], pa.list_(pa.string()))}), file)
+    return file.getvalue()
+
+
+OLDER = {"jsonl": b'{"query_id": "1", "ranking": []}\n', "parquet": older_parquet()}
+
+
 def torture(o: argparse.Namespace, folder: Path, draw: random.Random) -> int:
     """The whole of it in `folder`."""
     inputs = write_inputs(o.queries, o.rows, folder)
@@ -84,9 +95,9 @@ def torture(o: argparse.Namespace, folder: Path, draw: random.Random) -> int:
         place = new_place(folder)
         out = place / f"out.{ending}"
         older = draw.random() < 0.3
-        before: Files = (b"older", b"older side") if older else (None, None)
+        before: Files = (OLDER[ending], b"older side") if older else (None, None)
         if older:
-            out.write_bytes(b"older")
+            out.write_bytes(OLDER[ending])
             Path(f"{out}.rejected.jsonl").write_bytes(b"older side")
         for _ in range(draw.choice([1, 1, 2, 5])):
             how, arm, wait = weapon(draw, took[pair])

@@ -243,6 +243,22 @@ def test_an_output_that_cannot_be_written_is_refused_first(
         rescore(model, query_file(tmp_path / "queries.jsonl", some), tmp_path / out)
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_only_predictions_are_replaced(
+    model: CalibratedReranker, some: list[Query], tmp_path: Path, ending: str
+) -> None:
+    """A corpus or labels in the place of the output stay as they are; predictions are replaced."""
+    queries, out = query_file(tmp_path / "queries.jsonl", some[:2]), tmp_path / f"out.{ending}"
+    mine = b'{"_id": "d1", "text": "a passage"}\n'
+    out.write_bytes(mine)
+    with pytest.raises(InputError, match="holds no predictions, so it is not replaced"):
+        rescore(model, queries, out)
+    assert out.read_bytes() == mine
+    out.unlink()
+    for _ in range(2):
+        assert rescore(model, queries, out).answered == 2
+
+
 def test_the_queries_are_not_overwritten(
     model: CalibratedReranker, some: list[Query], tmp_path: Path
 ) -> None:
@@ -299,12 +315,13 @@ def test_an_interrupted_run_goes_on(
     """Until it is complete the older file stands; then no chunk was scored twice."""
     monkeypatch.setattr(jsonl, "CHUNK_ROWS", 4)
     queries, out = query_file(tmp_path / "queries.jsonl", some), tmp_path / "out.jsonl"
-    out.write_text("older")
+    older = json.dumps(predictions[0]) + "\n"
+    out.write_text(older)
     with monkeypatch.context() as patch:
         stopping(model, patch, 2)
         with pytest.raises(KeyboardInterrupt):
             rescore(model, queries, out)
-    assert out.read_text() == "older"
+    assert out.read_text() == older
     with monkeypatch.context() as patch:
         scored = stopping(model, patch, 99)
         assert rescore(model, queries, out).resumed == 8
