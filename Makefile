@@ -6,7 +6,7 @@ DATA := datasets/pydata
 MODEL := work/model
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format docs promise torture browser bench weights small prior clean
+.PHONY: help install demo test lint types format docs promise torture browser bench weights small pooled clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -147,10 +147,10 @@ small: .venv/installed ## train minilm-reranker-small anew: make small SETS=fold
 
 RERANKER := minilm-reranker
 LONG := beginning
-prior: .venv/installed ## maps to start from before the first label: make prior SETS=folder [RERANKER=name] [LONG=excerpt]
-	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make prior SETS=folder"; exit 2; }
+pooled: .venv/installed ## maps to start from before the first label: make pooled SETS=folder [RERANKER=name] [LONG=excerpt]
+	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make pooled SETS=folder"; exit 2; }
 	$(BIN)/rerank pool $(SETS)/* --reranker $(RERANKER) --long-passages $(LONG) \
-	  --out models/$(RERANKER)/prior$(patsubst %,-%,$(filter-out beginning,$(LONG))).json
+	  --out models/$(RERANKER)/pooled$(patsubst %,-%,$(filter-out beginning,$(LONG))).json
 
 clean: ## remove what was built, but not .venv
 	rm -rf work $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits

@@ -19,8 +19,8 @@ from rerank.errors import InputError
 from rerank.inference.model_files import BUNDLED, ModelFiles
 from rerank.types import Mode
 
-FILES = "prior*.json"  # beside the weights
-MADE_BY = "`make prior SETS=folder` makes them"
+FILES = "pooled*.json"  # beside the weights
+MADE_BY = "`make pooled SETS=folder` makes them"
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def _run(o: argparse.Namespace) -> None:
 COMMAND = Command(
     "pool",
     "labelled sets to the maps that a model starts from before it has labels of its own",
-    "pool sets/* --out models/minilm-reranker/prior.json",
+    "pool sets/* --out models/minilm-reranker/pooled.json",
     _arguments,
     _run,
     resumes=True,

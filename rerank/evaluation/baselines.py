@@ -70,7 +70,12 @@ def coverage_score(r: Ranking) -> float:
 
 def best_logit(r: Ranking) -> float:
     """The best logit of those scored; 0 for a ranking without passages."""
-    return float(r.logits[r.scored].max()) if r.scored.any() else 0.0
+    return highest(r.logits[r.scored])
+
+
+def highest(logits: Floats) -> float:
+    """The highest of the logits; 0 without any."""
+    return float(logits.max()) if len(logits) else 0.0
 
 
 def top_logit_sigmoid(r: Ranking) -> float:

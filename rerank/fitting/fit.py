@@ -31,7 +31,7 @@ from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
-from rerank.evaluation.baselines import best_logit
+from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.context_certificates import certify_context
 from rerank.fitting.label_checks import require_both_kinds
 from rerank.fitting.passages import cross_fit_rankings, fit_score, limit_labelled
@@ -81,7 +81,8 @@ class Fitted:
     def sketch(self) -> Sketch:
         """The distribution of the features, for the drift alarm: see `sketch_of_filled`.
 
-        Copies are left out.
+        Copies are left out. The features are of orders by maps of the other folds: with two or
+        three folds these differ from the map that is kept, and the alarm may be early.
 
         Raises:
             ValueError: fewer than `LEAST_ROWS` groups.
@@ -152,7 +153,7 @@ def fit(
         )
         sufficiency = require_both_kinds(replace(sufficiency, copies=made), answered)
     hazard, another = fit_hazards(ordered, out_of_fold, around_hazards)
-    best_logits = np.array([_best_logit(s) for s in scored.items])
+    best_logits = np.array([highest(s.logits) for s in scored.items])
     return Fitted(
         maps=FittedMaps(
             policy=policy,
@@ -239,7 +240,3 @@ def _fit_segments(
     return segments, cross_fit_segments(
         out_of_fold, right, names, groups, folds=config.folds, random_state=config.seed
     )
-
-
-def _best_logit(scored: Scored) -> float:
-    return float(scored.logits.max()) if len(scored.logits) else 0.0

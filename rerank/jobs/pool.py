@@ -110,7 +110,7 @@ def write_pooled(ranked: Sequence[RankedSet], out: str | Path, config: Config) -
 def _check_out(out: Path) -> None:
     """Refuse a file that cannot be written, before hours of work."""
     if out.is_dir():
-        raise InputError(f"{out} is a folder; expected the name of a file, such as prior.json")
+        raise InputError(f"{out} is a folder; expected the name of a file, such as pooled.json")
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out} cannot be written: there is no folder {out.parent}")
 

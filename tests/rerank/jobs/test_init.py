@@ -21,7 +21,7 @@ from rerank.inference.model_files import BUNDLED, resolve
 from rerank.jobs.init import init
 
 NEEDS_MAPS = pytest.mark.skipif(
-    not list((BUNDLED / Config().reranker).glob(FILES)), reason="`make prior` has not been run"
+    not list((BUNDLED / Config().reranker).glob(FILES)), reason="`make pooled` has not been run"
 )
 
 
@@ -34,7 +34,7 @@ def known(
     here = scored_by(resolve(config.encoder), resolve(config.reranker), config)
     made = PooledMaps({"search": maps, "rerank": maps}, here, [{"name": "some set"}])
     (tmp_path / "bundled" / "reranker").mkdir(parents=True)
-    (tmp_path / "bundled" / "reranker" / "prior.json").write_text(json.dumps(made.to_dict()))
+    (tmp_path / "bundled" / "reranker" / "pooled.json").write_text(json.dumps(made.to_dict()))
     monkeypatch.setattr(pooled_maps, "BUNDLED", tmp_path / "bundled")
     return made
 
@@ -101,7 +101,7 @@ def test_what_records_its_model_folder_refuses_the_default_model(tmp_path: Path)
     "path", sorted(BUNDLED.glob(f"*/{FILES}")), ids=lambda p: f"{p.parts[-2:]}"
 )
 def test_the_bundled_maps_are_of_this_version_and_of_the_bundled_weights(path: Path) -> None:
-    """Where a feature or the weights change they are to be made again: `make prior`."""
+    """Where a feature or the weights change they are to be made again: `make pooled`."""
     _, _, part = path.stem.partition("-")
     config = Config(reranker=path.parent.name, long_passages=part or "beginning")
     models = (resolve(config.encoder), resolve(config.reranker))
