@@ -107,9 +107,9 @@ class Thresholds:
     """Where the bands of confidence and sufficiency begin; probabilities in [0, 1]."""
 
     high: float = _share(0.9, "confidence from here is HIGH")
-    medium: float = option(0.7, "confidence from here is MEDIUM and accepted", above=0, below=1)
+    medium: float = _share(0.7, "confidence from here is MEDIUM and accepted")
     low: float = _share(0.5, "confidence from here is LOW, below it VERY_LOW")
-    sufficient: float = option(0.7, "sufficiency from here is SUFFICIENT", above=0, below=1)
+    sufficient: float = _share(0.7, "sufficiency from here is SUFFICIENT")
     partial: float = _share(0.4, "sufficiency from here is PARTIAL, below it INSUFFICIENT")
 
     def __post_init__(self) -> None:

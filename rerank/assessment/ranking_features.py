@@ -85,11 +85,8 @@ def _second(values: Floats, lowest: float) -> float:
     return float(values[1]) if len(values) > 1 else lowest
 
 
-_COLUMNS = {name: column for column, name in enumerate(PASSAGE_FEATURES)}
-
-
 def _column(r: Ranking, name: str) -> Floats:
-    return r.features[:, _COLUMNS[name]]
+    return r.features[:, list(PASSAGE_FEATURES).index(name)]
 
 
 def _logits(r: Ranking) -> Floats:

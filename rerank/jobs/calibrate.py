@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model_folder import MODEL_KIND, REPORT, ModelContents, write_model
-from rerank.config import Config
+from rerank.config import Config, Thresholds
 from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
@@ -105,6 +105,7 @@ def calibrate(
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
     _check_calibrator(config.calibrator)
+    _check_targets(config.thresholds)
     models = None
     if not labelled.lists:  # their scores came with them
         models, config = find_models(config)
@@ -154,6 +155,16 @@ def _check_calibrator(name: str) -> None:
             f"`calibrator` (--calibrator) should be one of {', '.join(names)}, got {name!r}"
             f"{nearest(name, names)}"
         )
+
+
+def _check_targets(thresholds: Thresholds) -> None:
+    """Refuse shares that nothing can be certified for: of 0 all is true, and 1 cannot be shown."""
+    for name in ("medium", "sufficient"):
+        if not 0 < getattr(thresholds, name) < 1:
+            raise InputError(
+                f"`{name}` (--{name}) should be above 0 and below 1 to calibrate, got "
+                f"{getattr(thresholds, name):g}"
+            )
 
 
 def _fit_and_measure(

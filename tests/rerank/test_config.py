@@ -98,11 +98,3 @@ def test_a_training_run_that_cannot_be_is_refused(values: dict[str, Any]) -> Non
     """Counts, rates and shares out of range, or no wrong passage at all."""
     with pytest.raises(InputError):
         FinetuneConfig(**values)
-
-
-@pytest.mark.parametrize("name", ["medium", "sufficient"])
-@pytest.mark.parametrize("value", [0.0, 1.0])
-def test_a_threshold_that_no_certificate_can_have_is_refused(name: str, value: float) -> None:
-    """Before anything is indexed: at 0 every answer is enough, and 1 cannot be shown."""
-    with pytest.raises(InputError, match=f"`{name}` should be"):
-        Thresholds(**{name: value})

@@ -26,10 +26,10 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking import scored_features
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
-from rerank.config import Config
+from rerank.config import Config, Thresholds
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
-from rerank.errors import FolderError
+from rerank.errors import FolderError, InputError
 from rerank.evaluation.baselines import HEURISTICS
 from rerank.evaluation.measure import OURS, Part, measure
 from rerank.fitting.fit import Fitted, fit
@@ -86,6 +86,18 @@ def test_formulas_are_given_what_the_model_did_not_score(
 
 
 # --- the folder -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["medium", "sufficient"])
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_share_that_cannot_be_certified_is_refused_first(
+    small: LabelledSet, tmp_path: Path, name: str, value: float
+) -> None:
+    """Of 0 all is true, and 1 cannot be shown: that is told before anything is indexed."""
+    bands = {"high": 1.0, "low": 0.0, "partial": 0.0, name: value}
+    with pytest.raises(InputError, match=f"`{name}` .* above 0 and below 1"):
+        calibrate(small, tmp_path / "m", Config(thresholds=Thresholds(**bands)), work=tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupted_run_leaves_no_model_folder(run: Run) -> None:
