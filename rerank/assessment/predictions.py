@@ -16,7 +16,7 @@ from rerank.assessment.ranking import rank
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import DEPTH, relevance_and_sufficiency
 from rerank.config import Config
-from rerank.types import Floats, Ranking, Scored, metadata_name
+from rerank.types import Bools, Floats, Ranking, Scored, metadata_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,18 @@ def predict(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Predi
     confidence = maps.confidence.predict(features)
     if maps.segments.updates:
         confidence = maps.segments.apply(confidence, segments_of(rankings, config.segment_by))
-    filled = np.array([len(r) > 0 for r in rankings], dtype=np.bool_)
-    confidence = np.where(filled, confidence, 0.0)
+    confidence = np.where(found_any(rankings), confidence, 0.0)
     probabilities = [
         relevance_and_sufficiency(r, c, maps.hazard, maps.another, maps.confidence.most)
         for r, c in zip(rankings, confidence.tolist(), strict=True)
     ]
     relevance, sufficiency = zip(*probabilities, strict=True)
     return Predictions(rankings, features, confidence, list(relevance), np.array(sufficiency))
+
+
+def found_any(rankings: Sequence[Ranking]) -> Bools:
+    """Whether each ranking has a passage, (n,)."""
+    return np.array([len(r) > 0 for r in rankings], dtype=np.bool_)
 
 
 def segments_of(rankings: Sequence[Ranking], segment_by: str) -> list[str]:

@@ -25,7 +25,7 @@ from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import ReadPolicy
-from rerank.assessment.predictions import segments_of
+from rerank.assessment.predictions import found_any, segments_of
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
@@ -177,7 +177,7 @@ def fit(
         right=right,
         groups=groups,
         copies=copies,
-        filled=np.array([len(r) > 0 for r in ordered.items], dtype=np.bool_),
+        filled=found_any(ordered.items),
     )
 
 

@@ -28,7 +28,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, RETRIEVER, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
-from rerank.assessment.predictions import Predictions, predict
+from rerank.assessment.predictions import Predictions, found_any, predict
 from rerank.assessment.ranking import by_prior, prior_score
 from rerank.config import Config
 from rerank.data.canonical import query_hash
@@ -188,7 +188,7 @@ def _model_contents(
             features,
             list(new.maps.features.ranking),
             np.asarray(recalibration.groups),
-            np.array([len(r) > 0 for r in new.predicted.rankings], dtype=np.bool_),
+            found_any(new.predicted.rankings),
         )
     )
     pictures = recalibration_pictures(recalibration)

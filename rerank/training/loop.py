@@ -39,7 +39,7 @@ def arguments(folder: Path, config: FinetuneConfig | EncoderConfig) -> dict[str,
         "max_steps": config.steps,
         "per_device_train_batch_size": config.batch,
         "learning_rate": config.learning_rate,
-        "warmup_steps": math.ceil(config.warmup * config.steps),
+        "warmup_steps": config.warmup,  # a share, below 1
         "bf16": torch.cuda.is_bf16_supported() if on_gpu else multiplies_bf16(),
         "use_cpu": not on_gpu,
         "logging_steps": min(logged, config.steps),
