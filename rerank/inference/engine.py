@@ -9,6 +9,7 @@ export runs in torch, in the same way. For bf16 and for GPUs see `varlen`.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import sys
@@ -17,7 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,14 +48,18 @@ SAMPLES = [  # pairs that an export is traced and checked on
 ]
 
 Row = NDArray[np.float32]
+Run = Callable[[Tokens], Row]
 Graphs = Literal["fp32", "int8"]  # the precisions that are exported
 Kind = Literal["cross_encoder", "bi_encoder"]
+
+_running: WeakValueDictionary[bytes, Run] = WeakValueDictionary()  # by the SHA-256 of the graph
+_starting = Lock()
 
 
 class Engine:
     """A model ready to run: `run` takes one sequence and gives one row."""
 
-    def __init__(self, run: Callable[[Tokens], Row], *, workers: int | None = None) -> None:
+    def __init__(self, run: Run, *, workers: int | None = None) -> None:
         self.run = run
         self._workers = workers or cores()
 
@@ -113,7 +120,7 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
     if files.entries is not None:
         graph = exported_graph(files, kind, precision)
         try:
-            return Engine(_onnx_runner(graph))
+            return Engine(_shared_runner(graph))
         except Exception as error:  # of the runtime, which has many
             raise InputError(f"{files.folder / GRAPH} does not run here: {error}") from error
     home, bound = _place(files, kind, precision)
@@ -166,7 +173,7 @@ def _place(files: ModelFiles, kind: Kind, precision: Graphs) -> tuple[Path, Mapp
     return home, {**bound, "precision": precision}
 
 
-def _cached_graph(home: Path, bound: Mapping[str, Any]) -> Callable[[Tokens], Row] | None:
+def _cached_graph(home: Path, bound: Mapping[str, Any]) -> Run | None:
     """The graph of an earlier export, hashed as it is read.
 
     None if there is none, or if it is changed, broken, or not `bound` to these values.
@@ -179,15 +186,13 @@ def _cached_graph(home: Path, bound: Mapping[str, Any]) -> Callable[[Tokens], Ro
         if wrong:
             raise FolderError(f"it is of another {wrong[0]}")
         size = manifest["files"][GRAPH]["size"]
-        return _onnx_runner(read_verified(home, GRAPH, manifest, most=size))
+        return _shared_runner(read_verified(home, GRAPH, manifest, most=size))
     except Exception as error:  # of the runtime, which has many
         logger.warning("%s is made again: %s", home, error)
         return None
 
 
-def _keep(
-    home: Path, bound: Mapping[str, Any], write: Callable[[Path], None]
-) -> Callable[[Tokens], Row]:
+def _keep(home: Path, bound: Mapping[str, Any], write: Callable[[Path], None]) -> Run:
     """Write a graph into the folder `home`, replacing what cannot be used there; and open it.
 
     A usable graph is not replaced: another process has made it meanwhile, and may be reading it.
@@ -272,7 +277,17 @@ def onnx_runtime() -> Any:
     return onnxruntime
 
 
-def _onnx_runner(graph: Path | bytes) -> Callable[[Tokens], Row]:
+def _shared_runner(graph: bytes) -> Run:
+    """The network of a graph; models of one process that have the same graph share one network."""
+    digest = hashlib.sha256(graph).digest()
+    with _starting:
+        run = _running.get(digest)
+        if run is None:
+            run = _running[digest] = _onnx_runner(graph)
+        return run
+
+
+def _onnx_runner(graph: Path | bytes) -> Run:
     onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -293,7 +308,7 @@ def _onnx_runner(graph: Path | bytes) -> Callable[[Tokens], Row]:
     return run
 
 
-def _torch_runner(module: Any) -> Callable[[Tokens], Row]:
+def _torch_runner(module: Any) -> Run:
     import torch
 
     def run(tokens: Tokens) -> Row:

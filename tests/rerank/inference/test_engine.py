@@ -7,6 +7,7 @@ import logging
 import resource
 import shutil
 import signal
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,20 @@ def test_vectors_do_not_depend_on_the_batch(pipeline: Pipeline, texts: list[str]
     assert np.array_equal(together, alone)
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
     assert together.dtype == np.float32
+
+
+def test_models_with_the_same_weights_share_one_network(
+    reranker: CrossEncoder,
+) -> None:
+    """A network is in memory once, and no longer than a model that reads with it."""
+    first, second = (open_cross_encoder(reranker.files, "int8") for _ in range(2))
+    assert first.run is second.run
+    assert first.run is not open_bi_encoder(resolve("minilm")).run
+    held = weakref.ref(first.run)
+    del first
+    assert held() is not None
+    del second
+    assert held() is None
 
 
 def test_int8_is_close_to_fp32_and_kept_apart(
