@@ -52,23 +52,30 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def index_command(passages: Path, folder: Path) -> list[str]:
+    """Makes an approximate index, which takes ONNX Runtime and USearch."""
+    return ["index", str(passages), "--out", str(folder / "index"), "--dense", "approximate"]
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("order", ["first", "later"])
-def test_an_approximate_index_beside_any_library(
-    few: Path, library: str, order: str, tmp_path: Path
-) -> None:
+def test_an_approximate_index_after_any_library(few: Path, library: str, tmp_path: Path) -> None:
     """USearch links what ONNX Runtime encodes; neither of them nor another library crashes.
 
     The one order that would crash is refused.
     """
     for name in library.split(","):
         pytest.importorskip(name.partition(".")[0])
-    out = tmp_path / "index"
-    command = ["index", str(few), "--out", str(out), "--dense", "approximate"]
-    done = run(command, **{order: library})
-    if (library, order) == ("usearch.index", "first"):
+    done = run(index_command(few, tmp_path), first=library)
+    if library == "usearch.index":
         assert done.returncode == 2
         assert "import onnxruntime, or load a model, before usearch" in done.stderr
     else:
         assert done.returncode == 0, f"{done.returncode}\n{done.stderr}"
         assert "3 passages indexed" in done.stdout
+
+
+def test_an_approximate_index_before_every_library(few: Path, tmp_path: Path) -> None:
+    """What is imported later, all of it into one process, does not crash either."""
+    done = run(index_command(few, tmp_path), later=",".join(LIBRARIES))
+    assert done.returncode == 0, f"{done.returncode}\n{done.stderr}"
+    assert "3 passages indexed" in done.stdout

@@ -47,6 +47,21 @@ from rerank.serving.worker import Worker
 from rerank.types import Passage, Query
 
 ASKED = "median ignoring NaNs"
+BY_EACH_CLIENT = [  # the other tests use one system only: they never come near its client
+    "test_a_model_of_another_system",
+    "test_the_confidence_is_coherent_and_tells_right_from_wrong",
+    "test_reloaded_it_answers_the_same",
+    "test_passages_that_are_not_there",
+    "test_vectors_of_another_encoder",
+]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Which systems' collections a test is given."""
+    if "retriever" in metafunc.fixturenames:
+        each = metafunc.function.__name__ in BY_EACH_CLIENT
+        systems = sorted(MAKERS) if each else ["lancedb"]
+        metafunc.parametrize("retriever", systems, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +76,7 @@ def labelled(small_folder: Path) -> LabelledSet:
     return LabelledSet.read(small_folder, corpus_elsewhere=True)
 
 
-@pytest.fixture(scope="module", params=sorted(MAKERS))
+@pytest.fixture(scope="module")
 def retriever(
     request: pytest.FixtureRequest, rows: list[dict[str, Any]], tmp_path_factory: Any
 ) -> Path:
@@ -201,8 +216,6 @@ def test_self_contained_it_needs_no_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It answers the same from its own networks, also where the collection has moved."""
-    if retriever.stem == "qdrant":
-        pytest.skip("a folder of Qdrant is opened once only")
     copy = export(model, tmp_path / "deployed")
     moved = shutil.copytree(retriever.parent / "tables", tmp_path / "tables")
     monkeypatch.setenv("RERANK_RETRIEVER_URL", str(moved))
