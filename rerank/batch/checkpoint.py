@@ -33,7 +33,7 @@ from rerank.batch.recovery import (
     recover,
 )
 from rerank.errors import InputError
-from rerank.storage.file_lock import lock
+from rerank.storage.file_lock import open_locked
 from rerank.storage.files import sync, write_file
 
 FORMAT = 1
@@ -160,24 +160,17 @@ def _lock(folder: Path, out: Path) -> int:
             raise InputError(f"{folder} is a link; take it away")
         folder.mkdir(exist_ok=True)
         try:
-            handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            handle, locked = open_locked(folder / LOCK)
         except FileNotFoundError:  # a run that finished has just removed the folder
             continue
-        try:
-            if not lock(handle):
-                raise InputError(f"{folder}: no locks on this file system; give another --out")
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(handle), (folder / LOCK).stat()):
-                    return handle
         except BlockingIOError:
-            os.close(handle)
             raise InputError(
                 f"{out}: another run is writing it; let that one finish, or give another --out"
             ) from None
-        except BaseException:
+        if not locked:
             os.close(handle)
-            raise
-        os.close(handle)  # its lock file is no longer there
+            raise InputError(f"{folder}: no locks on this file system; give another --out")
+        return handle
 
 
 def _resume(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
 from rerank.commands.options import add_json, add_model, from_options
-from rerank.commands.printing import print_passages
+from rerank.commands.printing import print_passages, two_digits
 from rerank.errors import InputError
 from rerank.rag.settings import Strategy
 
@@ -83,13 +83,14 @@ def _run(o: argparse.Namespace) -> None:
     if o.json:
         print(json.dumps({"query": o.query, **result.to_dict()}))
     else:
-        _print(result)
+        _print(result, chosen.confidence_threshold)
 
 
-def _print(result: AdaptiveResult) -> None:
+def _print(result: AdaptiveResult, threshold: float) -> None:
     passages = "1 passage" if result.k == 1 else f"{result.k} passages"
     told = "" if result.assessment.calibrated else " (not calibrated)"
-    print(f"{passages}, confidence {result.confidence:.2f}{told}, stopped by {result.stop_reason}")
+    confidence = two_digits(result.confidence, [threshold])
+    print(f"{passages}, confidence {confidence}{told}, stopped by {result.stop_reason}")
     print_passages(result.passages, CUT)
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from pathlib import Path
+
 
 def lock(handle: int, *, wait: bool = False) -> bool:
     """Whether this process now holds the lock of an open file or folder; closing it releases it.
@@ -20,3 +24,25 @@ def lock(handle: int, *, wait: bool = False) -> bool:
     except (ImportError, OSError):
         return False
     return True
+
+
+def open_locked(path: Path) -> tuple[int, bool]:
+    """An open and locked file, made if there is none; and whether its file system has locks.
+
+    A file that its last holder removed meanwhile is opened anew.
+
+    Raises:
+        BlockingIOError: another process holds its lock.
+        FileNotFoundError: its folder is missing.
+    """
+    while True:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+        try:
+            locked = lock(handle)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), path.stat()):
+                    return handle, locked
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rerank.errors import FolderError
-from rerank.storage.file_lock import lock
+from rerank.storage.file_lock import open_locked
 from rerank.storage.folder import check_can_replace
 
 
@@ -40,7 +40,7 @@ def reserved(path: Path, *, to_read: bool = False) -> Iterator[None]:
     lock_file = path.parent / f".{path.name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = _open(lock_file)
+        handle, _ = open_locked(lock_file)
     except BlockingIOError:
         raise FolderError(
             f"another job uses {path}; wait for its end, or give another folder"
@@ -56,20 +56,4 @@ def reserved(path: Path, *, to_read: bool = False) -> Iterator[None]:
         yield
     finally:
         lock_file.unlink(missing_ok=True)
-        os.close(handle)
-
-
-def _open(path: Path) -> int:
-    """An open and locked file; BlockingIOError if another process holds the lock."""
-    while True:
-        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
-        try:
-            lock(handle)
-            if os.path.samestat(os.fstat(handle), path.stat()):
-                return handle
-        except FileNotFoundError:
-            pass  # its last holder removed it between the two lines: open it again
-        except BaseException:
-            os.close(handle)
-            raise
         os.close(handle)
