@@ -29,9 +29,11 @@ from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
 from rerank.errors import FolderError, InputError
+from rerank.fitting import recalibrated_modes
 from rerank.fitting.label_checks import NO_LISTS
 from rerank.jobs.calibrate import calibrate
-from rerank.jobs.recalibrate import WORSE_IN, fresh, recalibrate, subsample
+from rerank.jobs.new_labels import fresh, subsample
+from rerank.jobs.recalibrate import WORSE_IN, recalibrate
 from rerank.storage.folder import MANIFEST, sha256_file
 from rerank.types import Query, Ranking
 
@@ -205,11 +207,9 @@ def test_a_measurably_worse_model_is_advised_against(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """On the command line, in --json, and in the report."""
-    from rerank.jobs import recalibrate as job
-
-    fit = job.fit_recalibration
+    fit = recalibrated_modes.fit_recalibration
     monkeypatch.setattr(
-        job,
+        recalibrated_modes,
         "fit_recalibration",
         lambda *a, **more: replace(fit(*a, **more), gain=-0.03, gain_interval=(-0.05, -0.01)),
     )

@@ -1,0 +1,177 @@
+"""The maps of a model, mode by mode, recalibrated on labels that it was not fitted on.
+
+The log odds of the confidence get a slope and an intercept, shrunk towards the old model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from calibration.monitoring.recalibration import (
+    Recalibration,
+    compose_updates,
+    fit_recalibration,
+    rebase_update,
+)
+from calibration.segments import Segments
+from rerank.assessment.fitted_maps import FittedMaps, MapsByMode
+from rerank.assessment.index_pipeline import IndexPipeline
+from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
+from rerank.assessment.predictions import Predictions, predict
+from rerank.assessment.ranking import by_prior, prior_score
+from rerank.config import Config
+from rerank.data.feedback import Feedback, group_labels, hit_labels, labels_of
+from rerank.errors import InputError
+from rerank.fitting.label_checks import (
+    NO_LISTS,
+    NOT_AT_RANDOM,
+    refused,
+    require_both_kinds,
+    without_certificates,
+)
+from rerank.fitting.plan import LEAST_GROUPS_TO_FIT
+from rerank.fitting.rankings import as_from_caller
+from rerank.types import Mode, Query, Scored
+
+LEAST_LABELS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RecalibratedMode:
+    """The recalibration of one mode, and the new maps."""
+
+    recalibration: Recalibration
+    maps: FittedMaps
+    predicted: Predictions
+
+    def without_certificates(self, reason: str) -> RecalibratedMode:
+        """The same, with all certificates refused for this reason."""
+        certificate = refused(self.recalibration.certificate, reason)
+        return replace(
+            self,
+            recalibration=replace(self.recalibration, certificate=certificate),
+            maps=without_certificates(self.maps, reason),
+        )
+
+
+def recalibrate_modes(
+    maps: MapsByMode,
+    feedback: Sequence[Feedback],
+    pipeline: Pipeline,
+    notes: Sequence[str],
+    *,
+    at_random: bool,
+) -> dict[Mode, RecalibratedMode]:
+    """The new maps of each mode that has enough labels; `notes` explain why they may be few.
+
+    Labels that are not of a random sample (`at_random`) certify nothing.
+
+    Raises:
+        InputError: no mode has enough.
+    """
+    recalibrated = {
+        mode: new if at_random else new.without_certificates(NOT_AT_RANDOM)
+        for mode in maps
+        if (new := _recalibrated_mode(maps, mode, feedback, pipeline)) is not None
+    }
+    if not recalibrated:
+        groups = len({f.group for f in feedback})
+        raise InputError(
+            f"expected labels of at least {LEAST_LABELS} different queries, got "
+            + " ".join([str(groups), *(f"({note})" for note in notes)])
+        )
+    return recalibrated
+
+
+def _recalibrated_mode(
+    maps: MapsByMode, mode: Mode, feedback: Sequence[Feedback], pipeline: Pipeline
+) -> RecalibratedMode | None:
+    """The maps of one mode, recalibrated on labels of its own top passages; None if too few.
+
+    A label is used whatever the other mode ranks first: using only labels on which both agree would
+    select easy queries. The mode `rerank` uses labels of lists that callers provided. If these are
+    too few, it uses labels with ids of the right passages, on lists cut from our own search, which
+    certify nothing.
+    """
+    old, of_mode = maps[mode], [f for f in feedback if maps.mode_of(f.query) == mode]
+    from_search = mode == "rerank" and not _has_least_labels(of_mode)
+    labels = (
+        [f for f in labels_of(feedback, "search") if f.right is None] if from_search else of_mode
+    )
+    if not _has_least_labels(labels):
+        return None
+    queries = [f.query for f in labels]
+    if from_search:
+        assert isinstance(pipeline, IndexPipeline), "only its models have the mode `rerank`"
+        scored = _search_as_from_callers(queries, maps, pipeline)
+    else:
+        scored = pipeline.run(queries, old.policy, label="scoring candidates")
+    predicted = predict(scored, old, pipeline.config)
+    index = pipeline.index
+    groups, about = group_labels(labels, map(index.passage, range(len(index))))
+    if len(set(groups)) < LEAST_GROUPS_TO_FIT:
+        raise InputError(
+            f"expected labels of at least {LEAST_GROUPS_TO_FIT} groups, because a correction is "
+            f"measured on other groups than it is fitted on; the {len(labels)} labels are of "
+            f"{len(set(groups))}: label questions of other groups, too"
+        )
+    recalibration, new = _update(old, predicted, labels, groups, about, pipeline.config)
+    if from_search:
+        new = without_certificates(new, NO_LISTS)
+    return RecalibratedMode(recalibration, new, predicted)
+
+
+def _search_as_from_callers(
+    queries: Sequence[Query], maps: Mapping[Mode, FittedMaps], pipeline: IndexPipeline
+) -> list[Scored]:
+    """The queries as if their callers had provided the likeliest passages of a search."""
+    candidates = pipeline.retrieve(queries, label="finding candidates")
+    prior = [prior_score(c, maps["search"].policy.prior) for c in candidates]
+    likeliest_first = [by_prior(c, p)[0] for c, p in zip(candidates, prior, strict=True)]
+    provided = as_from_caller(pipeline, likeliest_first)
+    policy = maps["rerank"].policy
+    prior = [prior_score(c, policy.prior) for c in provided]
+    return pipeline.score(provided, prior, cutoff=policy.cutoff, label="scoring provided passages")
+
+
+def _has_least_labels(labels: Sequence[Feedback]) -> bool:
+    return len({f.group for f in labels}) >= LEAST_LABELS
+
+
+def _update(
+    old: FittedMaps,
+    predicted: Predictions,
+    feedback: Sequence[Feedback],
+    groups: Sequence[str],
+    about: str,
+    config: Config,
+) -> tuple[Recalibration, FittedMaps]:
+    """The recalibration by labels of rankings with the probabilities of `old`, and the new maps."""
+    recalibration = fit_recalibration(
+        predicted.confidence,
+        hit_labels(feedback, predicted.rankings),
+        groups,
+        target=config.thresholds.medium,
+        about=about,
+        random_state=config.seed,
+    )
+    if all(f.right is None for f in feedback):  # else a wrong answer may mean that there is none
+        answered = [bool(f.relevant) for f in feedback]
+        recalibration = replace(
+            recalibration, certificate=require_both_kinds(recalibration.certificate, answered)
+        )
+    updates = {k: rebase_update(u, recalibration.update) for k, u in old.segments.updates.items()}
+    new = replace(
+        old,
+        confidence=replace(
+            old.confidence, update=compose_updates(old.confidence.update, recalibration.update)
+        ),
+        segments=Segments(updates),
+        certificate=recalibration.certificate,
+        context=None,  # the sufficiency has changed, and these labels are of the top passage
+        stopping_threshold=None,
+        calibrated=old.calibrated or recalibration.effective >= CALIBRATED_FROM,
+    )
+    return recalibration, new

@@ -1,0 +1,81 @@
+"""The labels that a model is recalibrated on, and the pipeline that ranks their queries."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model_folder import RETRIEVER
+from rerank.assessment.pipeline import Pipeline
+from rerank.data.canonical import query_hash
+from rerank.data.feedback import Feedback, check_known_passages, feedback_of, read_feedback
+from rerank.data.labelled_set import LabelledSet
+from rerank.jobs.pipelines import pipeline_over, trained_on_by
+from rerank.types import LISTS, metadata_name
+from rerank.workspace import Workspace
+
+
+def labels_and_pipeline(
+    model: CalibratedReranker,
+    feedback: Sequence[Feedback] | LabelledSet | str | Path,
+    split: str,
+    work: Workspace,
+) -> tuple[Sequence[Feedback], Pipeline, Mapping[str, Any]]:
+    """The labels, the pipeline that ranks their queries, and manifest entries of a new corpus."""
+    if isinstance(feedback, (str, Path)):
+        path = Path(feedback)
+        feedback = LabelledSet.read(path) if path.is_dir() else read_feedback(path)
+    if isinstance(feedback, LabelledSet):
+        if RETRIEVER in model.manifest:  # it is searched, whatever the set's corpus
+            return feedback_of(feedback, split), model.pipeline, {}
+        corpus = {"dataset": feedback.described(), "corpus_digest": feedback.corpus_digest()}
+        return feedback_of(feedback, split), pipeline_over(feedback, model, work), corpus
+    if RETRIEVER in model.manifest:
+        return feedback, model.pipeline, {}
+    index = model.pipeline.index
+    check_known_passages(feedback, map(index.passage, range(len(index))))
+    return feedback, model.pipeline, {}
+
+
+def usable_labels(
+    model: CalibratedReranker, feedback: Sequence[Feedback], max_labels: int | None
+) -> tuple[list[Feedback], list[str]]:
+    """The labels to use, and a note on those that are left out."""
+    usable, notes = fresh(model, feedback), []
+    if len(usable) < len(feedback):
+        notes.append(
+            f"left out: {len(feedback) - len(usable)} labels of queries that the model was fitted "
+            "on or its cross-encoder trained on."
+        )
+    return list(subsample(usable, max_labels)), notes
+
+
+def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
+    """The labels of queries that neither the maps were fitted on nor the models trained on.
+
+    If one query of a group is known, the whole group is left out, also of one that `metadata.group`
+    names: the confidence looks too good there.
+    """
+    seen = model.fitted_on
+    if LISTS not in model.maps:
+        seen |= trained_on_by(model.pipeline)
+    groups = [{f.group, metadata_name(f.query.metadata, "group")} - {""} for f in feedback]
+    rows = list(zip(feedback, groups, strict=True))
+    known = {g for f, of_label in rows if query_hash(f.query.text) in seen for g in of_label}
+    return [f for f, of_label in rows if known.isdisjoint(of_label)]
+
+
+def subsample(
+    feedback: Sequence[Feedback], most: int | None, *, seed: int = 0
+) -> Sequence[Feedback]:
+    """At most `most` of the labels, drawn at random, in their old order.
+
+    The first labels of a file are often about one subject, and represent only that.
+    """
+    if most is None or most >= len(feedback):
+        return feedback
+    rows = random.Random(seed).sample(range(len(feedback)), most)
+    return [feedback[i] for i in sorted(rows)]
