@@ -136,8 +136,8 @@ class Certificate:
                     f"{self.target:g} or more is called certified."
                 )
             return (
-                f"From {self.threshold:.3f} up {promise}, of {self.about}: {counts}, "
-                f"{self.accepted / self.queries:.0%} of {self._rests_on}."
+                f"Certified from {self.threshold:.3f} up: {promise}, of {self.about}. Here "
+                f"{counts}, which is {self.accepted / self.queries:.0%} of {self._rests_on}."
             )
         if self.labels_needed is None:
             return (

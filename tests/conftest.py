@@ -22,6 +22,7 @@ os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.index_pipeline import IndexPipeline
+from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import limit_scored, rank
 from rerank.config import Config
@@ -128,10 +129,17 @@ def index(small: LabelledSet, work: Path) -> Index:
 
 
 @pytest.fixture(scope="session")
-def run(small: LabelledSet, index: Index, work: Path) -> Run:
-    """The job, stopped as by Ctrl-C when its second chunk is scored, and then run again."""
+def run(small: LabelledSet, index: Index, work: Path) -> Iterator[Run]:
+    """The job, stopped as by Ctrl-C when its second chunk is scored, and then run again.
+
+    One model of it stays open: those that tests open share its networks, and open faster.
+    """
     assert index.folder.is_relative_to(work)
-    return interrupted_run(small, CONFIG, work)
+    made = interrupted_run(small, CONFIG, work)
+    opened = CalibratedReranker.load(made.folder)
+    opened.search("median")
+    yield made
+    del opened
 
 
 @pytest.fixture(scope="session")

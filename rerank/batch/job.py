@@ -79,6 +79,7 @@ def rescore(
     with open_input(queries, segment_by=model.segment_by) as queries_in:
         check_places(model.folder, queries, out, side)
         _check_replaceable(out)
+        _check_replaceable(side, holds="rejected rows", field="reason")
         if strict:
             _check_rows(queries_in)
         header = {
@@ -164,8 +165,10 @@ def _keep(
     checkpoint.scored()
 
 
-def _check_replaceable(out: Path) -> None:
-    """Refuse to replace a file that is not empty and holds no predictions.
+def _check_replaceable(
+    out: Path, *, holds: str = "predictions", field: str = OF_PREDICTIONS
+) -> None:
+    """Refuse to replace a file that is not empty and holds something else.
 
     Raises:
         InputError: the file may be dear to somebody.
@@ -175,13 +178,13 @@ def _check_replaceable(out: Path) -> None:
     if is_parquet(out):
         from rerank.batch.parquet import has_column
 
-        ours = has_column(out, OF_PREDICTIONS)
+        ours = has_column(out, field)
     else:
         with out.open("rb") as file:
-            ours = f'"{OF_PREDICTIONS}":'.encode() in file.readline(LONGEST_RECORD)
+            ours = f'"{field}":'.encode() in file.readline(LONGEST_RECORD)
     if not ours:
         raise InputError(
-            f"{out} exists and holds no predictions, so it is not replaced; move it away, or give "
+            f"{out} exists and holds no {holds}, so it is not replaced; move it away, or give "
             "another --out"
         )
 

@@ -109,12 +109,12 @@ def _report_parts(o: argparse.Namespace, *, tracked: bool) -> tuple[list[str], s
     head, _, rest = report.partition("\n\n")
     maps = maps_from_dict(json.loads(kept))
     certificate = maps[maps.main].certificate
-    has_test = (o.dataset / "qrels" / "test.tsv").exists()
+    manifest = read_manifest(o.out)
     command = after_calibration(
         certificate,
-        promotable=tracked and has_test,
+        promotable=tracked and manifest["queries"]["report_split"] == "test",
         mode=maps.main,
-        unused=_unused(read_manifest(o.out)) if o.max_queries else 0,
+        unused=_unused(manifest) if o.max_queries else 0,
     )
     model, dataset = (shlex.quote(str(path)) for path in (o.out, o.dataset))
     return head.splitlines(), rest, command.format(model=model, dataset=dataset)
@@ -122,9 +122,13 @@ def _report_parts(o: argparse.Namespace, *, tracked: bool) -> tuple[list[str], s
 
 def _unused(manifest: Mapping[str, Any]) -> int:
     """How many labelled queries of the set were neither used nor left out for a reason."""
+    from rerank.fitting.plan import CROSS_FITTED
+
     counts = manifest["queries"]
-    taken = ("fit", "report", "left_out_seen_by_reranker", "left_out_asked_twice")
-    return int(manifest["dataset"]["queries"]) - sum(int(counts[key]) for key in taken)
+    taken = ["fit", "left_out_seen_by_reranker", "left_out_asked_twice"]
+    if counts["report_split"] != CROSS_FITTED:  # else it is on those that were fitted on
+        taken.append("report")
+    return max(0, int(manifest["dataset"]["queries"]) - sum(int(counts[key]) for key in taken))
 
 
 def _measured(folder: Path) -> Any:

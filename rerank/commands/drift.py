@@ -44,6 +44,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 def _run(o: argparse.Namespace) -> bool:
     from rerank.data.beir import read_queries
+    from rerank.data.grouping import grouped
     from rerank.jobs.drift import detect_drift
     from rerank.jobs.pipelines import pipeline_over
     from rerank.types import LISTS
@@ -59,9 +60,10 @@ def _run(o: argparse.Namespace) -> bool:
         found = detect_drift(model, asked, level=o.level)
     elif o.queries.is_dir():
         labelled = read_set(o.queries, "leave-out", corpus_elsewhere=model.searches_elsewhere)
+        ids = labelled.split(o.split)
         found = detect_drift(
             model,
-            labelled.select(labelled.split(o.split)),
+            grouped(labelled, ids).select(ids),  # by the groups that the model's queries had
             pipeline=pipeline_over(labelled, model, Workspace(o.work)),
             level=o.level,
         )

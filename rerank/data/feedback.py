@@ -2,7 +2,8 @@
 
 One JSON object per line: `query`, and either `right` (was the top passage right?) or `relevant`
 (the ids of the right passages; empty if nothing answers the query). With `passages`, the label is
-about the caller's list, otherwise about a search. `chosen` is true if somebody chose to judge this
+about the caller's list, otherwise about a search. Lists with the scores of other stages may lack a
+right passage. `chosen` is true if somebody chose to judge this
 answer: such labels are of no random sample, and certify nothing. A folder of a labelled set holds
 the same and more, and has its own corpus.
 """
@@ -22,7 +23,7 @@ from rerank.data.labelled_set import LabelledSet, asked_about
 from rerank.data.labels import Labels
 from rerank.data.lines import read_records
 from rerank.data.records import read_id, read_query, read_right
-from rerank.data.weights import WEIGHT
+from rerank.data.weights import drawn_at_random
 from rerank.errors import InputError
 from rerank.types import Mode, Passage, Query, Ranking
 
@@ -91,7 +92,7 @@ def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
     queries = labelled.select(labelled.split(split))
     rows = zip(queries.items, queries.groups.tolist(), queries.grades, strict=True)
     return [
-        Feedback(query, group, None, frozenset(grades), WEIGHT in query.metadata)
+        Feedback(query, group, None, frozenset(grades), not drawn_at_random([query]))
         for query, group, grades in rows
     ]
 
@@ -127,11 +128,11 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
     if relevant is not None and not isinstance(relevant, list):
         raise InputError(f"'relevant' should be a list of passage ids, got {json_type(relevant)}")
     ids = [read_id({"relevant": i}, "relevant") for i in relevant or ()]
-    if query.passages is not None:
+    if query.passages is not None and query.scores is None:
         unknown = sorted(set(ids) - {passage.doc_id for passage in query.passages})
         if unknown:
             raise InputError(f"'relevant' names {unknown[0]!r:.80}, which is not in 'passages'")
-    chosen = chosen or WEIGHT in query.metadata  # of a sample that `label-next` drew by confidence
+    chosen = chosen or not drawn_at_random([query])
     return Feedback(query, " ".join(query.text.lower().split()), right, frozenset(ids), chosen)
 
 

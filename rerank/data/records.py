@@ -145,10 +145,10 @@ def passage_row(passage: Passage) -> dict[str, Any]:
 def query_row(query: Query) -> dict[str, Any]:
     """The query as a line of `queries.jsonl`."""
     row: dict[str, Any] = {"_id": query.query_id, "text": query.text}
-    if query.scores is not None:
+    if query.passages is not None:
         row["passages"] = [
-            {**passage_row(p), "scores": query.scores_of(i)}
-            for i, p in enumerate(query.passages or ())
+            passage_row(p) | ({} if query.scores is None else {"scores": query.scores_of(i)})
+            for i, p in enumerate(query.passages)
         ]
     return row | ({"metadata": dict(query.metadata)} if query.metadata else {})
 

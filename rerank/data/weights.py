@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rerank.errors import InputError
 from rerank.types import Query
 
 WEIGHT = "weight"  # metadata of a query
+CHOSEN = "chosen"  # metadata of a query: true if it was drawn by its confidence, without a weight
 LARGEST = 1e9
+
+
+def drawn_at_random(queries: Iterable[Query]) -> bool:
+    """Whether no query has a weight or was chosen: only then labels of them may certify."""
+    return not any(WEIGHT in q.metadata or q.metadata.get(CHOSEN) is True for q in queries)
 
 
 def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:

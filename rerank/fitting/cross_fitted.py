@@ -41,12 +41,12 @@ def fit_folds(
     fold = grouped_folds(main.fit.groups, config.folds, random_state=config.seed)
     parts: dict[Mode, list[tuple[Labelled[Scored], Fitted]]] = {mode: [] for mode in ranked}
     for k in range(int(fold.max()) + 1):
-        policy = main.policy
+        cutoff = main.policy.cutoff
         if not main.context.list_kind:
-            others = main.fit.where(fold != k)
-            policy = replace(policy, cutoff=choose_cutoff(others, config, main.context.pooled))
+            cutoff = choose_cutoff(main.fit.where(fold != k), config, main.context.pooled)
         for mode, rankings in ranked.items():
             others = rankings.fit.where(fold != k)
+            policy = replace(rankings.policy, cutoff=cutoff)
             fitted = fit(others, policy, config, rankings.context)
             parts[mode].append((rankings.fit.where(fold == k), fitted))
     return parts

@@ -12,9 +12,9 @@ from rerank.data.labels import Labels
 from rerank.errors import InputError
 
 ALL_ANSWERABLE = (
-    "All {n} labelled queries have an answer here. Such labels teach nothing of one that has "
-    "none: the confidence may be high there, and no promise would hold. Label queries that nothing "
-    "answers too, as many in a hundred as people ask, and list them in splits/<split>.txt; or let "
+    "All {n} labelled queries have an answer here. They say nothing about queries without one: "
+    "the confidence of these may be too high, and no promise would hold. Label such queries too, "
+    "in the share that you expect from your users, and list them in splits/<split>.txt; or let "
     "copies stand in for them (--expected-unanswerable)."
 )
 NONE_ANSWERABLE = (

@@ -84,6 +84,7 @@ def plan(
 
     A split that a model was trained on is left out whole, because its other queries ask
     about the same passages; if nothing else is left, only the questions trained on are left out. If
+    nothing but the split to report on is left, the report is on that one, cross-fitted. If
     some of the remaining queries ask about the same documents, the plan says so: a cross-encoder
     scores passages like its training data better than new ones, so a confidence fitted there is too
     high.
@@ -173,16 +174,11 @@ def _divide(labelled: LabelledSet, untrained: frozenset[str]) -> _Division:
     fit = [i for split in to_fit for i in untrained_ids[split]]
     total = sum(map(len, labelled.splits.values()))
     if held_out is None:
-        return _Division(
-            fit=fit,
-            report=fit,
-            held_out=None,
-            seen=total - len(fit),
-            asked_twice=0,
-            partly_trained_on=not untouched.issuperset(to_fit),
-        )
+        return _cross_fitted(fit, total, partly_trained_on=not untouched.issuperset(to_fit))
     report = untrained_ids[held_out]
     once = labelled.without_repeats(fit, report)
+    if not once:  # the models were trained on all others: no split can be held out
+        return _cross_fitted(report, total, partly_trained_on=held_out not in untouched)
     return _Division(
         fit=once,
         report=report,
@@ -190,6 +186,17 @@ def _divide(labelled: LabelledSet, untrained: frozenset[str]) -> _Division:
         seen=total - len(fit) - len(report),
         asked_twice=len(fit) - len(once),
         partly_trained_on=not untouched.issuperset([*to_fit, held_out]),
+    )
+
+
+def _cross_fitted(ids: list[str], total: int, *, partly_trained_on: bool) -> _Division:
+    return _Division(
+        fit=ids,
+        report=ids,
+        held_out=None,
+        seen=total - len(ids),
+        asked_twice=0,
+        partly_trained_on=partly_trained_on,
     )
 
 

@@ -77,10 +77,11 @@ def recalibrate_modes(
         if (new := _recalibrated_mode(maps, mode, feedback, pipeline)) is not None
     }
     if not recalibrated:
-        groups = len({f.group for f in feedback})
+        groups = {m: len({f.group for f in feedback if maps.mode_of(f.query) == m}) for m in maps}
+        got = ", ".join(f"{count} for the mode {mode}" for mode, count in groups.items())
         raise InputError(
-            f"expected labels of at least {LEAST_LABELS} different queries, got "
-            + " ".join([str(groups), *(f"({note})" for note in notes)])
+            f"expected labels of at least {LEAST_LABELS} different queries of one mode, got {got}, "
+            + " ".join([f"of {len(feedback)} in all", *(f"({note})" for note in notes)])
         )
     return recalibrated
 

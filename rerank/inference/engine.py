@@ -278,7 +278,10 @@ def onnx_runtime() -> Any:
 
 
 def _shared_runner(graph: bytes) -> Run:
-    """The network of a graph; models of one process that have the same graph share one network."""
+    """The network of a graph; models of one process that have the same graph share one network.
+
+    Networks are started one after the other.
+    """
     digest = hashlib.sha256(graph).digest()
     with _starting:
         run = _running.get(digest)

@@ -65,7 +65,7 @@ def answer_file(
         "configuration": _digest(asdict(config)),  # only its digest: the URL may have a password
         "version": package_version(),
     }
-    side = out.with_name(f"{out.name}.rejected.jsonl")  # no answer is rejected
+    side = out.with_name(f".{out.name}.answer.rejected")  # never there: no answer is rejected
     with open_checkpoint(out, side, header, restart=restart, kind="answer") as checkpoint:
         resumed = checkpoint.state.line
         if checkpoint.state.stage == "scoring":

@@ -17,7 +17,7 @@ from rerank.config import Config, Thresholds
 from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
-from rerank.data.weights import WEIGHT
+from rerank.data.weights import drawn_at_random
 from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import Heuristic
 from rerank.evaluation.measure import Evaluation, Part, measure
@@ -180,7 +180,7 @@ def _fit_and_measure(
         fits = _fit_modes(ranked, config)
         if planned.beside_training:
             fits[main] = _without_certificates(fits[main], TRAINED_ON_DOCUMENTS)
-        if any(WEIGHT in query.metadata for query in planned.fit.items):
+        if not drawn_at_random(planned.fit.items):
             fits[main] = _without_certificates(fits[main], NOT_AT_RANDOM)
         originals = fits[main].right[: len(planned.fit)]  # copies come last
         check_both_outcomes(originals, made_from["dataset"]["name"])

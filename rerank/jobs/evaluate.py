@@ -11,15 +11,17 @@ import numpy as np
 from calibration.label_selection import weighted_mean
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
+from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.canonical import query_hash
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.weights import weights_of
+from rerank.data.weights import drawn_at_random, weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.plan import unseen
 from rerank.jobs.pipelines import pipeline_over, trained_on_by
+from rerank.jobs.retriever_checks import with_held_passages
 from rerank.workspace import Workspace
 
 
@@ -38,15 +40,19 @@ def evaluate(
     that were sampled from.
 
     Raises:
-        InputError: no such split, no query left in it, or only some of them have a weight.
+        InputError: no such split, no query left in it, or only some of them have a weight; or
+            another search system holds none of the passages that the labels name.
+        RetrieverError: that system does not answer.
     """
-    in_split = labelled.split(split)
+    in_split, notes = labelled.split(split), list[str]()
+    if isinstance(model.pipeline, RetrieverPipeline):  # its passages tell which queries go together
+        labelled, missing = with_held_passages(labelled, model.pipeline.system)
+        notes += missing
     pipeline = pipeline_over(labelled, model, Workspace(Path(work)))
     read = frozenset[str]() if labelled.lists else trained_on_by(pipeline)
     ids = unseen(labelled, in_split, read)
     if not ids:
         raise InputError(f"{labelled.name}: the models were trained on all of {split!r}")
-    notes = []
     if len(ids) < len(in_split):
         gone = len(in_split) - len(ids)
         notes.append(f"left out: {gone} queries that a model was trained on.")
@@ -58,6 +64,8 @@ def evaluate(
             f"warning: the model was fitted on {fitted_here} of these; it will look better."
         )
     weights = weights_of(queries.items)
+    if not weights and not drawn_at_random(queries.items):
+        notes.append("warning: these queries were drawn by their confidence: no random sample.")
     maps = model.maps[labelled.mode]
     everything = ReadPolicy(maps.policy.prior, cutoff=0.0)
     scored = pipeline.run(queries.items, everything, label="scoring candidates")
@@ -84,6 +92,6 @@ def weighted_note(measured: Evaluation, weights: Mapping[str, float]) -> str:
     )
     return (
         f"weighted: of the {weight.sum():.0f} queries that these were drawn from, about "
-        f"{weight[accepted].sum():.0f} reach {threshold:g}, and {estimate.mean:.1%} of these right "
-        f"({interval})."
+        f"{weight[accepted].sum():.0f} reach {threshold:g}, and {estimate.mean:.1%} of these are "
+        f"right ({interval})."
     )

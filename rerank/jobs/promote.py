@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +19,11 @@ from calibration.group_tests import mean_lower_bound, mean_upper_bound
 from calibration.non_inferiority import Difference, paired_difference, surely_better
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import open_folder
+from rerank.assessment.model_folder import RETRIEVER, open_folder
 from rerank.assessment.policy import unlike_fitted
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.weights import weights_of
+from rerank.data.weights import drawn_at_random
 from rerank.errors import InputError
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.plan import unseen
@@ -96,18 +97,19 @@ def promote(
     becomes the best so far.
 
     Raises:
-        InputError: not a model folder, no such split, queries with weights, or a champion that
-            cannot be loaded here.
+        InputError: not a model folder, no such split, queries drawn by confidence, or a champion
+            that cannot be loaded here.
         MissingExtraError: MLflow is not installed.
         TrackingError: MLflow does not answer, or refuses.
     """
     folder, workspace, gate = Path(folder), Workspace(Path(work)), gate or PromotionGate()
     cache, uri = ScoreCache(workspace.scores), workspace.tracking_uri
     candidate = CalibratedReranker.load(folder, cache=cache)
-    if weights_of(labelled.select(labelled.split(split)).items):
+    if not drawn_at_random(labelled.select(labelled.split(split)).items):
         raise InputError(
-            f"{labelled.name}: the queries of {split!r} have weights, so they were drawn by their "
-            "confidence; a promotion needs queries drawn at random (`rerank label --draw even`)"
+            f"{labelled.name}: queries of {split!r} were drawn by their confidence, as their "
+            "metadata `weight` or `chosen` says; a promotion needs queries drawn at random "
+            "(`rerank label --draw even`)"
         )
     name = model_name(candidate.manifest)
     present = aliased(name, CHAMPION, tracking_uri=uri)
@@ -120,7 +122,7 @@ def promote(
         place, temporary = folder_at(source, tracking_uri=uri)
         try:
             other = open_folder(place).manifest
-            if other["corpus_digest"] == candidate.manifest["corpus_digest"]:
+            if _finds_the_same(other, candidate.manifest):
                 model = CalibratedReranker.load(place, cache=cache)
                 figures = evaluate(model, labelled, split, work=work)
                 lost, common = losses_to(measured, figures)
@@ -137,6 +139,16 @@ def promote(
     run = track_model(folder, work=workspace)
     now = set_champion(name, run.run_id, best=best_kept, tracking_uri=uri)
     return Promotion(name, tuple(checks), champion, now, best_kept or now)
+
+
+def _finds_the_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two models search the same corpus or system, or read lists of the same stages."""
+    if RETRIEVER in one or RETRIEVER in other:
+        return bool(one.get(RETRIEVER) == other.get(RETRIEVER))
+    stages = [manifest["inputs"].get("stages") for manifest in (one, other)]
+    if any(stages):  # each list brings its own passages
+        return bool(stages[0] == stages[1])
+    return bool(one["corpus_digest"] == other["corpus_digest"])
 
 
 def _other_corpus(version: str, dataset: dict[str, object], *, allowed: bool) -> Check:

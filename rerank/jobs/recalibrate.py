@@ -61,6 +61,7 @@ NOT_INHERITED = (
     "updated",
     "answers",
     "exported_from",
+    "calibrated",
 )
 """Entries of the old model's manifest that do not hold for the new one."""
 

@@ -11,6 +11,7 @@ from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.retrieval.systems.system import SearchSystem
+from rerank.types import Passage
 
 AT_ONCE = 200  # ids per request
 TRIED = 20  # passages to encode and search for
@@ -21,6 +22,8 @@ def with_held_passages(
     labelled: LabelledSet, system: SearchSystem
 ) -> tuple[LabelledSet, tuple[str, ...]]:
     """The set with the labelled passages as its corpus, as the collection holds them, and notes.
+
+    A passage that it does not hold has no text.
 
     Queries are grouped by these passages. The notes say how many are missing from the collection.
 
@@ -34,7 +37,7 @@ def with_held_passages(
         for start in range(0, len(named), AT_ONCE)
         for passage in system.passages(named[start : start + AT_ONCE])
     }
-    labelled = replace(labelled, corpus={**{i: labelled.corpus[i] for i in named}, **held})
+    labelled = replace(labelled, corpus={**{i: Passage(i, "", "") for i in named}, **held})
     missing = [doc_id for doc_id in named if doc_id not in held]
     if not missing:
         return labelled, ()

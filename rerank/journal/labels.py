@@ -43,10 +43,18 @@ def newest_answers(
     return list(newest.values())[:most][::-1]
 
 
-def newest_labels(store: JournalStore, most: int | None = None) -> list[Row]:
-    """The newest label of each question, oldest first; `most` keeps only the newest ones."""
+def newest_labels(
+    store: JournalStore, most: int | None = None, *, model: str | None = None
+) -> list[Row]:
+    """The newest label of each question, oldest first; `most` keeps only the newest ones.
+
+    With `model`, a version, only labels of its answers.
+    """
     columns = (_C.question_hash, _C.mode, _C.right, _C.asked, _C.top_doc_id, _C.model)
-    rows = store.rows(select(*columns).where(OF_THE_TOP).order_by(_C.judged.desc(), _C.entry_id))
+    chosen = select(*columns).where(OF_THE_TOP)
+    if model is not None:
+        chosen = chosen.where(_C.model == model)
+    rows = store.rows(chosen.order_by(_C.judged.desc(), _C.entry_id))
     newest: dict[tuple[str, str], Row] = {}
     for row in rows:
         newest.setdefault((row["mode"], row["question_hash"]), row)

@@ -13,8 +13,8 @@ from typing import Any
 
 from rerank.data.beir import LabelledFiles, write_labels
 from rerank.data.labelled_set import JUDGED_WRONG
-from rerank.data.weights import WEIGHT
-from rerank.labelling.state import Question, weights
+from rerank.data.weights import CHOSEN, WEIGHT
+from rerank.labelling.state import Question, drawn_evenly, weights
 from rerank.types import Query
 
 SPLIT = "test"
@@ -25,10 +25,12 @@ RIGHT_GRADE, PARTLY_GRADE = 2.0, 1.0
 def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledFiles:
     """The queries that a person is done with, and their qrels, in one split, without a corpus.
 
-    `metadata.weight` is set if the questions are a sample with different weights.
+    `metadata.weight` is set if the questions are a sample with different weights, `metadata.chosen`
+    if they were drawn by confidence and are no sample, because some are proposed.
     """
     weight = weights(questions)
     differ = len(set(weight)) > 1
+    chosen = not differ and not drawn_evenly(questions)
     queries: dict[str, Query] = {}
     qrels: dict[str, dict[str, float]] = {}
     for question, stands_for in zip(questions, weight, strict=True):
@@ -36,7 +38,7 @@ def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledF
             continue
         right = right_of(question, partly_right=partly_right)
         metadata: dict[str, Any] = dict(question.metadata)
-        metadata |= {WEIGHT: stands_for} if differ else {}
+        metadata |= {WEIGHT: stands_for} if differ else {CHOSEN: True} if chosen else {}
         lists = {
             JUDGED_WRONG: [d for d, grade in question.grades.items() if grade == "wrong"],
             PARTLY: [d for d, grade in question.grades.items() if grade == "partly"],

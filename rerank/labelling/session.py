@@ -129,7 +129,8 @@ class Session:
         if not queries:
             return []
         count, seed, asked = min(count, len(queries)), self.config.seed + number, self.config.draw
-        auto: How = "accuracy" if self.model.calibrated else "even"
+        proposed = any(query.metadata.get(PROPOSED) for query in queries)
+        auto: How = "accuracy" if self.model.calibrated and not proposed else "even"
         how = auto if asked == "auto" else cast(How, asked)
         drawn = draw(self.model, queries, count, how=how, seed=seed)
         order = np.random.default_rng([seed, 1]).permutation(count).tolist()
@@ -152,7 +153,10 @@ class Session:
         task = Task(question, shown, left)
         if left or question.proposed:
             return task
-        self.nothing(task)  # an update of the model removed the rest
+        if judged:
+            self.nothing(task)  # an update of the model removed the rest
+        else:
+            self.skip(task)  # no passage was found for it, so nobody can say that none answers
         return self.task()
 
     def accept(self, task: Task, text: str | None = None) -> None:
@@ -275,7 +279,7 @@ def _draw_event(one: Drawn, number: int) -> dict[str, Any]:
         "query_id": query.query_id,
         "text": query.text,
         "metadata": dict(query.metadata),
-        "weight": 0.0 if proposed else one.weight,
+        "weight": one.weight,
         "proposed": proposed,
         **_answer_fields(one.answer.confidence, top.doc_id if top else None),
     }

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rerank.labelling.judgements import Event
+from rerank.labelling.question_proposals import PROPOSED
 
 Grade = Literal["right", "partly", "wrong"]
 GRADES: tuple[Grade, ...] = ("wrong", "partly", "right")  # rising
@@ -36,7 +37,7 @@ class Question:
     text: str
     metadata: Mapping[str, Any]
     draw: int  # the number of the draw, from 0
-    weight: float  # number of questions of the draw that it stands for; 0: no sample
+    weight: float  # number of questions of the draw that it stands for
     confidence: float
     top: str | None
     proposed: bool = False  # and not accepted by anybody yet
@@ -116,13 +117,15 @@ def next_question(questions: Sequence[Question], name: str, shared: int) -> Ques
 
 
 def weights(questions: Sequence[Question]) -> list[float]:
-    """How many questions each one stands for, (n,), over all draws; all 0 if one is no sample.
+    """How many questions each one stands for, (n,), over all draws; all 0 if one was proposed.
 
     A further draw is from the questions not drawn before. There are then two unbiased estimates:
     the earlier draws alone, and the earlier draws as a known part plus the new draw as an estimate
     of the rest. Their weighted mean is unbiased too. The second has the weight
     m N / ((n + m) (N - n)), with n of N drawn before and m now: so uniform draws stay uniform.
     """
+    if any(question.metadata.get(PROPOSED) for question in questions):
+        return [0.0] * len(questions)
     found = [question.weight for question in questions]
     for draw in range(1, 1 + max((q.draw for q in questions), default=0)):
         before = [w for w, q in zip(found, questions, strict=True) if q.draw < draw]
@@ -134,4 +137,10 @@ def weights(questions: Sequence[Question]) -> list[float]:
                 found[i] = (1 - share) * found[i] + share
             elif question.draw == draw:
                 found[i] *= share
-    return found if all(w > 0 for w in found) else [0.0] * len(found)
+    return found
+
+
+def drawn_evenly(questions: Sequence[Question]) -> bool:
+    """Whether all questions of a draw had the same chance to be drawn, in each draw."""
+    chances = {(question.draw, question.weight) for question in questions}
+    return len(chances) == len({draw for draw, _ in chances})

@@ -54,8 +54,8 @@ def warnings(report: Report) -> list[str]:
         return []
     return [
         "Warning: a model was trained on other queries about the same documents, and "
-        "knows these better than it will know new ones: expect to be promised too much. Nothing is "
-        "certified. Keep documents apart from its training, or take another --reranker."
+        "knows these better than it will know new ones: the confidence is likely to be too high. "
+        "Nothing is certified. Keep documents apart from its training, or take another --reranker."
     ]
 
 
@@ -81,8 +81,8 @@ def scored_sentence(report: Report) -> str:
     kind = report.fitted.maps.list_kind
     if kind and RETRIEVER not in report.made_from:
         *first, last = kind.stages
-        others = f" and fused the fused ranks of {', '.join(first)}" if first else ""
-        sentence = f"The lists came with their scores: below, logit is the score of {last}{others}."
+        others = f", and `fused` is the fusion of the ranks of {', '.join(first)}" if first else ""
+        sentence = f"The lists came with their scores: `logit` is the score of {last}{others}."
         return (
             sentence if kind.texts else f"{sentence} Not all passages have a text: none was read."
         )

@@ -127,8 +127,8 @@ class ServerJournal:
         """
         from rerank.journal.labels import label_of, newest_labels
 
-        rows = newest_labels(self._journal.store)
-        return [label_of(row) for row in rows if row["model"] == model and row["asked"]]
+        rows = newest_labels(self._journal.store, model=model)
+        return [label_of(row) for row in rows if row["asked"]]
 
     def close(self) -> None:
         """Write the waiting entries and stop."""

@@ -79,4 +79,4 @@ def test_the_weights_say_what_all_queries_would(run: Run, small: LabelledSet) ->
     assert "none of the" in weighted_note(never, weights)
     few = replace(measured, confidences={OURS: np.where(np.arange(n) < 3, 0.9, 0.0)})
     different = {i: k + 1.0 for k, i in enumerate(sure.query_ids)}
-    assert "of these right (too few for an interval)" in weighted_note(few, different)
+    assert "of these are right (too few for an interval)" in weighted_note(few, different)

@@ -279,5 +279,5 @@ def test_queries_drawn_by_their_confidence_promote_nothing(
 ) -> None:
     """Their accuracy, unweighted, is not that of the queries that they were drawn from."""
     queries = {i: replace(q, metadata={"weight": 2.0}) for i, q in small.queries.items()}
-    with pytest.raises(InputError, match="the queries of 'test' have weights"):
+    with pytest.raises(InputError, match="queries of 'test' were drawn by their confidence"):
         promote(run.folder, replace(small, queries=queries), "test", work=tmp_path)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
+from rerank.data.weights import CHOSEN, WEIGHT
+from rerank.labelling.beir_export import labels_of
 from rerank.labelling.progress import progress_sentences
-from rerank.labelling.state import Person, Question, weights
+from rerank.labelling.question_proposals import PROPOSED
+from rerank.labelling.state import Person, Question, drawn_evenly, weights
 
 
 def question(i: int, *, draw: int = 0, weight: float = 1.0, right: bool | None = None) -> Question:
@@ -25,7 +31,25 @@ def test_even_draws_stay_even() -> None:
     assert weights(first) == [10.0] * 10
     assert weights(first + second) == pytest.approx([100 / 30] * 30)
     assert weights(first + second + third) == pytest.approx([1.0] * 100)
-    assert weights([*first, question(99, weight=0)]) == [0.0] * 11
+    assert drawn_evenly(first + second + third)
+
+
+def test_a_proposed_question_stands_for_no_other() -> None:
+    """Then no question has a weight; and if some were drawn by confidence, their labels say so."""
+    even, uneven = ([question(i, weight=w, right=True) for i in range(2)] for w in (2, 3))
+    proposed = replace(question(9, draw=1, right=False), metadata={PROPOSED: True})
+    uneven[0].weight = 1.5
+    assert weights([*even, proposed]) == weights([*uneven, proposed]) == [0.0] * 3
+
+    def metadata(questions: list[Question]) -> list[dict[str, Any]]:
+        made = labels_of(questions, partly_right=False).queries.values()
+        return [{k: q.metadata[k] for k in (WEIGHT, CHOSEN) if k in q.metadata} for q in made]
+
+    assert metadata(uneven) == [{WEIGHT: 1.5}, {WEIGHT: 3}]
+    assert metadata([*even, proposed]) == [{}] * 3
+    assert metadata([*uneven, proposed]) == [{CHOSEN: True}] * 3
+    said = progress_sentences([*uneven, proposed], calibrated=True, target=0.7, partly_right=False)
+    assert "which were drawn by confidence and stand for no others" in said[0]
 
 
 def test_two_uneven_draws_estimate_a_sum_without_bias() -> None:
