@@ -114,13 +114,13 @@ def _report_parts(o: argparse.Namespace, *, tracked: bool) -> tuple[list[str], s
         certificate,
         promotable=tracked and manifest["queries"]["report_split"] == "test",
         mode=maps.main,
-        unused=_unused(manifest) if o.max_queries else 0,
+        unused=unused(manifest) if o.max_queries else 0,
     )
     model, dataset = (shlex.quote(str(path)) for path in (o.out, o.dataset))
     return head.splitlines(), rest, command.format(model=model, dataset=dataset)
 
 
-def _unused(manifest: Mapping[str, Any]) -> int:
+def unused(manifest: Mapping[str, Any]) -> int:
     """How many labelled queries of the set were neither used nor left out for a reason."""
     from rerank.fitting.plan import CROSS_FITTED
 

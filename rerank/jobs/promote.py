@@ -122,7 +122,7 @@ def promote(
         place, temporary = folder_at(source, tracking_uri=uri)
         try:
             other = open_folder(place).manifest
-            if _finds_the_same(other, candidate.manifest):
+            if finds_the_same(other, candidate.manifest):
                 model = CalibratedReranker.load(place, cache=cache)
                 figures = evaluate(model, labelled, split, work=work)
                 lost, common = losses_to(measured, figures)
@@ -141,7 +141,7 @@ def promote(
     return Promotion(name, tuple(checks), champion, now, best_kept or now)
 
 
-def _finds_the_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def finds_the_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two models search the same corpus or system, or read lists of the same stages."""
     if RETRIEVER in one or RETRIEVER in other:
         return bool(one.get(RETRIEVER) == other.get(RETRIEVER))

@@ -255,6 +255,12 @@ def test_only_predictions_are_replaced(
         rescore(model, queries, out)
     assert out.read_bytes() == mine
     out.unlink()
+    side = out.with_name(f"{out.name}.rejected.jsonl")
+    side.write_bytes(mine)
+    with pytest.raises(InputError, match="holds no rejected rows, so it is not replaced"):
+        rescore(model, queries, out)
+    assert side.read_bytes() == mine
+    side.write_text('{"line": 1, "reason": "bad"}\n')
     for _ in range(2):
         assert rescore(model, queries, out).answered == 2
 

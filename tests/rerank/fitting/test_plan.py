@@ -260,6 +260,16 @@ def test_a_split_that_was_all_trained_on_is_not_reported_on() -> None:
     assert found.report_split == "dev"
 
 
+def test_where_all_others_were_trained_on_the_reported_split_is_fitted_on() -> None:
+    """After a training on the whole of `train`, `test` alone gives fit and report, cross-fitted."""
+    labelled = set_of({"train": [*range(40)], "test": [*range(40, 80)]})
+    hashes = frozenset(query_hash(labelled.queries[i].text) for i in labelled.splits["train"])
+    found = plan(labelled, trained_on=hashes, max_queries=None, seed=0)
+    assert found.cross_fitted
+    assert ids(found.fit) == labelled.splits["test"]
+    assert (found.seen_by_reranker, found.asked_twice, found.beside_training) == (40, 0, False)
+
+
 def test_too_few_queries_are_refused() -> None:
     """Below twenty queries to fit on the refusal counts what there is and why."""
     labelled = set_of({"train": [*range(21)], "test": [40]})

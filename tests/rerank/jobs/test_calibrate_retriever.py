@@ -25,6 +25,7 @@ from rerank.assessment import model_folder
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.ranking_features import ranking_features
 from rerank.config import Config
+from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import read_query
 from rerank.errors import InputError, RetrieverError
@@ -151,10 +152,18 @@ def test_it_takes_no_passages_without_scores(model: CalibratedReranker) -> None:
 
 
 def test_other_jobs(
-    model: CalibratedReranker, labelled: LabelledSet, work: Path, tmp_path: Path
+    model: CalibratedReranker,
+    labelled: LabelledSet,
+    small_folder: Path,
+    work: Path,
+    tmp_path: Path,
 ) -> None:
     """It is evaluated, recalibrated, and rescores as it searches."""
-    assert len(rerank.evaluate(model, labelled, work=work).right) == 30
+    measured = rerank.evaluate(model, labelled, work=work)
+    assert len(measured.right) == 30
+    whole = LabelledSet.read(small_folder)
+    groups = grouped(whole, whole.split("test")).select(whole.split("test")).groups
+    assert measured.labelled.groups.tolist() == groups.tolist()  # by the passages' texts and titles
     moved = rerank.recalibrate(model, labelled, tmp_path / "new", split="test", work=work)
     assert 0 < CalibratedReranker.load(moved.folder).search(ASKED).confidence < 1
     given, out = tmp_path / "queries.jsonl", tmp_path / "out.jsonl"

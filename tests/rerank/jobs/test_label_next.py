@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.data.feedback import read_feedback
+from rerank.data.feedback import feedback_from, read_feedback
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import weights_of
 from rerank.errors import FolderError, InputError
 from rerank.evaluation.measure import OURS
 from rerank.jobs.evaluate import evaluate, weighted_note
 from rerank.jobs.label_next import label_next
-from rerank.types import Query
+from rerank.types import Passage, Query
 
 Run = Any  # the session's run, see conftest
 
@@ -80,3 +80,12 @@ def test_the_weights_say_what_all_queries_would(run: Run, small: LabelledSet) ->
     few = replace(measured, confidences={OURS: np.where(np.arange(n) < 3, 0.9, 0.0)})
     different = {i: k + 1.0 for k, i in enumerate(sure.query_ids)}
     assert "of these are right (too few for an interval)" in weighted_note(few, different)
+
+
+def test_passages_that_a_query_brought_stay_in_its_line(run: Run, tmp_path: Path) -> None:
+    """So that the label is about this list and not about a search."""
+    lists = [Query(f"sort {i}", str(i), passages=(Passage("p", "", "text"),)) for i in range(3)]
+    out = tmp_path / "next.jsonl"
+    label_next(CalibratedReranker.load(run.folder), lists, 2, out)
+    rows = [json.loads(line) | {"right": True} for line in out.read_text().splitlines()]
+    assert all(feedback_from(row).query.mode == "rerank" for row in rows)

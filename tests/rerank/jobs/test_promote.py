@@ -25,6 +25,7 @@ from rerank.jobs.promote import (
     Check,
     best_checks,
     certified_check,
+    finds_the_same,
     losses_to,
     own_checks,
     promote,
@@ -281,3 +282,18 @@ def test_queries_drawn_by_their_confidence_promote_nothing(
     queries = {i: replace(q, metadata={"weight": 2.0}) for i, q in small.queries.items()}
     with pytest.raises(InputError, match="queries of 'test' were drawn by their confidence"):
         promote(run.folder, replace(small, queries=queries), "test", work=tmp_path)
+
+
+def test_which_models_find_the_same_passages() -> None:
+    """Of one corpus, one system, or lists of the same stages, whatever passages are labelled."""
+    ours, other = ({"corpus_digest": c, "inputs": {}} for c in "ab")
+    assert finds_the_same(ours, ours)
+    assert not finds_the_same(ours, other)
+    system = {"retriever": {"url": "one"}, "inputs": {"stages": ["keyword"]}}
+    systems = [m | system for m in (ours, other)]
+    assert finds_the_same(*systems)
+    assert not finds_the_same(systems[0], systems[1] | {"retriever": {"url": "two"}})
+    assert not finds_the_same(systems[0], ours)
+    lists = [m | {"inputs": {"stages": ["bm25", "colbert"]}} for m in (ours, other)]
+    assert finds_the_same(*lists)
+    assert not finds_the_same(lists[0], lists[1] | {"inputs": {"stages": ["bm25"]}})

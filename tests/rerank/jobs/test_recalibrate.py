@@ -312,6 +312,8 @@ def test_a_list_is_read_with_its_label(tmp_path: Path) -> None:
     (found,) = read_feedback(written(tmp_path, [json.dumps(listed)]))
     assert found.query.mode == "rerank"
     assert [p.doc_id for p in found.query.passages or ()] == ["0", "x"]
+    lists = {"passages": [{"_id": "x", "text": "t", "scores": {"bm25": 1.0}}], "relevant": ["y"]}
+    assert feedback_from({"query": "a", **lists}).relevant == {"y"}  # their stages missed it
     with pytest.raises(InputError, match="'relevant' names 'y', which is not in 'passages'"):
         read_feedback(written(tmp_path, [json.dumps({**listed, "relevant": ["y"]})]))
 

@@ -15,7 +15,7 @@ from processes import run_python
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import query_row
-from rerank.labelling.pooling import pool
+from rerank.labelling.pooling import Pool, pool
 from rerank.labelling.session import JUDGEMENTS
 from rerank.labelling.state import questions_of
 
@@ -172,6 +172,16 @@ def test_proposed_questions_are_accepted_or_reworded(label: Label, tmp_path: Pat
     assert other.text == "how do I sort?"
     assert all(q.metadata["proposed"] for q in (one, other))
     assert "weight" not in one.metadata
+
+
+def test_a_question_for_which_nothing_is_found_gets_no_label(
+    label: Label, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has seen a passage of it, so nobody can say that none answers."""
+    monkeypatch.setattr("rerank.labelling.session.pool", lambda *_: Pool((), 0.1, None))
+    label([], "--count", 2)
+    assert not any(q.done for q in questions_of(events(tmp_path)))
+    assert not (tmp_path / "set" / "queries.jsonl").exists()
 
 
 def test_what_every_stage_finds_is_shown_once_in_an_order_of_its_own(
