@@ -30,7 +30,7 @@ def _run(o: argparse.Namespace) -> None:
     with journal_kept(o) as record:
         model, start = load_model(o), time.perf_counter()
         assessed = model.assess(queries)
-        latency = time.perf_counter() - start
+        latency = (time.perf_counter() - start) / len(queries)
         for query, assessment in zip(queries, assessed, strict=True):
             found = assess_with(model, assessment)
             answer_id = record(assessment, model=model.version, latency=latency)

@@ -13,7 +13,9 @@ from rerank.errors import InputError
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_journal(p)
     p.add_argument("answer", metavar="ANSWER_ID", help="`id` of the answer")
-    p.add_argument("word", choices=("right", "wrong"), help="what it was; the newest word counts")
+    p.add_argument(
+        "word", choices=("right", "wrong"), help="whether it was right; the latest judgement counts"
+    )
     p.add_argument("--comment", default="", help="why, in words")
     add_json(p)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from rerank.commands.command import Command
@@ -49,7 +50,9 @@ def _run(o: argparse.Namespace) -> None:
         print_json(out=o.out, queries=many)
         return
     print(f"{o.out}: {many} queries to label, with their top passages")
-    print('Add "right": true or false to each line; then: rerank recalibrate --labels')
+    print('Add "right": true or false to each line; then:')
+    model, out = (shlex.quote(str(path)) for path in (o.model, o.out))
+    print(f"  rerank recalibrate {model} --labels {out} --out {shlex.quote(f'{o.model}-new')}")
 
 
 COMMAND = Command(

@@ -107,7 +107,7 @@ def _fit_answers(o: argparse.Namespace) -> None:
         return
     print(
         f"{o.out}: the model with a confidence of answers, fitted on {count} labelled ones, of "
-        f"which {right} were right; `rerank answer` and the server tell it"
+        f"which {right} were right; `rerank answer` and the server show it"
     )
 
 

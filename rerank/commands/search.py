@@ -49,7 +49,7 @@ def _search(model: CalibratedReranker, o: argparse.Namespace, record: Record) ->
     queries = [Query(text, str(i), metadata) for i, text in enumerate(o.queries, start=1)]
     start = time.perf_counter()
     assessed = model.assess(queries)
-    latency = time.perf_counter() - start
+    latency = (time.perf_counter() - start) / len(queries)
     for query, found in zip(queries, assessed, strict=True):
         answer_id = record(found, model=model.version, latency=latency)
         if o.json:

@@ -17,6 +17,7 @@ from rerank.data.canonical import to_json
 from rerank.data.lines import Problems, lines, read_records, records
 from rerank.data.records import passage_row, query_row, read_passage, read_query
 from rerank.errors import InputError
+from rerank.storage.files import write_file
 from rerank.types import Passage, Query
 
 UNJUDGED = ("refuse", "leave-out", "unanswerable")  # how to treat a query without qrels
@@ -232,11 +233,9 @@ def write_files(labelled: LabelledFiles, folder: Path) -> None:
 
 
 def write_labels(labelled: LabelledFiles, folder: Path) -> None:
-    """Write all of the layout except the corpus."""
+    """Write all of the layout except the corpus. Each file is replaced whole."""
     for subfolder in (folder / "qrels", folder / "splits"):
         subfolder.mkdir(parents=True, exist_ok=True)
-        for old in (*subfolder.glob("*.tsv"), *subfolder.glob("*.txt")):
-            old.unlink()
     _write_lines(
         folder / "queries.jsonl", (to_json(query_row(q)) for q in labelled.queries.values())
     )
@@ -247,6 +246,10 @@ def write_labels(labelled: LabelledFiles, folder: Path) -> None:
                 rows.append(f"{query_id}\t{doc_id}\t{grade!r}")
         _write_lines(folder / f"qrels/{split}.tsv", rows)
         _write_lines(folder / f"splits/{split}.txt", ids)
+    for kind in ("qrels/*.tsv", "splits/*.txt"):
+        for path in folder.glob(kind):
+            if path.stem not in labelled.splits:
+                path.unlink()
 
 
 def write_corpus(passages: Iterable[Passage], folder: Path) -> None:
@@ -255,5 +258,4 @@ def write_corpus(passages: Iterable[Passage], folder: Path) -> None:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(line + "\n" for line in lines)
+    write_file(path, (line + "\n" for line in lines))

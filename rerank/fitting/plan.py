@@ -176,9 +176,9 @@ def _divide(labelled: LabelledSet, untrained: frozenset[str]) -> _Division:
     if held_out is None:
         return _cross_fitted(fit, total, partly_trained_on=not untouched.issuperset(to_fit))
     report = untrained_ids[held_out]
-    once = labelled.without_repeats(fit, report)
-    if not once:  # the models were trained on all others: no split can be held out
+    if not fit:  # the models were trained on all others: no split can be held out
         return _cross_fitted(report, total, partly_trained_on=held_out not in untouched)
+    once = labelled.without_repeats(fit, report)
     return _Division(
         fit=once,
         report=report,

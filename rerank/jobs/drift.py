@@ -8,6 +8,7 @@ from calibration.monitoring.drift import Drift, alarm
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
+from rerank.data.canonical import query_hash
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.types import Query, metadata_name
@@ -23,8 +24,8 @@ def detect_drift(
     """Which features of the queries' rankings have shifted, and whether that is an alarm.
 
     No labels are needed. Without any shift, the chance of an alarm is at most `level`. Queries of
-    one group (`metadata.group` of a query, or the groups of a labelled set) are rephrasings of one
-    question and not independent. `pipeline` searches another corpus than the model's. Queries
+    one group (`metadata.group` of a query, or the groups of a labelled set), and queries with the
+    same text, are not independent. `pipeline` searches another corpus than the model's. Queries
     without candidates have no features and are left out.
 
     Raises:
@@ -40,9 +41,7 @@ def detect_drift(
         to_compare, groups = list(queries.items), queries.groups.tolist()
     else:
         to_compare = [Query(q) if isinstance(q, str) else q for q in queries]
-        groups = [
-            metadata_name(q.metadata, "group") or f"query {i}" for i, q in enumerate(to_compare)
-        ]
+        groups = [metadata_name(q.metadata, "group") or query_hash(q.text) for q in to_compare]
     other = next((q for q in to_compare if model.mode_of(q) != model.maps.main), None)
     if other is not None:
         raise InputError(

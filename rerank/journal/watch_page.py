@@ -63,9 +63,10 @@ def _day(store: JournalStore, number: int, *, since: float) -> Day:
     )
 
 
-def waiting(store: JournalStore, *, most: int = 50) -> list[dict[str, Any]]:
+def waiting(store: JournalStore, *, model: str, most: int = 50) -> list[dict[str, Any]]:
     """Searches below the advisory threshold whose first passage nobody has judged.
 
+    They are those of the `model` of this version.
     Each question once, with its newest answer; the newest first. Keys: `id`, `time`, `question`
     (None if texts are left out), `document`, `doc_id`, `confidence`, `level`, and `times`, how
     often it was answered so.
@@ -82,7 +83,8 @@ def waiting(store: JournalStore, *, most: int = 50) -> list[dict[str, Any]]:
     )
     repeated = (
         select(func.max(_C.entry_id).label("newest"), func.count().label("times"))
-        .where(_C.mode == "search", _C.accepted.is_(False), _C.right.is_(None))
+        .where(_C.mode == "search", _C.model == model)
+        .where(_C.accepted.is_(False), _C.right.is_(None))
         .where(_C.answer_hash.is_(None))
         .where(~exists().where(judged.c.right.is_not(None), *same))
         .group_by(_C.question_hash)

@@ -29,12 +29,12 @@ def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledF
     if they were drawn by confidence and are no sample, because some are proposed.
     """
     weight = weights(questions)
-    differ = len(set(weight)) > 1
+    differ = max(weight, default=0) - min(weight, default=0) > 1e-9 * max(weight, default=0)
     chosen = not differ and not drawn_evenly(questions)
     queries: dict[str, Query] = {}
     qrels: dict[str, dict[str, float]] = {}
     for question, stands_for in zip(questions, weight, strict=True):
-        if not question.done:
+        if not question.done or question.proposed:
             continue
         right = right_of(question, partly_right=partly_right)
         metadata: dict[str, Any] = dict(question.metadata)

@@ -83,6 +83,7 @@ class Session:
         self.config = config or LabelConfig()
         self.file = JudgementFile(out / JUDGEMENTS)
         self._pools: dict[str, Pool] = {}
+        self._nothing_found = set[str]()  # ids of questions that bring back no passage
         self._refuse_other_contents()
         out.mkdir(parents=True, exist_ok=True)
 
@@ -142,7 +143,9 @@ class Session:
 
     def task(self) -> Task | None:
         """What this person is asked now; None if nothing is left."""
-        question = next_question(self.questions(), self.annotator, self.config.shared)
+        question = next_question(
+            self.questions(), self.annotator, self.config.shared, without=self._nothing_found
+        )
         if question is None:
             return None
         text, judged = question.text, question.person(self.annotator).grades
@@ -155,8 +158,8 @@ class Session:
             return task
         if judged:
             self.nothing(task)  # an update of the model removed the rest
-        else:
-            self.skip(task)  # no passage was found for it, so nobody can say that none answers
+        else:  # nobody can say that none answers
+            self._nothing_found.add(question.query_id)
         return self.task()
 
     def accept(self, task: Task, text: str | None = None) -> None:

@@ -7,7 +7,7 @@ Events are `draw` (a question, its weight and the model's answer), and those of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,8 +71,9 @@ def questions_of(events: Sequence[Event]) -> list[Question]:
             continue
         question = found[event["query_id"]]
         if event["do"] == "accept":
-            question.text, question.proposed = event["text"], False
-            question.confidence, question.top = event["confidence"], event["top"]
+            if question.proposed:  # else another person was faster, and may have judged it already
+                question.text, question.proposed = event["text"], False
+                question.confidence, question.top = event["confidence"], event["top"]
             continue
         person = question.people.setdefault(event["by"], Person())
         if event["do"] == "skip":
@@ -91,9 +92,20 @@ def without_undone(events: Sequence[Event]) -> list[Event]:
             kept.append(event)
             continue
         row = last_of(kept, event["by"])
-        if row is not None:
+        if row is not None and not _others_judged(kept, row):
             kept[row] = None
     return [event for event in kept if event is not None]
+
+
+def _others_judged(events: Sequence[Event | None], row: int) -> bool:
+    """Whether others have judged the question whose words were accepted in this row."""
+    accepted = events[row] or {}
+    return accepted["do"] == "accept" and any(
+        event
+        and event.get("query_id") == accepted["query_id"]
+        and event.get("by") != accepted["by"]
+        for event in events[row + 1 :]
+    )
 
 
 def last_of(events: Sequence[Event | None], name: str) -> int | None:
@@ -102,16 +114,19 @@ def last_of(events: Sequence[Event | None], name: str) -> int | None:
     return next(rows, None)
 
 
-def next_question(questions: Sequence[Question], name: str, shared: int) -> Question | None:
+def next_question(
+    questions: Sequence[Question], name: str, shared: int, *, without: Set[str] = frozenset()
+) -> Question | None:
     """The first question that this person should judge; None if none is left.
 
-    Every `shared`-th question is for everyone; the others belong to whoever begins them.
+    Every `shared`-th question is for everyone; the others belong to whoever begins them. Questions
+    whose ids are in `without` are passed over.
     """
     for place, question in enumerate(questions):
         own = question.person(name)
         others = any(p.grades or p.skipped for n, p in question.people.items() if n != name)
         mine = place % shared == 0 or not others or bool(own.grades)
-        if mine and not own.done and not own.skipped:
+        if mine and not own.done and not own.skipped and question.query_id not in without:
             return question
     return None
 

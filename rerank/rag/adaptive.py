@@ -70,6 +70,15 @@ def search(
     return take(model.assess([query])[0], strategy)
 
 
+def depth(assessment: Assessment, k: int) -> int:
+    """The rank of the `k`-th different passage, 1 <= k: before it there may be equal ones.
+
+    `k` itself, if there are fewer different passages.
+    """
+    first, _ = distinct(assessment.first(len(assessment.sufficiency_at)))
+    return int(first[k - 1]) + 1 if k <= len(first) else k
+
+
 def guaranteed(maps: FittedMaps) -> Strategy:
     """The strategy with which a calibrated model loses at most one answer in twenty questions.
 

@@ -11,7 +11,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.checks import as_text
 from rerank.data.records import LONGEST_QUERY
 from rerank.errors import InputError, RerankError, nearest, optional
-from rerank.rag.adaptive import take
+from rerank.rag.adaptive import depth, take
 from rerank.rag.context import ContextVerdict, assess_context
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import ContextGate, Strategy
@@ -53,7 +53,9 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
             found = take(model.search(query), Strategy(min_k, max_k))
         verdict = NOTHING
         if found.k:
-            verdict = assess_context(found.assessment, ContextGate(found.k))
+            verdict = assess_context(
+                found.assessment, ContextGate(depth(found.assessment, found.k))
+            )
         return {**found.to_dict(), "verdict": verdict.verdict, "note": verdict.note()}
 
     def assess_retrieval_confidence(query: str) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from calibration.maps import LogisticMap
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.policy import accepted, as_uncalibrated, decide, level, verdict
-from rerank.assessment.predictions import predict
+from rerank.assessment.policy import accepted, as_uncalibrated, level, verdict
 from rerank.assessment.ranking import prior_score
 from rerank.assessment.relevance import relevance_and_sufficiency
 from rerank.data.equal_passages import distinct
@@ -109,8 +108,7 @@ def assess_try(model: CalibratedReranker, first: Assessment, one: Try) -> Assess
     """The assessment of the candidates of one try, by the model's own maps."""
     pipeline, maps = model.pipeline, model.maps["search"]
     scored = _scored(pipeline, one(pipeline, first), maps)
-    config = pipeline.config
-    return decide(predict([scored], maps, config), maps, config)[0]
+    return model.assess_scored([scored], "search")[0]
 
 
 def best_of_inputs(first: Sequence[float], best: Sequence[float]) -> Floats:

@@ -42,8 +42,8 @@ def copies_sentence(report: Report) -> str:
     return (
         f"Questions that nothing answers: {sum(not g for g in report.planned.fit.grades)} of the "
         f"queries fitted on, so {report.copies} copies of others, with their answers taken out of "
-        "the index, were added (--expected-unanswerable), and as many in a hundred to the measured "
-        f"ones: {sum(not g for g in measured.grades)} of {len(measured)} have no answer. All "
+        "the index, were added (--expected-unanswerable). The same share was added to the measured "
+        f"queries: {sum(not g for g in measured.grades)} of {len(measured)} have no answer. All "
         "figures and the certificate are of this mixture."
     )
 

@@ -94,7 +94,7 @@ class ServerJournal:
             "calibrated": served.model.calibrated,
             "by_day": [asdict(day) for day in by_day(store, days=days)],
             "drift": self._drift(days, served),
-            "waiting": waiting(store),
+            "waiting": waiting(store, model=served.version),
         }
 
     def _drift(self, days: float, served: ServedModel) -> dict[str, Any] | None:

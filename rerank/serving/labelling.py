@@ -137,7 +137,7 @@ def _apply(session: Session, task: Task, given: LabelRequest) -> None:
     if given.do == "skip":
         session.skip(task)
     elif (given.do == "accept") is not task.question.proposed:
-        raise Refusal(422, f"{given.do!r} is nothing that is asked now", reason="labels")
+        raise Refusal(422, f"{given.do!r} does not fit what is asked now", reason="labels")
     elif given.do == "accept":
         session.accept(task, given.text)
     elif given.do == "nothing":

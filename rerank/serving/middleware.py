@@ -25,7 +25,7 @@ from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 
 OPEN = ("/healthz", "/readyz", "/openapi.json", *PAGES)  # need no key: they contain no data
-UNQUEUED = ("/v1/feedback", "/v1/label")  # wait for a database or a file, not for the model
+UNQUEUED = ("/v1/feedback", "/v1/label")  # wait for a database, or for a file and one search
 LOCAL = ("localhost", "127.0.0.1", "::1")
 READ = 16  # times max_body: limit of all bodies that are being read, together
 DRAINED = 16  # times max_body: how much is read and dropped, so that the client gets the refusal
@@ -173,14 +173,13 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         self._check_form(headers)
-        self._refuse_when_full()
+        queued = scope["path"] not in UNQUEUED
+        self._refuse_when_full(queued=queued)
         self._count(1)
         try:
-            content = await self._read(headers, receive)
+            content = await self._read(headers, receive, queued=queued)
             self._check_json(content)
-            queued = scope["path"] not in UNQUEUED
-            if queued:
-                self._refuse_when_full()  # slow bodies do not take up places in the queue
+            self._refuse_when_full(queued=queued)  # slow bodies take up no places in the queue
             self._whole += queued
             try:
                 await self._app(scope, _replay_body(content, receive), send)
@@ -189,8 +188,9 @@ class RequestGuard:
         finally:
             self._count(-1)
 
-    def _refuse_when_full(self) -> None:
-        if self._whole < self._settings.queue and self._reading < READ * self._settings.max_body:
+    def _refuse_when_full(self, *, queued: bool) -> None:
+        full = queued and self._whole >= self._settings.queue
+        if not full and self._reading < READ * self._settings.max_body:
             return
         seconds = self._retry_after()
         raise Refusal(
@@ -225,7 +225,7 @@ class RequestGuard:
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise Refusal(415, "expected a body that is not compressed", reason="type")
 
-    async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    async def _read(self, headers: dict[bytes, bytes], receive: Receive, *, queued: bool) -> bytes:
         """The body.
 
         Raises:
@@ -252,7 +252,7 @@ class RequestGuard:
                     self._reading -= held
                     held = size if size <= most else 0
                     self._reading += held
-                    self._refuse_when_full()
+                    self._refuse_when_full(queued=queued)
                     more = message.get("more_body", False)
         except TimeoutError:
             if size <= most:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from rerank.data.equal_passages import distinct
 from rerank.rag.adaptive import guaranteed, take
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
@@ -47,8 +48,8 @@ class RetrieveRequest(PlainRequest):
     guaranteed: bool = Field(
         False,
         strict=True,
-        description="for at most one question in twenty, lose an answer that the first ten hold; "
-        "the other numbers are not read",
+        description="return as few passages as possible: at most one question in twenty loses an "
+        "answer that is among the first ten; the other fields are ignored",
     )
 
     def to_strategy(self) -> Strategy:
@@ -90,12 +91,15 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
 
     @router.post("/v1/ask")
     async def ask(request: Request, asked: PlainRequest) -> dict[str, Any]:
-        """Return all that the page shows: the answer, its confidence and why, and its sources."""
+        """Return all that the page shows: the answer, its confidence and why, and its sources.
+
+        Of equal passages only the first is listed.
+        """
         found, names = await assessed(request, asked)
         served = request.state.served
         model = served.model
         taken, made = take(found, AnswerConfig().strategy), await _answered(found, served)
-        retrieval = assess_with(model, found).to_dict()
+        retrieval, listed = assess_with(model, found).to_dict(), found.first(SHOWN)
         return {
             **_named(names),
             "answer": {**made.to_dict(), "query_id": names["request_id"]},
@@ -103,7 +107,7 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
             "feedback": feedback,
             "k": taken.k,
             "stop_reason": taken.stop_reason,
-            "passages": [shown(p, model) for p in found.first(SHOWN)],
+            "passages": [shown(listed[i], model) for i in distinct(listed)[0]],
             "signals": retrieval["signals"],
             "recommendations": retrieval["recommendations"],
         }

@@ -294,7 +294,7 @@ def test_the_promise_names_its_questions() -> None:
     y, p = np.append(np.ones(90), np.zeros(60)), np.linspace(0.9, 0.1, 150)
     found = certify(y, p, about="questions about new documents")
     assert not found.everything
-    assert "at 95% confidence, of questions about new documents: " in found.sentence
+    assert "at 95% confidence, of questions about new documents. Here " in found.sentence
     with pytest.raises(ValueError, match="about should say"):
         certify(y, p, about="")
 

@@ -32,6 +32,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch import jsonl, parquet, rescore
 from rerank.inference.score_cache import ScoreCache
 
+OLDER_SIDE = b'{"line": 1, "reason": "of an older run"}\n'
 Files = tuple[bytes | None, bytes | None]  # the output and its side file
 CODE = str(Path(jsonl.__file__).parent)
 CHUNK = 4  # rows, so that a short file has many chunks
@@ -95,10 +96,10 @@ def torture(o: argparse.Namespace, folder: Path, draw: random.Random) -> int:
         place = new_place(folder)
         out = place / f"out.{ending}"
         older = draw.random() < 0.3
-        before: Files = (OLDER[ending], b"older side") if older else (None, None)
+        before: Files = (OLDER[ending], OLDER_SIDE) if older else (None, None)
         if older:
             out.write_bytes(OLDER[ending])
-            Path(f"{out}.rejected.jsonl").write_bytes(b"older side")
+            Path(f"{out}.rejected.jsonl").write_bytes(OLDER_SIDE)
         for _ in range(draw.choice([1, 1, 2, 5])):
             how, arm, wait = weapon(draw, took[pair])
             status = run(model, given, out, arm, wait=wait)

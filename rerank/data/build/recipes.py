@@ -22,6 +22,7 @@ from rerank.data.build.docstrings import LEAST_DOCSTRING, DocumentedObject, docu
 from rerank.data.grouping import connected_groups
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, nearest
+from rerank.storage.files import write_file
 from rerank.types import Passage, Query
 
 PYDATA = ("numpy", "scipy", "pandas", "sklearn")
@@ -179,9 +180,10 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
         raise InputError(f"{out}: was built from {sorted(known['packages'])}; give another folder")
     labelled = RECIPES[name](out, libraries)
     described = manifest(labelled, libraries or PYDATA)
+    if not known:  # before the set: a build that is interrupted can be run again
+        out.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps(described, indent=2) + "\n")
     labelled.write(out)
-    if not known:
-        path.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     return described | {"matches": _compare_digests(known, described)}
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rerank.assessment.policy import LABEL_FIRST
 from rerank.errors import EndpointError
-from rerank.rag.adaptive import take
+from rerank.rag.adaptive import depth, take
 from rerank.rag.advisory import preset
 from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import (
@@ -158,7 +158,8 @@ def usable_context(
     taken = take(assessment, config.strategy).passages
     usable = [p for p in taken if p.relevance >= config.min_score]
     # sufficiency at the count of sources: passages that are not handed on hold no answer
-    gate = ContextGate(max(1, len(usable)), config.min_score, config.sufficient, config.partial)
+    rank = depth(assessment, max(1, len(usable)))
+    gate = ContextGate(rank, config.min_score, config.sufficient, config.partial)
     verdict = assess_context(assessment, gate)
     if len(usable) < config.min_chunks:
         verdict = replace(verdict, verdict="INSUFFICIENT")

@@ -25,17 +25,23 @@ showHistory();
 // a link may hold a question; the reader asks it, not whoever made the link
 question.value = new URLSearchParams(location.search).get("q") || "";
 
+let latest = 0; // number of the newest question; answers of older ones come too late
+
 async function ask(text) {
   if (!text) return;
+  const mine = ++latest;
   question.value = text;
   found.replaceChildren(make("p", { class: "quiet" }, "Searching…"));
   found.setAttribute("aria-busy", "true");
   try {
-    show(await call("/v1/ask", { query: text }));
+    const data = await call("/v1/ask", { query: text });
+    if (mine !== latest) return;
+    show(data);
     asked.splice(0, asked.length, text, ...asked.filter((one) => one !== text).slice(0, 9));
     sessionStorage.setItem("asked", JSON.stringify(asked));
     showHistory();
   } catch (error) {
+    if (mine !== latest) return;
     found.replaceChildren(make("p", { class: "banner", role: "alert" }, `No answer: ${error.message}`));
   }
   found.removeAttribute("aria-busy");

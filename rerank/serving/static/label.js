@@ -14,10 +14,12 @@ const JUDGE = [
 const PROPOSED = [["a", "accept", "Accept"], ["s", "skip", "Skip"], ["u", "undo", "Undo"]];
 let task = null; // what is asked now
 let busy = false; // a judgement is on its way
+let name = localStorage.getItem("annotator") || ""; // who judges; a name that is being typed is nobody's
 
 document.getElementById("who").addEventListener("submit", (event) => {
   event.preventDefault();
-  localStorage.setItem("annotator", annotator.value.trim());
+  name = annotator.value.trim();
+  localStorage.setItem("annotator", name);
   annotator.blur();
   load();
 });
@@ -27,18 +29,18 @@ document.addEventListener("keydown", (event) => {
   const known = (task && task.proposed ? PROPOSED : JUDGE).find(([key]) => key === event.key.toLowerCase());
   if (known && (task || known[1] === "undo")) say(known[1]);
 });
-annotator.value = localStorage.getItem("annotator") || "";
-if (annotator.value) load();
+annotator.value = name;
+if (name) load();
 else annotator.focus();
 
 async function load() {
-  await tell(() => call(`/v1/label?annotator=${encodeURIComponent(annotator.value.trim())}`));
+  await tell(() => call(`/v1/label?annotator=${encodeURIComponent(name)}`));
 }
 
 async function say(what) {
   if (busy) return;
   const words = document.getElementById("words");
-  const body = { annotator: annotator.value.trim(), do: what };
+  const body = { annotator: name, do: what };
   if (task && what !== "undo") Object.assign(body, { query_id: task.query_id, doc_id: task.doc_id });
   if (what === "accept" && words) body.text = words.value;
   await tell(() => call("/v1/label", body));
@@ -52,7 +54,7 @@ async function tell(route) {
   } catch (error) {
     const why = make("p", { class: "banner", role: "alert" }, error.message);
     try {
-      show(await call(`/v1/label?annotator=${encodeURIComponent(annotator.value.trim())}`));
+      show(await call(`/v1/label?annotator=${encodeURIComponent(name)}`));
       found.prepend(why);
     } catch {
       found.replaceChildren(why);
@@ -74,7 +76,7 @@ function show(data) {
 function proposal() {
   return [
     make("h2", {}, "Would somebody ask this?"),
-    make("label", { for: "words" }, "The question, in your words where these are not good"),
+    make("label", { for: "words" }, "The question; change the words if they are not good"),
     make("form", { onsubmit: (event) => { event.preventDefault(); say("accept"); } },
       make("input", { type: "text", id: "words", maxlength: 2000, value: task.question })),
     keys(PROPOSED),

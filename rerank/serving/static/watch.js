@@ -29,15 +29,15 @@ function show(data) {
     make("h2", {}, "Day by day"),
     make("figure", {}, days(data.by_day),
       make("figcaption", { class: "quiet" },
-        "Questions a day by level: accepted, low, very low; the line is the mean confidence, from 0 to 1.")),
-    table("The same in numbers", ["day", "questions", "accepted", "mean confidence"],
+        "Questions a day (UTC) by level: accepted, low, very low; the line is the mean confidence, from 0 to 1.")),
+    table("The same in numbers", ["day (UTC)", "questions", "accepted", "mean confidence"],
       data.by_day.map((day) => [day.day, day.questions, day.accepted, day.confidence.toFixed(2)])),
     make("h2", {}, "Answers to review"),
     make("p", { class: "quiet" },
       "Answers below the advisory threshold that nobody has judged yet. Is the first passage right?"),
     ...queue(data.waiting),
     make("p", {}, make("button", { type: "button", onclick: save, id: "export" },
-      "Save all judgements as labels"), " ",
+      "Save the judgements of this model as labels"), " ",
       make("span", { class: "quiet" }, "for rerank recalibrate --labels")),
     make("h2", {}, "Documents that came first but were never accepted"),
     data.documents.length
@@ -123,11 +123,16 @@ function filter(text) {
   }
 }
 
-async function save() {
-  const answer = await send("/v1/journal/labels");
-  const link = make("a", { href: URL.createObjectURL(await answer.blob()), download: "labels.jsonl" });
-  link.click();
-  URL.revokeObjectURL(link.href);
+async function save(event) {
+  const beside = event.target.nextElementSibling;
+  try {
+    const answer = await send("/v1/journal/labels");
+    const link = make("a", { href: URL.createObjectURL(await answer.blob()), download: "labels.jsonl" });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  } catch (error) {
+    beside.textContent = error.message;
+  }
 }
 
 /** A bar a day, its parts stacked, and the mean confidence over them. */

@@ -191,9 +191,11 @@ def tiny(other_reranker: Callable[..., Path]) -> Path:
     return other_reranker()
 
 
-def test_models_with_the_same_weights_share_one_network(tiny: Path) -> None:
+def test_models_with_the_same_weights_share_one_network(
+    other_reranker: Callable[..., Path],
+) -> None:
     """A network is in memory once, and no longer than a model that reads with it."""
-    files = resolve(str(tiny))
+    files = resolve(str(other_reranker()))
     first, second = (open_cross_encoder(files) for _ in range(2))
     assert first.run is second.run
     assert first.run is not open_cross_encoder(files, "int8").run

@@ -236,7 +236,7 @@ def test_the_same_call_makes_it_once(
     assert outcome.made
     assert not calibrate(labelled, outcome.folder, CONFIG, work=place / "work").made
     told = " ".join(outcome.report.split())
-    assert "logit is the score of reranker" in told
+    assert "`logit` is the score of reranker" in told
     assert "Groups: " in told
 
 

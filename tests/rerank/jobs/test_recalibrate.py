@@ -235,7 +235,9 @@ def test_labels_of_known_queries_are_left_out(run: Run, small: LabelledSet) -> N
     assert fresh(model, new) == new
     beside = replace(new[0], group=feedback_of(small, "train")[0].group)
     assert fresh(model, [beside, *feedback_of(small, "train")]) == []
-    with pytest.raises(InputError, match=r"got 0 \(left out: \d+ labels of queries that the model"):
+    with pytest.raises(
+        InputError, match=r"of 0 in all \(left out: \d+ labels of queries that the model"
+    ):
         recalibrate(model, feedback_of(small, "train"), run.work / "x")
 
 

@@ -15,6 +15,8 @@ from rerank.journal.schema import JOURNAL
 from rerank.journal.store import DAY, JournalStore
 from rerank.journal.watch_page import by_day, waiting
 
+VERSION = make_entry("1").model  # of the model whose answers these are
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[JournalStore]:
@@ -51,11 +53,12 @@ def test_what_waits_is_unsure_and_not_judged(store: JournalStore) -> None:
     """The newest first; an answer that was accepted, or judged, waits no longer."""
     store.add([entry(i, 0, 0.3, False) for i in range(3)])
     store.add([entry(3, 0, 0.9, True), entry(4, 0, 0.3, False, mode="rerank")])
-    assert [row["id"] for row in waiting(store)] == ["2", "1", "0"]
-    assert [row["id"] for row in waiting(store, most=1)] == ["2"]
+    assert [row["id"] for row in waiting(store, model=VERSION)] == ["2", "1", "0"]
+    assert [row["id"] for row in waiting(store, model=VERSION, most=1)] == ["2"]
     store.judge("1", right=False)
-    assert [row["id"] for row in waiting(store)] == ["2", "0"]
-    assert waiting(store)[0]["confidence"] == 0.3
+    assert [row["id"] for row in waiting(store, model=VERSION)] == ["2", "0"]
+    assert waiting(store, model=VERSION)[0]["confidence"] == 0.3
+    assert waiting(store, model="another") == []
 
 
 def test_a_repeated_question_waits_once(store: JournalStore) -> None:
@@ -63,11 +66,17 @@ def test_a_repeated_question_waits_once(store: JournalStore) -> None:
     again = {"question_hash": "same"}
     store.add([entry(i, 0, 0.3, False, **again) for i in range(3)])
     store.add([entry(3, 0, 0.3, False), entry(4, 0, 0.9, True, **again)])
-    assert [(row["id"], row["times"]) for row in waiting(store)] == [("3", 1), ("2", 3)]
+    assert [(row["id"], row["times"]) for row in waiting(store, model=VERSION)] == [
+        ("3", 1),
+        ("2", 3),
+    ]
     store.judge("2", right=False)
-    assert [row["id"] for row in waiting(store)] == ["3"]
+    assert [row["id"] for row in waiting(store, model=VERSION)] == ["3"]
     store.add([entry(5, 0, 0.2, False, top_doc_id="another", **again)])
-    assert [(row["id"], row["times"]) for row in waiting(store)] == [("5", 1), ("3", 1)]
+    assert [(row["id"], row["times"]) for row in waiting(store, model=VERSION)] == [
+        ("5", 1),
+        ("3", 1),
+    ]
 
 
 def test_a_judged_answer_says_nothing_of_the_first_passage(store: JournalStore) -> None:
@@ -76,7 +85,7 @@ def test_a_judged_answer_says_nothing_of_the_first_passage(store: JournalStore) 
     store.add([entry(1, 0, 0.3, False, **again)])
     store.add([entry(2, 0, 0.3, False, answer_hash="h", attribution=1.0, **again)])
     store.judge("2", right=True)
-    assert [row["id"] for row in waiting(store)] == ["1"]
+    assert [row["id"] for row in waiting(store, model=VERSION)] == ["1"]
 
 
 def test_retention_takes_the_texts_of_judged_answers_and_keeps_their_numbers(

@@ -12,7 +12,7 @@ from rerank.data.weights import CHOSEN, WEIGHT
 from rerank.labelling.beir_export import labels_of
 from rerank.labelling.progress import progress_sentences
 from rerank.labelling.question_proposals import PROPOSED
-from rerank.labelling.state import Person, Question, drawn_evenly, weights
+from rerank.labelling.state import Person, Question, drawn_evenly, questions_of, weights
 
 
 def question(i: int, *, draw: int = 0, weight: float = 1.0, right: bool | None = None) -> Question:
@@ -32,6 +32,10 @@ def test_even_draws_stay_even() -> None:
     assert weights(first + second) == pytest.approx([100 / 30] * 30)
     assert weights(first + second + third) == pytest.approx([1.0] * 100)
     assert drawn_evenly(first + second + third)
+    for one in first + second:
+        one.people["ada"] = Person({}, done=True)
+    made = labels_of(first + second, partly_right=False).queries.values()
+    assert not any(q.metadata for q in made)  # though sums of floats differ in the last digit
 
 
 def test_a_proposed_question_stands_for_no_other() -> None:
@@ -94,3 +98,29 @@ def test_after_it_what_a_certificate_takes(right: int, wrong: int, expected: str
     said = progress_sentences(asked, calibrated=True, target=0.7, partly_right=False)
     assert "confidence is 60% on average" in said[0]
     assert expected in said[1]
+
+
+def test_the_words_of_a_question_change_no_more_once_somebody_has_judged_it() -> None:
+    """Two people accept one proposal in other words: the first words count, and cannot be undone.
+
+    Otherwise the grades for one question would stand beside another one.
+    """
+    drawn = {"do": "draw", "query_id": "q", "text": "proposed", "metadata": {}, "draw": 0}
+    drawn |= {"weight": 1.0, "confidence": 0.5, "top": "a", "proposed": True}
+
+    def event(by: str, do: str, **more: object) -> dict[str, Any]:
+        return {"do": do, "by": by, "query_id": "q", **more}
+
+    def accepted(by: str, text: str) -> dict[str, Any]:
+        return event(by, "accept", text=text, confidence=0.6, top="b")
+
+    judged = event("ada", "judge", grade="right", done=True, doc_ids=["b"])
+    first = [drawn, accepted("ada", "words of ada"), judged, accepted("ben", "words of ben")]
+    (found,) = questions_of(first)
+    assert (found.text, found.done) == ("words of ada", True)
+    other = event("ben", "judge", grade="wrong", done=True, doc_ids=["b"])
+    undone = {"do": "undo", "by": "ada"}
+    (found,) = questions_of([drawn, accepted("ada", "words of ada"), other, undone])
+    assert (found.text, found.proposed) == ("words of ada", False)
+    (found,) = questions_of([drawn, accepted("ada", "words of ada"), undone])
+    assert found.proposed

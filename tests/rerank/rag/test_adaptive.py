@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.errors import InputError
-from rerank.rag.adaptive import guaranteed, search, take
-from rerank.rag.settings import Strategy
+from rerank.rag.adaptive import depth, guaranteed, search, take
+from rerank.rag.answer.bounded import usable_context
+from rerank.rag.settings import AnswerConfig, Strategy
 from rerank.types import Assessment
 
 TEXTS = [f"text {i}" for i in range(10)]
@@ -51,6 +52,9 @@ def test_equal_passages_are_taken_once() -> None:
     result = take(make_assessment(texts=texts, titles=[""] * 5, sufficiency=flat))
     assert [p.doc_id for p in result.passages] == ["d0", "d2", "d4"]
     assert (result.k, result.confidence, result.stop_reason) == (3, 0.75, "threshold")
+    assert [depth(result.assessment, k) for k in (1, 2, 3, 4)] == [1, 3, 5, 4]
+    _, told = usable_context(result.assessment, AnswerConfig(min_score=0.0))
+    assert told.confidence == 0.75  # of the three different ones, not of the first three
 
 
 def test_no_passage_is_no_result() -> None:

@@ -112,7 +112,7 @@ def test_what_is_no_judgement_is_refused(labelling: httpx.Client, client: httpx.
     for body, part in (
         ({"annotator": "ann", "do": "maybe"}, "do"),
         ({"annotator": "", "do": "right"}, "annotator"),
-        ({"annotator": "ann", "do": "accept", **task}, "nothing that is asked now"),
+        ({"annotator": "ann", "do": "accept", **task}, "does not fit what is asked now"),
     ):
         refused = labelling.post("/v1/label", json=body)
         assert refused.status_code == 422
