@@ -152,10 +152,14 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
 
 
 def test_a_finished_training_is_not_trained_further(
-    trained: Trained, ten: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Trained,
+    ten: LabelledSet,
+    other_reranker: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Stopped before its folder was written, it takes no other step: its weights are the same."""
-    config = replace(LAST, steps=3, check_every=1, average=2)
+    config = replace(LAST, base=str(other_reranker()), steps=3, check_every=1, average=2)
     whole = finetune([TrainingSet(ten)], tmp_path / "whole", config, work=trained.work)
 
     def stopping(*_: Any, **__: Any) -> None:
