@@ -3,9 +3,9 @@
 One JSON object per line: `query`, and either `right` (was the top passage right?) or `relevant`
 (the ids of the right passages; empty if nothing answers the query). With `passages`, the label is
 about the caller's list, otherwise about a search. Lists with the scores of other stages may lack a
-right passage. `chosen` is true if somebody chose to judge this
-answer: such labels are of no random sample, and certify nothing. A folder of a labelled set holds
-the same and more, and has its own corpus.
+right passage. `chosen` is true if somebody chose to judge this answer: such labels are of no random
+sample, and certify nothing. A folder of a labelled set holds the same and more, and has its own
+corpus.
 """
 
 from __future__ import annotations

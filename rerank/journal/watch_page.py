@@ -66,10 +66,9 @@ def _day(store: JournalStore, number: int, *, since: float) -> Day:
 def waiting(store: JournalStore, *, model: str, most: int = 50) -> list[dict[str, Any]]:
     """Searches below the advisory threshold whose first passage nobody has judged.
 
-    They are those of the `model` of this version.
-    Each question once, with its newest answer; the newest first. Keys: `id`, `time`, `question`
-    (None if texts are left out), `document`, `doc_id`, `confidence`, `level`, and `times`, how
-    often it was answered so.
+    They are those of the `model` of this version. Each question once, with its newest answer; the
+    newest first. Keys: `id`, `time`, `question` (None if texts are left out), `document`, `doc_id`,
+    `confidence`, `level`, and `times`, how often it was answered so.
 
     Raises:
         JournalError: the database cannot be used.
