@@ -9,7 +9,6 @@ export runs in torch, in the same way. For bf16 and for GPUs see `varlen`.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
@@ -52,7 +51,7 @@ Run = Callable[[Tokens], Row]
 Graphs = Literal["fp32", "int8"]  # the precisions that are exported
 Kind = Literal["cross_encoder", "bi_encoder"]
 
-_running: WeakValueDictionary[bytes, Run] = WeakValueDictionary()  # by the SHA-256 of the graph
+_running: WeakValueDictionary[str, Run] = WeakValueDictionary()  # by the SHA-256 of the graph
 _starting = Lock()
 
 
@@ -120,7 +119,7 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
     if files.entries is not None:
         graph = exported_graph(files, kind, precision)
         try:
-            return Engine(_shared_runner(graph))
+            return Engine(_shared_runner(graph, files.entries[GRAPH]["sha256"]))
         except Exception as error:  # of the runtime, which has many
             raise InputError(f"{files.folder / GRAPH} does not run here: {error}") from error
     home, bound = _place(files, kind, precision)
@@ -185,8 +184,9 @@ def _cached_graph(home: Path, bound: Mapping[str, Any]) -> Run | None:
         wrong = [key for key, value in bound.items() if manifest.get(key) != value]
         if wrong:
             raise FolderError(f"it is of another {wrong[0]}")
-        size = manifest["files"][GRAPH]["size"]
-        return _shared_runner(read_verified(home, GRAPH, manifest, most=size))
+        entry = manifest["files"][GRAPH]
+        graph = read_verified(home, GRAPH, manifest, most=entry["size"])
+        return _shared_runner(graph, entry["sha256"])
     except Exception as error:  # of the runtime, which has many
         logger.warning("%s is made again: %s", home, error)
         return None
@@ -277,16 +277,16 @@ def onnx_runtime() -> Any:
     return onnxruntime
 
 
-def _shared_runner(graph: bytes) -> Run:
+def _shared_runner(graph: bytes, sha256: str) -> Run:
     """The network of a graph; models of one process that have the same graph share one network.
 
-    Networks are started one after the other.
+    `sha256` is that of the graph, with which it was verified. Networks are started one after the
+    other.
     """
-    digest = hashlib.sha256(graph).digest()
     with _starting:
-        run = _running.get(digest)
+        run = _running.get(sha256)
         if run is None:
-            run = _running[digest] = _onnx_runner(graph)
+            run = _running[sha256] = _onnx_runner(graph)
         return run
 
 

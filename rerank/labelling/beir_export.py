@@ -14,7 +14,7 @@ from typing import Any
 from rerank.data.beir import LabelledFiles, write_labels
 from rerank.data.labelled_set import JUDGED_WRONG
 from rerank.data.weights import CHOSEN, WEIGHT
-from rerank.labelling.state import Question, drawn_evenly, weights
+from rerank.labelling.state import Question, chosen_without_weights, weights
 from rerank.types import Query
 
 SPLIT = "test"
@@ -30,7 +30,7 @@ def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledF
     """
     weight = weights(questions)
     differ = max(weight, default=0) - min(weight, default=0) > 1e-9 * max(weight, default=0)
-    chosen = not differ and not drawn_evenly(questions)
+    chosen = chosen_without_weights(questions)
     queries: dict[str, Query] = {}
     qrels: dict[str, dict[str, float]] = {}
     for question, stands_for in zip(questions, weight, strict=True):

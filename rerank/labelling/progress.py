@@ -15,7 +15,7 @@ from calibration.label_selection import weighted_mean
 from calibration.thresholds import certify
 from rerank.assessment.policy import LEAST_LABELS
 from rerank.labelling.beir_export import right_of
-from rerank.labelling.state import Question, drawn_evenly, weights
+from rerank.labelling.state import Question, chosen_without_weights, weights
 
 EVERY = 10  # labels between two reports
 
@@ -27,8 +27,7 @@ def progress_sentences(
 
     target: the share of right answers among accepted ones that a certificate should guarantee.
     """
-    weight = weights(questions)
-    sampled = zip(questions, weight, strict=True)
+    sampled = zip(questions, weights(questions), strict=True)
     pairs = [(question, weight or 1.0) for question, weight in sampled if question.done]
     done = [question for question, _ in pairs]
     if not done:
@@ -39,7 +38,7 @@ def progress_sentences(
     found = weighted_mean(y, w)
     interval = "" if np.isnan(found.low) else f" (95% interval {found.low:.0%} to {found.high:.0%})"
     said = f"{len(done)} labelled: the top passage is right for {found.mean:.0%}{interval}"
-    if not any(weight) and not drawn_evenly(questions):
+    if chosen_without_weights(questions):
         said += " of these, which were drawn by confidence and stand for no others"
     if calibrated:
         mean = float((w * p).sum() / w.sum())

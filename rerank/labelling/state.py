@@ -139,7 +139,7 @@ def weights(questions: Sequence[Question]) -> list[float]:
     of the rest. Their weighted mean is unbiased too. The second has the weight
     m N / ((n + m) (N - n)), with n of N drawn before and m now: so uniform draws stay uniform.
     """
-    if any(question.metadata.get(PROPOSED) for question in questions):
+    if _some_proposed(questions):
         return [0.0] * len(questions)
     found = [question.weight for question in questions]
     for draw in range(1, 1 + max((q.draw for q in questions), default=0)):
@@ -159,3 +159,12 @@ def drawn_evenly(questions: Sequence[Question]) -> bool:
     """Whether all questions of a draw had the same chance to be drawn, in each draw."""
     chances = {(question.draw, question.weight) for question in questions}
     return len(chances) == len({draw for draw, _ in chances})
+
+
+def chosen_without_weights(questions: Sequence[Question]) -> bool:
+    """Whether questions were drawn by confidence, but have no weights: some were proposed."""
+    return _some_proposed(questions) and not drawn_evenly(questions)
+
+
+def _some_proposed(questions: Sequence[Question]) -> bool:
+    return any(question.metadata.get(PROPOSED) for question in questions)

@@ -53,9 +53,8 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
             found = take(model.search(query), Strategy(min_k, max_k))
         verdict = NOTHING
         if found.k:
-            verdict = assess_context(
-                found.assessment, ContextGate(depth(found.assessment, found.k))
-            )
+            gate = ContextGate(depth(found.assessment, found.k))
+            verdict = assess_context(found.assessment, gate)
         return {**found.to_dict(), "verdict": verdict.verdict, "note": verdict.note()}
 
     def assess_retrieval_confidence(query: str) -> dict[str, Any]:
