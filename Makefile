@@ -1,4 +1,4 @@
-# `make help` lists the targets. Python 3.11 and make are all that is needed beforehand.
+# `make help` lists the targets. Python 3.11 or later and make are all that is needed beforehand.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt

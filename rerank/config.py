@@ -192,8 +192,8 @@ class Config:
     )
     expected_unanswerable: float = option(
         0.0,
-        "share of questions that nothing answers; where fewer than 20 labelled queries are such, "
-        "copies of others whose answers are taken out make up for them; 0: none",
+        "share of questions without an answer that you expect; if fewer than 20 labelled queries "
+        "have none, copies of other queries, with their answers removed, are added; 0: no copies",
         least=0,
         most=0.9,
     )
@@ -303,7 +303,8 @@ class FinetuneConfig:
     )
     temperature: float = option(
         0.0,
-        "a set of n queries gives examples in proportion to n ** (1 / this); 0: all of them",
+        "0: all examples are used; above 0: a set of n queries gives examples in proportion to "
+        "n ** (1 / this)",
         least=0,
     )
     loss: str = option(
@@ -326,7 +327,7 @@ class FinetuneConfig:
         least=0,
     )
     frozen_layers: int = option(
-        0, "lowest layers that stay those of the base; word embeddings always do", least=0
+        0, "lowest layers that are not trained; word embeddings never are", least=0
     )
     lora: int = option(
         0, "rank of low-rank updates to the layers (LoRA); 0 trains them whole", least=0
@@ -373,7 +374,7 @@ class EncoderConfig:
     learning_rate: float = option(5e-5, "peak learning rate", above=0, below=1)
     warmup: float = option(0.05, "share of the steps in which the rate rises", least=0, below=1)
     frozen_layers: int = option(
-        0, "lowest layers that stay those of the base; word embeddings always do", least=0
+        0, "lowest layers that are not trained; word embeddings never are", least=0
     )
     keep: float = option(0.5, "share of the base in the weights that are written", least=0, below=1)
     average: int = option(1, "last checkpoints whose mean is kept", least=1)

@@ -17,7 +17,7 @@ from rerank.rag.settings import AnswerConfig
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
     p.add_argument("query", nargs="?", metavar="QUERY", help="in plain words")
-    p.add_argument("--queries", type=Path, help="JSONL of _id and text, instead of QUERY")
+    p.add_argument("--queries", type=Path, help="JSONL of _id and query, instead of QUERY")
     p.add_argument("--out", type=Path, help="JSONL to write, with --queries: one answer a line")
     p.add_argument("--overwrite", action="store_true", help="replace the file of --out")
     p.add_argument(

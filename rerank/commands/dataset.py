@@ -23,7 +23,10 @@ MATCHES = {
 
 
 def _build_arguments(p: argparse.ArgumentParser) -> None:
-    p.add_argument("name", help="pydata, pydata_questions, or documentation: a set to train on")
+    p.add_argument(
+        "name",
+        help="pydata or pydata_questions; documentation or documentation_questions, to train on",
+    )
     p.add_argument("--out", type=Path, required=True, help="folder to write into")
     p.add_argument(
         "--libraries",

@@ -15,9 +15,7 @@ from rerank.config import Config
 def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("corpus", type=Path, help="JSONL file, or a folder with corpus.jsonl")
     add_out(p, "model")
-    add_options(
-        p, Config, "encoder_max_length", "encoder_windows", "dense", "language", "max_length"
-    )
+    add_options(p, Config, "encoder_windows", "dense", "language")
     add_work(p)
     add_json(p)
 

@@ -1,10 +1,38 @@
-"""docs/options.md: every option of every configuration, from its field."""
+"""docs/options.md: exit codes, environment variables, and every option of every configuration."""
 
 from __future__ import annotations
 
 from rerank.commands.all_commands import COMMANDS
 from rerank.commands.options import flag, shown
 from rerank.config import options_of
+
+
+EXIT_CODES = """\
+## Exit codes
+
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | the answer is no: an alarm, or a failed check |
+| 2 | bad input, a missing extra, a disk that is full: one sentence on stderr |
+| 3 | MLflow, a language model or a search system does not answer, or refuses; everything written before is complete. In `rescore`: done, except for rejected rows |
+| 130 | interrupted (Ctrl-C) |
+| 141 | nobody reads the output any more, as after `head` |
+
+In Python each error is a subclass of `RerankError`: `InputError`, `MissingExtraError` and `JournalError` are code
+2, `TrackingError`, `EndpointError` and `RetrieverError` code 3. All are in `rerank.errors`."""
+ENVIRONMENT = """\
+## Environment variables
+
+| variable | holds |
+|---|---|
+| `RERANK_CORES` | how many cores the models use (default: all that the process may use) |
+| `RERANK_CACHE` | folder of unpacked weights and exported networks (default: `~/.cache/calibrated-rerank`) |
+| `RERANK_API_KEYS` | [keys of the server](serving.md#keys), separated by commas |
+| `RERANK_RETRIEVER_URL`, `RERANK_RETRIEVER_KEY` | address and key of [another search system](retrievers.md) |
+| `OPENAI_API_KEY` | key of the language model of `answer --llm` |
+| `MLFLOW_TRACKING_URI` | where runs and models are [kept](mlflow.md) |
+| `RAY_ADDRESS` | the cluster of [`rescore --engine ray`](rescoring.md#on-a-cluster) |"""
 
 
 def options_page() -> str:
@@ -17,6 +45,7 @@ def options_page() -> str:
         "`--help` of a command lists its other options, too. Every command also takes `--quiet`: "
         "it shows no progress. Those that print results take `--json`: they print one JSON object.",
     ]
+    pages += [EXIT_CODES, ENVIRONMENT]
     for command in COMMANDS:
         kind = command.config
         if kind is None:

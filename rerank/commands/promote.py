@@ -15,7 +15,7 @@ from rerank.config import PromotionGate
 
 def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("model", type=Path, help="model folder")
-    p.add_argument("dataset", type=Path, help="BEIR folder to measure on")
+    p.add_argument("dataset", type=Path, help="BEIR folder, or labelled lists, to measure on")
     add_split(p, "test", "split to measure on")
     p.add_argument(
         "--new-corpus",

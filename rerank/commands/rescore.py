@@ -21,7 +21,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "queries",
         type=Path,
-        help="JSONL or Parquet of _id and text, and of passages where a query brings its own",
+        help="JSONL or Parquet of _id and query, and of passages where a query brings its own",
     )
     p.add_argument(
         "--out",
@@ -29,7 +29,9 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         required=True,
         help="JSONL or Parquet to write; rejected rows go to OUT.rejected.jsonl beside it",
     )
-    p.add_argument("--strict", action="store_true", help="stop at the first row to reject")
+    p.add_argument(
+        "--strict", action="store_true", help="check all rows first: if one is bad, score none"
+    )
     p.add_argument(
         "--restart",
         action="store_true",

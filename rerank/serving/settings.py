@@ -39,7 +39,7 @@ class Settings:
         most=LONGEST,
     )
     drift_window: int = option(200, "searches that the drift alarm compares at a time", least=10)
-    drift_level: float = option(0.001, "chance of a false alarm of one window", above=0, below=1)
+    drift_level: float = option(0.001, "chance of a false alarm per window", above=0, below=1)
     log_text: bool = option(False, "let the logs hold the queries")
     cache_seconds: float = option(
         0.0,
