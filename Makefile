@@ -100,10 +100,13 @@ OF_PAIRS := boolq_dev:2211 conala:1703 docs_faq:4802 docs_tasks:3642 dstc11_revi
   tldr_commands:3000
 MIXED = $(addprefix $(SETS)/,$(OF_SETS)) $(addprefix $(PAIRS)/,$(OF_PAIRS)) $(DATA) \
   work/documentation:5000 datasets/documentation_questions --group-by article \
-  --leave-out $(HELD)/* --within-group tatqa dstc9_faq
+  --leave-out $(wildcard $(HELD)/*/) --within-group tatqa dstc9_faq
 weights: .venv/installed ## train the bundled weights anew: make weights SETS=folder PAIRS=folder HELD=folder
-	@test -d "$(SETS)" -a -d "$(PAIRS)" -a -d "$(HELD)" \
+	@test -d "$(SETS)" -a -d "$(PAIRS)" -a -n "$(wildcard $(HELD)/*/)" \
 	  || { echo "give all three: make weights SETS=folder PAIRS=folder HELD=folder"; exit 2; }
+	@for set in $(foreach s,$(OF_SETS),$(SETS)/$(firstword $(subst :, ,$(s)))) \
+	  $(foreach s,$(OF_PAIRS),$(PAIRS)/$(firstword $(subst :, ,$(s)))); do \
+	  test -d $$set || { echo "there is no $$set"; exit 2; }; done
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
 	$(PYTHON) -m venv work/documented
 	work/documented/bin/python -m pip install --quiet $(DOCUMENTED) PyStemmer regex tqdm
@@ -111,7 +114,8 @@ weights: .venv/installed ## train the bundled weights anew: make weights SETS=fo
 	  test -f $$set/corpus.jsonl \
 	  || work/documented/bin/python -m rerank.cli dataset build $$(basename $$set) --out $$set \
 	  --libraries arviz astropy biotite control geopandas imblearn libpysal librosa matplotlib mne \
-	  networkx nibabel nilearn pyarrow rasterio skbio skimage seaborn shapely statsmodels; done
+	  networkx nibabel nilearn pyarrow rasterio skbio skimage seaborn shapely statsmodels \
+	  || exit 1; done
 	$(BIN)/rerank finetune $(SETS)/squadshifts_newwiki:2400 $(SETS)/squadshifts_reddit:900 \
 	  $(SETS)/selqa:951 $(DATA) --hard 1 --dropout 0.1 --validation 0 --out work/first
 	$(BIN)/rerank finetune $(SETS)/squadshifts_newwiki:3857 $(SETS)/squadshifts_reddit:2943 \
@@ -149,7 +153,7 @@ RERANKER := minilm-reranker
 LONG := beginning
 pooled: .venv/installed ## maps to start from before the first label: make pooled SETS=folder [RERANKER=name] [LONG=excerpt]
 	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make pooled SETS=folder"; exit 2; }
-	$(BIN)/rerank pool $(SETS)/* --reranker $(RERANKER) --long-passages $(LONG) \
+	$(BIN)/rerank pool $(wildcard $(SETS)/*/) --reranker $(RERANKER) --long-passages $(LONG) \
 	  --out models/$(RERANKER)/pooled$(patsubst %,-%,$(filter-out beginning,$(LONG))).json
 
 clean: ## remove what was built, but not .venv

@@ -1,6 +1,6 @@
 """Bins of confidences, and the calibration error that they show; equal values share a bin.
 
-Arrays in, numbers out; numpy only.
+Arrays in, numbers out. The import needs numpy only, `ece_debiased` SciPy too.
 """
 
 from __future__ import annotations

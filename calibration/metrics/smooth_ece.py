@@ -1,6 +1,7 @@
 """The smooth calibration error, its value by chance alone, and an interval that is valid at 0.
 
-y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.check_y_p`. numpy only.
+y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.check_y_p`. The
+import needs numpy only, `smece_interval` SciPy too.
 """
 
 from __future__ import annotations

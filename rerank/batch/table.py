@@ -57,9 +57,7 @@ OUTPUT_EXAMPLE: dict[str, list[Any]] = {
         ]
     ],
 }
-SCALARS = (
-    *("confidence", "sufficiency", "accepted", "certified", "context_certified", "calibrated"),
-)
+SCALARS = ("confidence", "sufficiency", "accepted", "certified", "context_certified", "calibrated")
 
 
 def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:

@@ -19,7 +19,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.data.beir import read_corpus
+    from rerank.data.beir import CORPUS, read_corpus
     from rerank.inference.model_files import resolve
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import INDEX_KIND, build_index
@@ -27,7 +27,7 @@ def _run(o: argparse.Namespace) -> None:
 
     chosen = from_options(Config, o)
     with output_folder(o.out, overwrite=o.overwrite, kind=INDEX_KIND):
-        corpus = read_corpus(o.dataset / "corpus.jsonl").values()
+        corpus = read_corpus(o.dataset / CORPUS).values()
         encoder = Encoder.from_config(resolve(chosen.encoder), chosen)
         index = build_index(
             corpus,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import io
 import shlex
 import shutil
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model, note, printable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 JUDGE = "r right  p partly  w wrong  n nothing (else) here answers this  s skip  u undo  q quit"
 PROPOSE = "a accept this question  e enter other words  s skip  u undo  q quit"
 WIDEST = 100  # columns of text
+ESCAPE = "\x1b"
 GRADE: dict[str, Grade] = {"r": "right", "p": "partly", "w": "wrong"}
 
 
@@ -188,6 +190,8 @@ class Keys:
 
     def __init__(self) -> None:
         self.terminal = sys.stdin.isatty()
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")
 
     def one(self, prompt: str, known: str) -> str:
         """The next key that is one of `known`; q at the end of the input."""
@@ -214,9 +218,23 @@ class Keys:
         before = termios.tcgetattr(handle)
         try:
             tty.setcbreak(handle, termios.TCSADRAIN)  # keys typed before the prompt are kept
-            return sys.stdin.read(1)
+            return _without_escapes(sys.stdin)
         finally:
             termios.tcsetattr(handle, termios.TCSADRAIN, before)
+
+
+def _without_escapes(keys: TextIO) -> str:
+    """The next key; arrows and function keys, which send an escape and letters, are passed over."""
+    while (key := keys.read(1)) == ESCAPE:
+        key = keys.read(1)
+        if key not in ("[", "O"):
+            return key
+        key = keys.read(1)
+        if key == "[":  # the function keys of the Linux console
+            key = keys.read(1)
+        while key and not "@" <= key <= "~":
+            key = keys.read(1)
+    return key
 
 
 def _wrapped(text: str) -> str:

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rerank.commands.all_commands import COMMANDS
 from rerank.commands.options import flag, shown
 from rerank.config import options_of
 
-
-EXIT_CODES = """\
-## Exit codes
-
-| code | meaning |
-|---|---|
-| 0 | done |
-| 1 | the answer is no: an alarm, or a failed check |
-| 2 | bad input, a missing extra, a disk that is full: one sentence on stderr |
-| 3 | MLflow, a language model or a search system does not answer, or refuses; everything written before is complete. In `rescore`: done, except for rejected rows |
-| 130 | interrupted (Ctrl-C) |
-| 141 | nobody reads the output any more, as after `head` |
-
-In Python each error is a subclass of `RerankError`: `InputError`, `MissingExtraError` and `JournalError` are code
-2, `TrackingError`, `EndpointError` and `RetrieverError` code 3. All are in `rerank.errors`."""
-ENVIRONMENT = """\
-## Environment variables
-
-| variable | holds |
-|---|---|
-| `RERANK_CORES` | how many cores the models use (default: all that the process may use) |
-| `RERANK_CACHE` | folder of unpacked weights and exported networks (default: `~/.cache/calibrated-rerank`) |
-| `RERANK_API_KEYS` | [keys of the server](serving.md#keys), separated by commas |
-| `RERANK_RETRIEVER_URL`, `RERANK_RETRIEVER_KEY` | address and key of [another search system](retrievers.md) |
-| `OPENAI_API_KEY` | key of the language model of `answer --llm` |
-| `MLFLOW_TRACKING_URI` | where runs and models are [kept](mlflow.md) |
-| `RAY_ADDRESS` | the cluster of [`rescore --engine ray`](rescoring.md#on-a-cluster) |"""
+EXIT_CODES = {
+    "0": "done",
+    "1": "the answer is no: an alarm, or a failed check",
+    "2": "bad input, a missing extra, a disk that is full: one sentence on stderr",
+    "3": "MLflow, a language model or a search system does not answer, or refuses; everything "
+    "written before is complete. In `rescore`: done, except for rejected rows",
+    "130": "interrupted (Ctrl-C)",
+    "141": "nobody reads the output any more, as after `head`",
+}
+IN_PYTHON = (
+    "In Python each error is a subclass of `RerankError`: `InputError`, `MissingExtraError` and "
+    "`JournalError` are code 2, `TrackingError`, `EndpointError` and `RetrieverError` code 3. All "
+    "are in `rerank.errors`."
+)
+VARIABLES = {
+    "`RERANK_CORES`": "how many cores the models use (default: all that the process may use)",
+    "`RERANK_CACHE`": "folder of unpacked weights and exported networks (default: "
+    "`calibrated-rerank` in the user's cache)",
+    "`RERANK_API_KEYS`": "[keys of the server](serving.md#keys), separated by commas",
+    "`RERANK_RETRIEVER_URL`, `RERANK_RETRIEVER_KEY`": "address and key of "
+    "[another search system](retrievers.md)",
+    "`OPENAI_API_KEY`": "key of the language model of `answer --llm`",
+    "`MLFLOW_TRACKING_URI`": "where runs and models are [kept](mlflow.md)",
+    "`RAY_ADDRESS`": "the cluster of [`rescore --engine ray`](rescoring.md#on-a-cluster)",
+}
 
 
 def options_page() -> str:
@@ -45,7 +45,8 @@ def options_page() -> str:
         "`--help` of a command lists its other options, too. Every command also takes `--quiet`: "
         "it shows no progress. Those that print results take `--json`: they print one JSON object.",
     ]
-    pages += [EXIT_CODES, ENVIRONMENT]
+    pages += ["## Exit codes", _table("code", "meaning", EXIT_CODES), IN_PYTHON]
+    pages += ["## Environment variables", _table("variable", "holds", VARIABLES)]
     for command in COMMANDS:
         kind = command.config
         if kind is None:
@@ -59,3 +60,8 @@ def options_page() -> str:
         ]
         pages.append("\n".join(rows))
     return "\n\n".join(pages) + "\n"
+
+
+def _table(first: str, second: str, rows: Mapping[str, str]) -> str:
+    lines = [f"| {first} | {second} |", "|---|---|"]
+    return "\n".join(lines + [f"| {key} | {value} |" for key, value in rows.items()])

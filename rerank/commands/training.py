@@ -101,7 +101,9 @@ def finish(o: argparse.Namespace, made: TrainingRun, kind: str) -> None:
             **run_fields(made.run),
         )
         return
-    print(f"{o.out}: a {kind} trained on {examples} examples; step {step} is kept")
+    average = made.report["config"]["average"]
+    kept = f"step {step}" if average == 1 else f"the mean of the last {average} checkpoints"
+    print(f"{o.out}: a {kind} trained on {examples} examples; {kept} is kept")
     if not made.made:
         print("it was there already, made from the same sets, settings and weights")
     print_run(made.run, made.notes)

@@ -20,6 +20,7 @@ from rerank.errors import InputError
 from rerank.storage.files import write_file
 from rerank.types import Passage, Query
 
+CORPUS = "corpus.jsonl"
 UNJUDGED = ("refuse", "leave-out", "unanswerable")  # how to treat a query without qrels
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 
@@ -146,9 +147,9 @@ def read_files(
     problems = Problems()
     corpus: Mapping[str, Passage] | None = None
     if not corpus_elsewhere:
-        corpus = _by_id(folder / "corpus.jsonl", read_passage, problems)
+        corpus = _by_id(folder / CORPUS, read_passage, problems)
     queries = _by_id(folder / "queries.jsonl", _query, problems)
-    for name, rows in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
+    for name, rows in ((CORPUS, corpus), ("queries.jsonl", queries)):
         if rows is not None and not rows:  # else every line of the qrels would be told
             problems.stop(str(folder))
             raise InputError(f"{folder / name}: holds no line")
@@ -228,12 +229,16 @@ def _unjudged(
 def write_files(labelled: LabelledFiles, folder: Path) -> None:
     """Write the BEIR layout; reading it back gives equal values. Existing splits are removed."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_corpus(labelled.corpus.values(), folder)
     write_labels(labelled, folder)
+    for kind in ("qrels/*.tsv", "splits/*.txt"):
+        for path in folder.glob(kind):
+            if path.stem not in labelled.splits:
+                path.unlink()
+    write_corpus(labelled.corpus.values(), folder)  # last: with it, the set is complete
 
 
 def write_labels(labelled: LabelledFiles, folder: Path) -> None:
-    """Write all of the layout except the corpus. Each file is replaced whole."""
+    """Write all of the layout except the corpus. Each file is replaced whole; other splits stay."""
     for subfolder in (folder / "qrels", folder / "splits"):
         subfolder.mkdir(parents=True, exist_ok=True)
     _write_lines(
@@ -246,15 +251,16 @@ def write_labels(labelled: LabelledFiles, folder: Path) -> None:
                 rows.append(f"{query_id}\t{doc_id}\t{grade!r}")
         _write_lines(folder / f"qrels/{split}.tsv", rows)
         _write_lines(folder / f"splits/{split}.txt", ids)
-    for kind in ("qrels/*.tsv", "splits/*.txt"):
-        for path in folder.glob(kind):
-            if path.stem not in labelled.splits:
-                path.unlink()
+
+
+def corpus_file(path: Path) -> Path:
+    """The file of a corpus: the path, or `corpus.jsonl` in it if it is a folder."""
+    return path / CORPUS if path.is_dir() else path
 
 
 def write_corpus(passages: Iterable[Passage], folder: Path) -> None:
     """Write only `corpus.jsonl` into `folder`."""
-    _write_lines(folder / "corpus.jsonl", (to_json(passage_row(p)) for p in passages))
+    _write_lines(folder / CORPUS, (to_json(passage_row(p)) for p in passages))
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -79,6 +79,11 @@ class LabelledSet:
         files = read_files(folder, unjudged=unjudged, corpus_elsewhere=corpus_elsewhere)
         return cls(*files, name=folder.resolve().name)
 
+    @classmethod
+    def of_corpus(cls, corpus: Mapping[str, Passage], name: str) -> LabelledSet:
+        """Passages by id, without queries."""
+        return cls(corpus, {}, {}, {}, name)
+
     @property
     def mode(self) -> Mode:
         """Whether its queries search an index of its corpus, or come with their own lists."""

@@ -83,7 +83,10 @@ def _labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str
     if query.passages and query.scores is None:
         raise InputError("its passages have no 'scores'; expected a number by stage, each")
     provided = next(row[name] for name in PASSAGES if row.get(name) is not None)
-    unnamed = next((i for i, p in enumerate(provided) if not any(key in p for key in DOC_ID)), None)
+    unnamed = next(
+        (i for i, p in enumerate(provided) if not any(p.get(key) is not None for key in DOC_ID)),
+        None,
+    )
     if unnamed is not None:
         raise InputError(f"passages[{unnamed}] has no '_id'; labels and groups go by it")
     split = read_text(row, "split") if row.get("split") is not None else SPLITS[0]

@@ -50,7 +50,7 @@ class Evaluation:
     """Measurements of labelled rankings: confidences compared, and orders compared."""
 
     labelled: Labelled[Ranking]  # the rankings, with their labels
-    features: Floats  # (n, len(RANKING_FEATURES))
+    features: Floats  # (n, len(maps.features.ranking))
     table: Comparison
     confidences: dict[str, Floats]  # name -> (n,)
     right: Labels  # (n,) 1 where the top passage is right

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.errors import InputError, optional
-from rerank.inference.engine import open_cross_encoder
+from rerank.inference.engine import EXPORT_FORMAT, open_cross_encoder
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.score_cache import Score, ScoreCache
 from rerank.inference.tokenizer import Tokenizer, Tokens, open_tokenizer
@@ -107,8 +107,8 @@ class CrossEncoder:
         return open_unpadded(self.files)
 
     def _key(self, pair: Pair) -> bytes:
-        """16 bytes that identify the weights, their precision, the maximum length and the texts."""
-        by = f"{self.files.fingerprint}\0{self.precision}\0{self.max_length}"
+        """16 bytes that identify the weights, how they are run, the longest input and the texts."""
+        by = f"{self.files.fingerprint}\0{self.precision}\0{self.max_length}\0{EXPORT_FORMAT}"
         state = hashlib.sha256(by.encode())
         for text in pair:
             content = text.encode()

@@ -19,6 +19,10 @@ class UnreadableError(Exception):
     """A file is skipped; the message says why, and is shown after the file's name."""
 
 
+class ReaderEndedError(UnreadableError):
+    """Reading took too long, or ended the process that reads; it may go better next time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """A paragraph, an item of a list, a row of a table, or code."""

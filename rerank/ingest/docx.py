@@ -9,6 +9,7 @@ from zipfile import BadZipFile, ZipFile
 
 import docx
 from docx.document import Document as Docx
+from docx.opc.constants import RELATIONSHIP_TYPE
 from docx.table import Table
 from docx.text.paragraph import Paragraph
 
@@ -36,10 +37,22 @@ def read(data: bytes) -> Document:
     if size > MOST or (size > FREE and size > RATIO * len(data)):
         raise UnreadableError(f"it unpacks to {size // 2**20} MiB, which no document does")
     found = docx.Document(io.BytesIO(data))
-    core = found.core_properties
-    revised = core.modified.date().isoformat() if core.modified else ""
     blocks, title = _blocks(found)
-    return Document(tuple(blocks), title or one_line(core.title), revised)
+    named, revised = _properties(found)
+    return Document(tuple(blocks), title or named, revised)
+
+
+def _properties(found: Docx) -> tuple[str, str]:
+    """The title and the date of the last revision, if the file has properties at all.
+
+    Without them python-docx would make some up, with a title and the date of today.
+    """
+    try:
+        found.part.package.part_related_by(RELATIONSHIP_TYPE.CORE_PROPERTIES)
+    except (AttributeError, KeyError):
+        return "", ""
+    core = found.core_properties
+    return one_line(core.title), core.modified.date().isoformat() if core.modified else ""
 
 
 def _blocks(found: Docx) -> tuple[list[Block], str]:

@@ -23,12 +23,14 @@ def decoded(data: bytes) -> str:
         raise UnreadableError("binary data, not text")
     declared = DECLARED.search(data[:2048])
     for encoding in (*known, "utf-8", *([declared[1].decode()] if declared else []), "cp1252"):
+        if "escape" in encoding.lower():  # Python's own: the file is not written in it
+            continue
         try:
-            text = codecs.decode(data, encoding)
+            text = data.decode(encoding)
+            text.encode()  # a file may declare UTF-7, which holds unpaired surrogates
+            break
         except (UnicodeError, LookupError):
             continue
-        if isinstance(text, str):  # a file may declare a codec that returns bytes
-            break
     else:
         text = data.decode("latin-1")
     return CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))

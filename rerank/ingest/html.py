@@ -32,7 +32,7 @@ REVISED = (
     'meta[property="article:modified_time" i], meta[name="last-modified" i], '
     'meta[name="revised" i], meta[name="revision" i], meta[name="date" i]'
 )
-PILCROW = re.compile(r"\s*[¶#]\s*$")
+PILCROW = re.compile(r"\s*¶\s*$")
 
 
 def read(data: bytes) -> Document:
@@ -140,4 +140,8 @@ class _Walk:
 
 
 def _heading(node: Any) -> str:
+    """The text of a heading without a link to itself, which is shown as "#" or a pilcrow."""
+    for link in node.css("a"):
+        if one_line(link.text()) == "#":
+            link.decompose()
     return PILCROW.sub("", one_line(node.text()))

@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from rerank.config import IngestConfig
-from rerank.data.canonical import to_json
+from rerank.data.beir import CORPUS, write_corpus
 from rerank.data.near_duplicates import near_duplicates
-from rerank.data.records import passage_row
 from rerank.errors import FolderError, InputError, optional
-from rerank.ingest.document import UnreadableError
+from rerank.ingest.document import ReaderEndedError, UnreadableError
 from rerank.ingest.formats import KNOWN, format_of, reader
 from rerank.ingest.isolated import IsolatedReader
 from rerank.ingest.passages import split_document
@@ -27,7 +26,7 @@ from rerank.storage.files import read_bytes, sha256_file, write_file
 from rerank.storage.locks import reserved
 from rerank.types import Passage
 
-CORPUS, SKIPPED, DUPLICATES = "corpus.jsonl", "skipped.tsv", "duplicates.tsv"
+SKIPPED, DUPLICATES = "skipped.tsv", "duplicates.tsv"
 MEBIBYTE = 2**20
 
 
@@ -82,8 +81,9 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         _write_table(out / SKIPPED, sorted(skipped.items()))
         state = before
         if entries != before.entries or not _is_unchanged(out / CORPUS, before.corpus):
+            _keep(out, State(asdict(config), entries=entries))  # it took the longest
             near = _near(kept)
-            write_file(out / CORPUS, (to_json(passage_row(p)) + "\n" for p in kept))
+            write_corpus(kept, out)
             _write_table(out / DUPLICATES, [*copies, *near])
             state = State(asdict(config), sha256_file(out / CORPUS), len(near), entries)
             write_state(out / STATE, state)
@@ -93,10 +93,15 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         read=sum(before.entries.get(name) is not entry for name, entry in entries.items()),
         gone=len(before.entries.keys() - entries.keys()),
         skipped=skipped,
-        other=Counter(PurePosixPath(n).suffix.lower() for n in found.files if n not in files),
+        other=dict(Counter(PurePosixPath(n).suffix.lower() for n in found.files if n not in files)),
         exact=len(copies),
         near=state.near,
     )
+
+
+def _keep(out: Path, state: State) -> None:
+    out.mkdir(exist_ok=True)
+    write_state(out / STATE, state)
 
 
 def _is_document_or_folder(name: str) -> bool:
@@ -109,7 +114,7 @@ def _read(
 ) -> dict[str, Entry]:
     """The entry of each file; that of the last run if the file is unchanged.
 
-    After Ctrl-C what is read is kept in `out`, so that the next run resumes.
+    If it is interrupted, what is read is kept in `out`, so that the next run resumes.
     """
     with optional():
         for kind in sorted({format_of(name) or "" for name in files}):
@@ -123,9 +128,8 @@ def _read(
             for name, path in files.items():
                 entries[name] = _entry(name, path, before.entries.get(name), isolated, config)
                 bar.update()
-        except KeyboardInterrupt:
-            out.mkdir(exist_ok=True)
-            write_state(out / STATE, State(before.options, entries={**before.entries, **entries}))
+        except BaseException:
+            _keep(out, State(before.options, entries={**before.entries, **entries}))
             raise
     return entries
 
@@ -149,6 +153,8 @@ def _entry(
         return before
     try:
         document = isolated.read(format_of(name) or "", data)
+    except ReaderEndedError as error:  # another time it may not: the file is read again
+        return _unchanged_entry(Entry("", skipped=str(error)), before)
     except UnreadableError as error:
         return Entry(digest, skipped=str(error))
     passages = split_document(document, name, most=config.passage_tokens)

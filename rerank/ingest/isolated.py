@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event, Timer
 from types import TracebackType
 
-from rerank.ingest.document import Document, UnreadableError
+from rerank.ingest.document import Document, ReaderEndedError, UnreadableError
 
 MEMORY = 2 * 2**30  # bytes of memory that reading a file may take
 ROOT = Path(__file__).parents[2]  # where the package is
@@ -45,7 +45,7 @@ class IsolatedReader:
         """The document of a file of a format.
 
         Raises:
-            UnreadableError: why there is none.
+            UnreadableError: why there is none; a ReaderEndedError after the time or a crash.
         """
         process = self._process = self._process or self._start()
         assert process.stdin is not None
@@ -74,8 +74,8 @@ class IsolatedReader:
         if late.is_set() or not line.endswith(b"\n"):
             code = self._end()  # the next file gets another process
             if late.is_set():
-                raise UnreadableError(f"reading it takes longer than {self.seconds:g} seconds")
-            raise UnreadableError(f"reading it ends the process that reads (code {code})")
+                raise ReaderEndedError(f"reading it takes longer than {self.seconds:g} seconds")
+            raise ReaderEndedError(f"reading it ends the process that reads (code {code})")
         answer = json.loads(line)
         if "skipped" in answer:
             raise UnreadableError(answer["skipped"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from pypdfium2 import PdfDocument, PdfiumError
@@ -31,12 +32,14 @@ def read(data: bytes) -> Document:
             raise UnreadableError("it is encrypted") from None
         raise UnreadableError(f"it is broken ({error})") from None
     with pdf:
-        pages = [_lines(pdf, i) for i in range(min(len(pdf), MOST_PAGES))]
+        if len(pdf) > MOST_PAGES:
+            raise UnreadableError(f"it has {len(pdf)} pages; at most {MOST_PAGES} are read")
+        pages = [_lines(pdf, i) for i in range(len(pdf))]
         if not any(pages):
             raise UnreadableError(
                 f"no text in its {len(pdf)} pages; scanned pages take OCR beforehand"
             )
-        facts = pdf.get_metadata_dict()
+        facts = _facts(pdf)
         outline = _outline(pdf)
     dated = date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
     blocks = tuple(_blocks(_without_edges(pages), outline))
@@ -53,6 +56,14 @@ def _lines(pdf: PdfDocument, page: int) -> list[str]:
     return [line for part in text.split("\n") if (line := one_line(CONTROLS.sub("", part)))]
 
 
+def _facts(pdf: PdfDocument) -> dict[str, str]:
+    """Title, date and so on; none if they are not Unicode."""
+    try:
+        return dict(pdf.get_metadata_dict())
+    except UnicodeDecodeError:
+        return {}
+
+
 def _outline(pdf: PdfDocument) -> dict[int, list[Mark]]:
     """The entries of the outline, by page."""
     marks: dict[int, list[Mark]] = {}
@@ -60,7 +71,8 @@ def _outline(pdf: PdfDocument) -> dict[int, list[Mark]]:
         target = mark.get_dest()
         page = target.get_index() if target else None
         if page is not None:
-            marks.setdefault(page, []).append((mark.level + 1, one_line(mark.get_title())))
+            with suppress(UnicodeDecodeError):
+                marks.setdefault(page, []).append((mark.level + 1, one_line(mark.get_title())))
     return marks
 
 

@@ -1,7 +1,7 @@
 """The result of the last run for each file, so that the next one reads only what changed.
 
-A file of JSON lines in the corpus folder. It is written last: a run that is killed before leaves
-the old one. After Ctrl-C it holds what was read until then, and names no corpus.
+A file of JSON lines in the corpus folder. It is written when all files are read, and again with the
+sha256 of the corpus, when that is written. If the reading is interrupted, it holds what was read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rerank.storage.files import write_file
 from rerank.types import Passage
 
 STATE = "ingested.jsonl"
-VERSION = 2  # of the readers' output: if it changes, all files are read again
+VERSION = 3  # of the readers' output: if it changes, all files are read again
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,13 @@ from rerank.jobs.pipelines import open_index
 from rerank.jobs.training_run import (
     TrainingRun,
     about,
+    architecture,
+    check_frozen,
     check_length,
     checkpoints_of,
+    classifies,
     made_with,
+    too_large_groups,
     tracked_run,
     write_model,
     written_before,
@@ -33,7 +37,7 @@ from rerank.jobs.training_run import (
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
 from rerank.storage.folder import is_made_from
-from rerank.storage.locks import output_folder
+from rerank.storage.locks import output_folder, reserved
 from rerank.training.hard_negatives import keep_hardest
 from rerank.training.mining import (
     Example,
@@ -44,6 +48,7 @@ from rerank.training.mining import (
     split_validation,
     validation_queries,
     without_overlap,
+    without_withheld,
 )
 from rerank.workspace import Workspace
 
@@ -106,12 +111,14 @@ def finetune(
         cache = ScoreCache(workspace.scores)
         if miner:
             scored = add_teacher_scores(examples, miner, config, cache)
-            examples = [keep_hardest(example, config.hard + config.easy) for example in scored]
+            hardest = (keep_hardest(example, config.hard + config.easy) for example in scored)
+            examples = [without_withheld(example) for example in hardest]
         if teacher:
             examples = add_teacher_scores(examples, teacher, config, cache)
         from rerank.training.trainer import train
 
-        model, shown = train(examples, validation, base, checkpoints, config)
+        with reserved(checkpoints):
+            model, shown = train(examples, validation, base, checkpoints, config)
         queries = [e.query for e in examples] + [q.query for q in validation]
         seen |= frozenset(map(query_hash, queries))
         report = {
@@ -133,20 +140,16 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
         InputError: no configuration of a transformer, several outputs, fewer positions than
             `max_length`, or fewer layers than are to be kept or frozen.
     """
-    architecture = _architecture(base)
-    if _classifies(architecture) and architecture.num_labels != 1:
-        raise InputError(
-            f"{base.name} has {architecture.num_labels} outputs; expected one, or no head"
-        )
+    shape = architecture(base)
+    if classifies(base) and shape.num_labels != 1:
+        raise InputError(f"{base.name} has {shape.num_labels} outputs; expected one, or no head")
     check_length(base, config.max_length)
-    layers = getattr(architecture, "num_hidden_layers", None)
-    if layers is None:
-        return
-    if config.layers > layers:
+    layers = getattr(shape, "num_hidden_layers", None)
+    if layers is not None and config.layers > layers:
         raise InputError(f"the model has {layers} layers, cannot keep {config.layers}")
-    layers = config.layers or layers
-    if config.frozen_layers > layers:
-        raise InputError(f"the model has {layers} layers, cannot freeze {config.frozen_layers}")
+    if config.layers and getattr(shape, "layer_types", None):
+        raise InputError(f"{base.name} has layers of several kinds: --layers cannot keep only some")
+    check_frozen(config.layers or layers, config.frozen_layers)
 
 
 def _check_reader(files: ModelFiles, config: FinetuneConfig) -> None:
@@ -156,23 +159,9 @@ def _check_reader(files: ModelFiles, config: FinetuneConfig) -> None:
         InputError: it is no cross-encoder with one output, or has fewer positions than
             `max_length`.
     """
-    architecture = _architecture(files)
-    if not _classifies(architecture) or architecture.num_labels != 1:
+    if not classifies(files) or architecture(files).num_labels != 1:
         raise InputError(f"{files.name} gives no score; expected a cross-encoder with one output")
     check_length(files, config.max_length)
-
-
-def _architecture(files: ModelFiles) -> Any:
-    from transformers import AutoConfig
-
-    try:
-        return AutoConfig.from_pretrained(str(files.folder), local_files_only=True)
-    except Exception as error:  # broken files fail in many ways
-        raise InputError(f"{files.name} is no transformer: {error}") from error
-
-
-def _classifies(architecture: Any) -> bool:
-    return any("SequenceClassification" in name for name in architecture.architectures or ())
 
 
 def _mine_all(
@@ -249,11 +238,13 @@ def _without_overlap(
     """The ids to train on: see `without_overlap`."""
     labelled = training_set.labelled
     ids = without_overlap(labelled, for_training, for_validation, validated_on)
-    if not ids:
+    if for_training and not ids:
         raise InputError(
-            f"{labelled.name}: every group of its {training_set.split!r} has more than the "
-            f"{training_set.limit} queries asked for; ask for more, or group them more finely"
+            f"{labelled.name}: all of its {training_set.split!r} shares a question or a right "
+            "passage with the queries to validate on; train with --validation 0"
         )
+    if not ids:
+        raise too_large_groups(training_set)
     return ids
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,22 +16,27 @@ from typing import Any
 
 from rerank.config import Config, EncoderConfig, FinetuneConfig
 from rerank.data.canonical import query_hash
+from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import ModelFiles, resolve, trained_on
 from rerank.jobs.pipelines import open_index
 from rerank.jobs.training_run import (
     TrainingRun,
     about,
+    architecture,
+    check_frozen,
     check_length,
     checkpoints_of,
+    classifies,
     made_with,
+    too_large_groups,
     tracked_run,
     write_model,
     written_before,
 )
 from rerank.retrieval.dense import Encoder
 from rerank.storage.folder import is_made_from
-from rerank.storage.locks import output_folder
+from rerank.storage.locks import output_folder, reserved
 from rerank.training.mining import Example, TrainingSet, mine, split_validation
 from rerank.workspace import Workspace
 
@@ -73,13 +79,14 @@ def finetune_encoder(
     if not overwrite and is_made_from(out, made_from):
         return written_before(out, workspace, command=COMMAND)
     with output_folder(out, overwrite=overwrite, kind=KIND):
-        check_length(base, config.max_length)
+        _check_base(base, config)
         mined = _mine_all(sets, base, config, workspace)
         lists = {name: list(map(asdict, examples)) for name, examples in mined.items()}
         checkpoints = checkpoints_of(workspace, made_from, lists)
         from rerank.training.encoder_trainer import train_encoder
 
-        model, loss = train_encoder(mined, base, checkpoints, config)
+        with reserved(checkpoints):
+            model, loss = train_encoder(mined, base, checkpoints, config)
         examples = [example for of_set in mined.values() for example in of_set]
         seen = trained_on(base) | frozenset(query_hash(e.query) for e in examples)
         counts = [len(of_set) for of_set in mined.values()]
@@ -96,6 +103,15 @@ def finetune_encoder(
         return tracked_run(out, report, workspace, made=True, command=COMMAND)
 
 
+def _check_base(base: ModelFiles, config: EncoderConfig) -> None:
+    """Refuse a base that cannot be trained with these settings, before hours of work."""
+    if classifies(base):
+        raise InputError(f"{base.name} is a cross-encoder; expected a bi-encoder, such as minilm")
+    check_length(base, config.max_length)
+    layers = getattr(architecture(base), "num_hidden_layers", None)
+    check_frozen(layers, config.frozen_layers)
+
+
 def _mine_all(
     sets: Sequence[TrainingSet], base: ModelFiles, config: EncoderConfig, work: Workspace
 ) -> Mapping[str, list[Example]]:
@@ -104,15 +120,17 @@ def _mine_all(
     mining = FinetuneConfig(
         encoder=config.base, hard=1, easy=0, depth=config.depth, seed=config.seed
     )
+    name, count = Counter(s.labelled.name for s in sets).most_common(1)[0]
+    if count > 1:
+        raise InputError(f"{count} sets are named {name!r}; rename a folder")
     mined: dict[str, list[Example]] = {}
     for training_set in sets:
-        labelled = training_set.labelled
-        if labelled.name in mined:
-            raise InputError(f"two sets are named {labelled.name!r}; rename a folder")
-        in_limit, _ = split_validation(
+        labelled = _answerable(training_set)
+        ids, _ = split_validation(
             labelled, training_set.split, 0, seed=config.seed, limit=training_set.limit
         )
-        ids = [i for i in in_limit if labelled.relevant(i)]
+        if labelled.splits[training_set.split] and not ids:
+            raise too_large_groups(training_set)
         random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
         index = None
         if not training_set.within:
@@ -124,3 +142,10 @@ def _mine_all(
     if not any(mined.values()):
         raise InputError("no query of these sets has a right passage; a bi-encoder learns from one")
     return mined
+
+
+def _answerable(training_set: TrainingSet) -> LabelledSet:
+    """The set with only those queries of its split that have a right passage."""
+    labelled, split = training_set.labelled, training_set.split
+    ids = tuple(i for i in labelled.splits[split] if labelled.relevant(i))
+    return replace(labelled, splits={**labelled.splits, split: ids})

@@ -12,7 +12,7 @@ from rerank.assessment.model_folder import MODEL_KIND, ModelContents, fingerprin
 from rerank.assessment.policy import LEAST_LABELS
 from rerank.assessment.pooled_maps import pooled_for
 from rerank.config import Config
-from rerank.data.beir import read_corpus
+from rerank.data.beir import CORPUS, corpus_file, read_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.fitting.label_checks import check_corpus
@@ -44,8 +44,7 @@ def init(
         InputError: bad passages, fewer than two, or no pooled maps for the configured models.
         FolderError: `out` exists, is another model, and `overwrite` is False.
     """
-    out, path, config = Path(out), Path(corpus), config or Config()
-    file = path / "corpus.jsonl" if path.is_dir() else path
+    out, file, config = Path(out), corpus_file(Path(corpus)), config or Config()
     models, config = find_models(config)
     pooled = pooled_for(*models, config)
     if pooled is None:
@@ -53,8 +52,8 @@ def init(
             f"no maps are known for {config.reranker} with {config.encoder} before the first "
             "label; label queries and run `rerank calibrate`, or take the default models"
         )
-    name = file.resolve().parent.name if file.name == "corpus.jsonl" else file.stem
-    unlabelled = LabelledSet(read_corpus(file), {}, {}, {}, name)
+    name = file.resolve().parent.name if file.name == CORPUS else file.stem
+    unlabelled = LabelledSet.of_corpus(read_corpus(file), name)
     check_corpus(unlabelled)
     with reserved(out):
         check_can_replace(out, overwrite=overwrite, kind=MODEL_KIND)

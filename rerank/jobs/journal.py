@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-
-from sqlalchemy import select
+from contextlib import suppress
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback, feedback_from
 from rerank.data.records import read_query
 from rerank.errors import InputError
-from rerank.journal.labels import label_of, newest_labels
-from rerank.journal.schema import JOURNAL
+from rerank.journal.labels import label_of, newest_labels, newest_searches
 from rerank.journal.store import JournalStore, Row
 from rerank.types import Query
 
@@ -72,22 +70,20 @@ def _label(row: Row, model: CalibratedReranker) -> Feedback:
 
 
 def journal_queries(journal: str, *, newest: int) -> list[Query]:
-    """The newest searches of a journal, oldest first.
+    """The newest searches of a journal, oldest first, without those that a file could not hold.
 
     Raises:
         InputError: no journal, or no search with its text.
         JournalError: the database cannot be used.
     """
-    chosen = (
-        select(JOURNAL.c.entry_id, JOURNAL.c.asked)
-        .where(JOURNAL.c.mode == "search", JOURNAL.c.asked.is_not(None))
-        .order_by(JOURNAL.c.entry_id.desc())
-        .limit(newest)
-    )
     with JournalStore(journal) as store:
-        rows, name = store.rows(chosen)[::-1], store.name
-    if not rows:
+        rows, name = newest_searches(store, newest), store.name
+    queries = []
+    for row in rows:
+        with suppress(InputError):  # such as a longer query, which a server may be set to take
+            queries.append(read_query({**json.loads(row["asked"]), "_id": row["entry_id"]}))
+    if not queries:
         raise InputError(
             f"the journal {name} has no search with its text; expected some to compare"
         )
-    return [read_query({**json.loads(r["asked"]), "_id": r["entry_id"]}) for r in rows]
+    return queries

@@ -58,7 +58,7 @@ def pool_sets(
 
     Raises:
         InputError: fewer than five sets, two of one name, or one that cannot be read or is too
-            small; or `out` cannot be written.
+            small, or holds lists; or `out` cannot be written.
     """
     names = Counter(Path(folder).resolve().name for folder in folders)
     if len(folders) <= LEAST_SETS:
@@ -71,10 +71,15 @@ def pool_sets(
         raise InputError(f"{count} labelled sets are named {name!r}; rename the folders")
     _check_out(Path(out))
     sets = {Path(folder): read_training_set(Path(folder)) for folder in folders}
+    for labelled in sets.values():
+        if labelled.lists:
+            raise InputError(
+                f"{labelled.name} holds lists with their scores; expected a BEIR folder"
+            )
     config = replace(config or Config(), expected_unanswerable=UNANSWERABLE)
     workspace = Workspace(Path(work))
     ranked = [
-        _ranked(original, licence(folder), config, workspace, max_queries)
+        _ranked(original, licence_of(folder), config, workspace, max_queries)
         for folder, original in sets.items()
     ]
     return write_pooled(ranked, out, config)
@@ -116,7 +121,7 @@ def _check_out(out: Path) -> None:
 
 
 def _ranked(
-    original: LabelledSet, of: str, config: Config, work: Workspace, most: int
+    original: LabelledSet, licence: str, config: Config, work: Workspace, most: int
 ) -> RankedSet:
     ids = tuple(i for split, ids in original.splits.items() if split != "test" for i in ids)
     labelled = replace(original, splits={"train": ids})
@@ -132,16 +137,21 @@ def _ranked(
         "search": search,
         "rerank": rerank_rankings(pipeline, search),
     }
-    return RankedSet(described(labelled.name, planned, of), rankings, pipeline)
+    return RankedSet(described(original, planned, licence), rankings, pipeline)
 
 
-def described(name: str, planned: Plan, of: str) -> dict[str, Any]:
+def described(labelled: LabelledSet, planned: Plan, licence: str) -> dict[str, Any]:
     """The entry of a set in the file of pooled maps."""
-    answered = sum(bool(grades) for grades in planned.fit.grades)
-    return {"name": name, "licence": of, "queries": len(planned.fit), "answered": answered}
+    return {
+        "name": labelled.name,
+        "digest": labelled.digest(),
+        "licence": licence,
+        "queries": len(planned.fit),
+        "answered": sum(bool(grades) for grades in planned.fit.grades),
+    }
 
 
-def licence(folder: Path) -> str:
+def licence_of(folder: Path) -> str:
     """The licence in the line `Licence:` of the set's README.md; "" if there is none."""
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8", errors="replace") if readme.is_file() else ""

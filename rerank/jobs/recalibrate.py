@@ -91,7 +91,6 @@ def recalibrate(
     max_labels: int | None = None,
     overwrite: bool = False,
     name: str = "",
-    at_random: bool = True,
 ) -> RecalibrationRun:
     """Write the model, recalibrated on labels, to `out`, whole or not at all.
 
@@ -100,8 +99,7 @@ def recalibrate(
     of queries that the model was fitted on or one of its models was trained on are left out. At
     most `max_labels` are used, drawn at random.
 
-    `at_random`: whether the labels are of a random sample of the questions. If people chose which
-    answers to judge, they are not, and nothing is certified. Labels that say `chosen` never are.
+    If people chose which answers to judge (`chosen` of a label), nothing is certified.
 
     The model is tracked as by `calibrate`, under `name`: by default the name of `model`, or, if the
     new model searches another corpus, one made from the name of the set.
@@ -117,7 +115,7 @@ def recalibrate(
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = labels_and_pipeline(model, feedback, split, workspace)
         feedback, notes = usable_labels(model, feedback, max_labels)
-        at_random = at_random and not any(f.chosen for f in feedback)
+        at_random = not any(f.chosen for f in feedback)
         recalibrated = recalibrate_modes(model.maps, feedback, pipeline, notes, at_random=at_random)
         contents, recalibration = _model_contents(
             model, feedback, pipeline, corpus, recalibrated, name

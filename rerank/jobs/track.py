@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OURS = ("calibrated", "after")  # this model's confidence: after calibration, or recalibration
-MEASURED_AS: dict[Mode, str] = {"search": "", "lists": "", "rerank": "rerank"}  # key in `MEASURED`
 SUFFICIENCY_AT = 5
 NEEDED = ("calibrated-rerank", "mlflow", "numpy", "onnxruntime", "pandas", "tokenizers")
 
@@ -85,10 +84,7 @@ def record_of(folder: ModelFolder) -> RunRecord:
     dataset, queries = folder.manifest["dataset"], folder.manifest["queries"]
     params = {k: v for k, v in folder.manifest.items() if k not in ("files", "digest", "kind")}
     certificate = maps[maps.main].certificate
-    parts = {
-        mode: measured.get(MEASURED_AS[mode], {}) if MEASURED_AS[mode] else measured
-        for mode in maps
-    }
+    parts = {mode: measured.get("rerank", {}) if mode == "rerank" else measured for mode in maps}
     few = {mode: metrics_of(parts[mode], fitted.certificate) for mode, fitted in maps.items()}
     return RunRecord(
         params={
@@ -215,7 +211,6 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
                 "scale": scale,
             }
             for name, columns, fitted_map in parts
-            if fitted_map is not None
             for column, weight, mean, scale in zip(
                 columns, fitted_map.coef, fitted_map.mean, fitted_map.scale, strict=True
             )

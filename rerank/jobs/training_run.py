@@ -57,6 +57,45 @@ def check_length(files: ModelFiles, max_length: int) -> None:
         )
 
 
+def architecture(files: ModelFiles) -> Any:
+    """The configuration of a transformer.
+
+    Raises:
+        InputError: there is none in the folder.
+    """
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(str(files.folder), local_files_only=True)
+    except Exception as error:  # broken files fail in many ways
+        raise InputError(f"{files.name} is no transformer: {error}") from error
+
+
+def classifies(files: ModelFiles) -> bool:
+    """Whether a model has a head that gives scores, as a cross-encoder does."""
+    names = architecture(files).architectures or ()
+    return any("SequenceClassification" in name for name in names)
+
+
+def check_frozen(layers: int | None, frozen: int) -> None:
+    """Refuse to freeze more layers than there are; None: their number is not known.
+
+    Raises:
+        InputError: as said.
+    """
+    if layers is not None and frozen > layers:
+        raise InputError(f"the model has {layers} layers, cannot freeze {frozen}")
+
+
+def too_large_groups(training_set: TrainingSet) -> InputError:
+    """The error for a set of which no group fits into its limit."""
+    name, split, limit = training_set.labelled.name, training_set.split, training_set.limit
+    return InputError(
+        f"{name}: every group of its {split!r} has more than the {limit} queries asked for; ask "
+        "for more, or group them more finely"
+    )
+
+
 def checkpoints_of(work: Workspace, made_from: Mapping[str, Any], lists: Any) -> Path:
     """The folder for the checkpoints of a training: the same one for the same sets and lists."""
     inputs = json.dumps([made_from, lists], sort_keys=True)
@@ -85,7 +124,15 @@ def write_model(
     """Write the folder of a trained model, with the hashes of the queries that it has `seen`.
 
     `model` is a model of sentence-transformers.
+
+    Raises:
+        InputError: the training diverged: a weight is no finite number.
     """
+    if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+        raise InputError(
+            "the training diverged: its weights are no numbers any more; nothing is written; take "
+            "a lower --learning-rate"
+        )
 
     def fill(folder: Path) -> Mapping[str, Any]:
         model.save_pretrained(str(folder), create_model_card=False)  # it would quote the queries

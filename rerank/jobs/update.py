@@ -22,7 +22,7 @@ from rerank.assessment.model_folder import (
     write_changed,
 )
 from rerank.config import Config
-from rerank.data.beir import read_corpus
+from rerank.data.beir import corpus_file, read_corpus
 from rerank.data.labelled_set import LabelledSet, corpus_digest
 from rerank.errors import InputError
 from rerank.fitting.label_checks import check_corpus, without_certificates
@@ -67,9 +67,9 @@ def update(target: str | Path, corpus: str | Path) -> Updated:
             not here; bad passages, or fewer than two.
         FolderError: another job uses `target`.
     """
-    target, path = Path(target), Path(corpus)
-    passages = read_corpus(path / "corpus.jsonl" if path.is_dir() else path)
-    check_corpus(LabelledSet(passages, {}, {}, {}, str(path)))
+    target = Path(target)
+    passages = read_corpus(corpus_file(Path(corpus)))
+    check_corpus(LabelledSet.of_corpus(passages, str(corpus)))
     with reserved(target):
         kind = read_manifest(target).get("kind")
         if kind == MODEL_KIND:
@@ -129,7 +129,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
         digest = corpus_digest(passages.values())
         if not calibrated:  # without labels: the result is what `init` makes of this corpus
             name = str(old.manifest["dataset"].get("name"))
-            described = LabelledSet(passages, {}, {}, {}, name).described()
+            described = LabelledSet.of_corpus(passages, name).described()
             return {**old.manifest, "dataset": described, "corpus_digest": digest}
         refused = {mode: without_certificates(fitted, CHANGED) for mode, fitted in maps.items()}
         bound = bound_to(old.manifest["config"], old.manifest["fingerprints"])

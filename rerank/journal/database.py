@@ -53,8 +53,9 @@ def address(url: str) -> URL:
 
 
 def shown(url: URL) -> str:
-    """The URL without its password."""
-    return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
+    """The URL without its password and its options, which may have one too."""
+    plain = url.set(drivername=url.get_backend_name(), query={})
+    return plain.render_as_string(hide_password=True)
 
 
 def open_engine(url: URL, *, patience: float) -> Engine:

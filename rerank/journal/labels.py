@@ -23,6 +23,17 @@ NUMBERS = (_C.question_hash, _C.mode, _C.right, _C.confidence, _C.accepted)
 OF_THE_TOP = _C.right.is_not(None) & _C.answer_hash.is_(None)  # not of a generated answer
 
 
+def newest_searches(store: JournalStore, most: int) -> list[Row]:
+    """The newest `most` searches that were kept with their text, oldest first."""
+    chosen = (
+        select(_C.entry_id, _C.asked)
+        .where(_C.mode == "search", _C.asked.is_not(None))
+        .order_by(_C.entry_id.desc())
+        .limit(most)
+    )
+    return list(store.rows(chosen))[::-1]
+
+
 def newest_answers(
     store: JournalStore, models: Sequence[str], most: int | None = None
 ) -> list[Row]:

@@ -29,7 +29,7 @@ class JudgementFile:
         """All complete lines, in order; empty if there is no file.
 
         Raises:
-            InputError: a line is not a JSON object.
+            InputError: a line is not a JSON object with `do`.
         """
         data = self.path.read_bytes() if self.path.exists() else b""
         found: list[Event] = []
@@ -38,8 +38,10 @@ class JudgementFile:
                 event = json.loads(line)
             except ValueError:
                 event = None
-            if not isinstance(event, dict):
-                raise InputError(f"{self.path}:{number}: expected a JSON object; mend the line")
+            if not isinstance(event, dict) or "do" not in event:
+                raise InputError(
+                    f'{self.path}:{number}: expected a JSON object with "do"; mend the line'
+                )
             found.append(event)
         return found
 
@@ -53,10 +55,15 @@ class JudgementFile:
 
     @contextmanager
     def locked(self) -> Iterator[int]:
-        """Hold the write lock of the file, after waiting for it; yields an open handle."""
+        """Hold the write lock of the file, after waiting for it; yields an open handle.
+
+        Raises:
+            InputError: its file system has no locks, so two writers could lose judgements.
+        """
         handle = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o666)
         try:
-            lock(handle, wait=True)
+            if not lock(handle, wait=True):
+                raise InputError(f"{self.path}: this file system has no locks; use another folder")
             yield handle
         finally:
             os.close(handle)

@@ -15,21 +15,22 @@ import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import LabelConfig
-from rerank.data.beir import read_corpus
-from rerank.data.canonical import query_hash, to_json
+from rerank.data.beir import CORPUS, read_corpus, write_corpus
+from rerank.data.canonical import query_hash
 from rerank.data.checks import as_text
 from rerank.data.labelled_set import corpus_digest
-from rerank.data.records import LONGEST_QUERY, passage_row, read_id
+from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError
 from rerank.labelling.beir_export import write_set
 from rerank.labelling.drawing import Drawn, How, draw, fresh_queries
-from rerank.labelling.judgements import JudgementFile
+from rerank.labelling.judgements import Event, JudgementFile
 from rerank.labelling.pooling import Pool, Shown, pool
 from rerank.labelling.progress import progress_sentences
 from rerank.labelling.question_proposals import PREFIX, PROPOSED, propose
 from rerank.labelling.state import (
     Grade,
     Question,
+    gone,
     last_of,
     next_question,
     questions_of,
@@ -37,7 +38,6 @@ from rerank.labelling.state import (
 )
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.index import Index
-from rerank.storage.files import write_file
 from rerank.types import LISTS, Query
 
 JUDGEMENTS = "judgements.jsonl"
@@ -99,6 +99,7 @@ class Session:
         """
         with self.file.locked() as handle:
             known = questions_of(self.file.read())
+            self.file.append_locked(handle, self._gone(known))
             count = self.config.count - len(known)
             if count <= 0:
                 return 0
@@ -125,6 +126,12 @@ class Session:
             self.file.append_locked(handle, events)
             return len(events)
 
+    def _gone(self, known: Sequence[Question]) -> list[Event]:
+        """The events for right passages that changed or left the corpus since they were judged."""
+        if self.corpus is None or not any(question.answers() for question in known):
+            return []
+        return gone(known, {passage.doc_id for passage in self.corpus})
+
     def _draw(self, queries: Sequence[Query], count: int, number: int) -> list[dict[str, Any]]:
         """The events of a draw, in random order, so that it can be stopped at any time."""
         if not queries:
@@ -143,24 +150,24 @@ class Session:
 
     def task(self) -> Task | None:
         """What this person is asked now; None if nothing is left."""
-        question = next_question(
-            self.questions(), self.annotator, self.config.shared, without=self._nothing_found
-        )
-        if question is None:
-            return None
-        text, judged = question.text, question.person(self.annotator).grades
-        if text not in self._pools:
-            self._pools[text] = pool(self.model, text, self.config.depth)
-        shown = self._pools[text]
-        left = tuple(s for s in shown.shown if s.doc_ids[0] not in judged)
-        task = Task(question, shown, left)
-        if left or question.proposed:
-            return task
-        if judged:
-            self.nothing(task)  # an update of the model removed the rest
-        else:  # nobody can say that none answers
-            self._nothing_found.add(question.query_id)
-        return self.task()
+        while True:
+            question = next_question(
+                self.questions(), self.annotator, self.config.shared, without=self._nothing_found
+            )
+            if question is None:
+                return None
+            text, judged = question.text, question.person(self.annotator).grades
+            if text not in self._pools:
+                self._pools[text] = pool(self.model, text, self.config.depth)
+            shown = self._pools[text]
+            left = tuple(s for s in shown.shown if s.doc_ids[0] not in judged)
+            task = Task(question, shown, left)
+            if left or question.proposed:
+                return task
+            if judged:
+                self.nothing(task)  # an update of the model removed the rest
+            else:  # nobody can say that none answers
+                self._nothing_found.add(question.query_id)
 
     def accept(self, task: Task, text: str | None = None) -> None:
         """Accept a proposed question, reworded if `text` is given.
@@ -199,9 +206,8 @@ class Session:
             questions = self.questions()
             if not any(question.done for question in questions):
                 return 0
-            corpus = self.out / "corpus.jsonl"
-            if self.corpus is not None and not corpus.exists():
-                write_file(corpus, (to_json(passage_row(p)) + "\n" for p in self.corpus))
+            if self.corpus is not None and not (self.out / CORPUS).exists():
+                write_corpus(self.corpus, self.out)
             return write_set(questions, self.out, partly_right=self.config.partly_right)
 
     def so_far(self) -> list[str]:
@@ -226,7 +232,7 @@ class Session:
                     f"{self.out / name} exists and was not made by `rerank label`; give another "
                     "--out"
                 )
-        corpus = self.out / "corpus.jsonl"
+        corpus = self.out / CORPUS
         if self.corpus is None:
             if corpus.exists():
                 raise InputError(

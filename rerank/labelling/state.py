@@ -2,7 +2,8 @@
 
 Events are `draw` (a question, its weight and the model's answer), and those of a person by name:
 `accept` (a proposed question, with its text), `judge` (one grade for some passages), `skip`, and
-`undo`, which takes back that person's latest event that still counts.
+`undo`, which takes back that person's latest event that still counts. `gone` names passages of a
+question that the corpus does not have any more: they are judged by nobody.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rerank.errors import InputError
 from rerank.labelling.judgements import Event
 from rerank.labelling.question_proposals import PROPOSED
 
@@ -27,6 +29,11 @@ class Person:
     grades: dict[str, Grade] = field(default_factory=dict)  # by passage id
     done: bool = False  # all that was shown is judged
     skipped: bool = False
+
+    def forget(self, doc_ids: Sequence[str]) -> None:
+        """Take back grades of passages; if one was an answer, the question is open again."""
+        grades = [self.grades.pop(doc_id, "wrong") for doc_id in doc_ids]
+        self.done = self.done and set(grades) <= {"wrong"}
 
 
 @dataclass(slots=True)
@@ -47,6 +54,11 @@ class Question:
         """A person's judgements; empty ones if there are none."""
         return self.people.get(name, Person())
 
+    def answers(self) -> set[str]:
+        """The passages that somebody calls right or partly right."""
+        people = self.people.values()
+        return {d for person in people for d, grade in person.grades.items() if grade != "wrong"}
+
     @property
     def done(self) -> bool:
         """Whether a person has judged all that was shown."""
@@ -63,25 +75,50 @@ class Question:
 
 
 def questions_of(events: Sequence[Event]) -> list[Question]:
-    """The questions in the order in which they are asked, with all judgements that count."""
+    """The questions in the order in which they are asked, with all judgements that count.
+
+    Raises:
+        InputError: an event lacks a field, or its question was never drawn.
+    """
     found: dict[str, Question] = {}
-    for event in without_undone(events):
-        if event["do"] == "draw":
-            found[event["query_id"]] = Question(**{key: event[key] for key in DRAWN})
-            continue
-        question = found[event["query_id"]]
-        if event["do"] == "accept":
-            if question.proposed:  # else another person was faster, and may have judged it already
-                question.text, question.proposed = event["text"], False
-                question.confidence, question.top = event["confidence"], event["top"]
-            continue
+    try:
+        for event in without_undone(events):
+            _add(event, found)
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"a line of the judgements lacks {error}, or the line that it is about is gone; "
+            "put the line back"
+        ) from None
+    return list(found.values())
+
+
+def _add(event: Event, found: dict[str, Question]) -> None:
+    """Take an event into account in the questions found before it."""
+    query_id = event["query_id"]
+    if event["do"] == "draw":
+        found[query_id] = Question(**{key: event[key] for key in DRAWN})
+        return
+    question = found[query_id]
+    if event["do"] == "accept":
+        if question.proposed:  # else another person was faster, and may have judged it already
+            question.text, question.proposed = event["text"], False
+            question.confidence, question.top = event["confidence"], event["top"]
+    elif event["do"] == "gone":
+        for person in question.people.values():
+            person.forget(event["doc_ids"])
+    else:
         person = question.people.setdefault(event["by"], Person())
         if event["do"] == "skip":
             person.skipped = True
-            continue
+            return
         person.grades |= dict.fromkeys(event["doc_ids"], event["grade"])
         person.done = event["done"]
-    return list(found.values())
+
+
+def gone(questions: Sequence[Question], known: Set[str]) -> list[Event]:
+    """The events for passages that count as right or partly right and are not `known` any more."""
+    ids = {q.query_id: sorted(q.answers() - known) for q in questions}
+    return [{"do": "gone", "query_id": i, "doc_ids": lost} for i, lost in ids.items() if lost]
 
 
 def without_undone(events: Sequence[Event]) -> list[Event]:

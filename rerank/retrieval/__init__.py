@@ -1,1 +1,1 @@
-"""The first stage: BM25 and dense search over one index, fused by reciprocal rank."""
+"""The first stage: BM25 and dense search, fused by reciprocal rank, or another search system."""

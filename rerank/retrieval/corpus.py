@@ -24,15 +24,11 @@ class Corpus:
     """The passages that `write_corpus` wrote into a folder. Safe to read from many threads."""
 
     def __init__(self, folder: Path) -> None:
-        self._offsets: Ints = np.load(folder / OFFSETS, allow_pickle=False)
+        # where each passage begins, and the end of the last one, shape (n + 1,)
+        self.offsets: Ints = np.load(folder / OFFSETS, allow_pickle=False)
         with (folder / LINES).open("rb") as lines:
             self._bytes = mmap.mmap(lines.fileno(), 0, access=mmap.ACCESS_READ)
         self.passage = lru_cache(maxsize=KEPT)(self._read)
-
-    @property
-    def offsets(self) -> Ints:
-        """Where each passage begins, and the end of the last one, shape (n + 1,)."""
-        return self._offsets
 
     @property
     def text_bytes(self) -> int:
@@ -41,7 +37,7 @@ class Corpus:
 
     def __len__(self) -> int:
         """Count of passages."""
-        return len(self._offsets) - 1
+        return len(self.offsets) - 1
 
     def __iter__(self) -> Iterator[Passage]:
         """All passages by row; they are not cached."""
@@ -50,7 +46,7 @@ class Corpus:
     def _read(self, row: int) -> Passage:
         """The passage at a row, read from disk; `passage` caches the latest ones."""
         try:
-            row_of_file = json.loads(self._bytes[self._offsets[row] : self._offsets[row + 1]])
+            row_of_file = json.loads(self._bytes[self.offsets[row] : self.offsets[row + 1]])
             passage = Passage(
                 row_of_file["_id"],
                 row_of_file["title"],

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.errors import FolderError, InputError
+from rerank.errors import InputError
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.passage_vectors import PassageVectors
@@ -87,6 +87,6 @@ def _has_vectors_of(folder: Path, encoder: Encoder, layout: int) -> bool:
         if manifest.get("layout") != layout or not encoder.settings.items() <= made_by.items():
             return False
         verify_folder(folder)
-    except (FolderError, InputError, OSError, KeyError, TypeError, AttributeError):
+    except (InputError, OSError, KeyError, TypeError, AttributeError):
         return False
     return True

@@ -30,13 +30,15 @@ def windows(passages: Sequence[Passage], tokenizer: Tokenizer, most: int) -> lis
 def window_starts(spans: Ints, room: int, step: int) -> Ints:
     """Tokens at which a window of `room` tokens may start: the first, then about every `step`.
 
-    `spans` (n, 2), n > room, are the characters of each token. Each start begins a word; the last
-    one leaves at most `room` tokens, up to the end of the text.
+    `spans` (n, 2), n > room, are the characters of each token. Each start begins a word, if one
+    begins near it: not every language has spaces. The last one leaves at most `room` tokens, up to
+    the end of the text.
     """
     after_space = np.flatnonzero(np.r_[True, spans[1:, 0] > spans[:-1, 1]])
     wanted = np.r_[np.arange(0, len(spans) - room, step), len(spans) - room]
     nearest = np.minimum(np.searchsorted(after_space, wanted), len(after_space) - 1)
-    return np.unique(after_space[nearest])
+    later = after_space[nearest] - wanted
+    return np.unique(wanted + np.where((later >= 0) & (later <= room // 4), later, 0))
 
 
 def window(passage: Passage, spans: Ints, start: int, room: int) -> str:

@@ -197,7 +197,12 @@ class FeedbackRequest(KnownFields):
         "extra": "forbid",
         "json_schema_extra": {"examples": [{"id": "id of the answer", "right": True}]},
     }
-    id: str = Field(min_length=1, max_length=64, description="of the answer, as in its field `id`")
+    id: str = Field(
+        min_length=1,
+        max_length=64,
+        pattern=r"^[^\x00]*$",
+        description="of the answer, as in its field `id`",
+    )
     right: bool = Field(
         strict=True, description="whether the first passage, or the answer, was right"
     )
@@ -288,6 +293,7 @@ def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRout
     async def labels() -> Response:
         """Return the current model's labels in the format of `rerank recalibrate --labels`."""
         found = await access("the journal cannot be read now", lambda j: j.labels(served().version))
-        return Response("".join(f"{to_json(row)}\n" for row in found), media_type=LINES)
+        lines = "".join(f"{to_json(row)}\n" for row in found)
+        return Response(lines.encode(errors="replace"), media_type=LINES)
 
     return router

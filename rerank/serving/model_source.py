@@ -35,6 +35,7 @@ from rerank.errors import (
     FolderError,
     InputError,
     RerankError,
+    RetrieverError,
     led_to,
 )
 from rerank.rag.answer.model_answers import answer_confidence_of
@@ -253,7 +254,7 @@ class ModelHolder:
         self._run_of = run_of
         self.metrics = metrics
         self._refreshing = threading.Lock()
-        self._no_room = False  # whether the last refusal was a `NoRoomError`
+        self._passing = False  # whether what refused the last model may pass without a change
         folder = locate()
         self._known = self._latest = folder_state(folder)
         self.current = self._open(folder)
@@ -263,8 +264,8 @@ class ModelHolder:
         """Swap if there is another model and it answers; return whether it was swapped.
 
         A folder may be half written, so two calls in a row must find it the same, unless `now`. A
-        refused folder is not tried again until it changes, unless `now`, or if the disk was full
-        or too many files were open.
+        refused folder is not tried again until it changes, unless `now`, or if the disk was full,
+        too many files were open, or the search system behind the model did not answer.
         """
         with self._refreshing:
             try:
@@ -275,15 +276,15 @@ class ModelHolder:
             if state is None:
                 return False
             settled, self._latest = state == self._latest, state
-            if not now and ((state == self._known and not self._no_room) or not settled):
+            if not now and ((state == self._known and not self._passing) or not settled):
                 return False
             start = time.perf_counter()
             try:
                 made = self._open(folder)
             except RerankError as error:
-                self._no_room = isinstance(error, NoRoomError)
+                self._passing = isinstance(error, NoRoomError | RetrieverError)
                 return self._refuse(state, error, now=now)
-            self._known, self._no_room = state, False
+            self._known, self._passing = state, False
             if made.version == self.current.version:
                 return False
             self.metrics.model.remove(self.current.version)

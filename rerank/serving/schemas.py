@@ -26,7 +26,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
-from rerank.data.checks import as_text, json_type
+from rerank.data.canonical import to_json
+from rerank.data.checks import as_text, is_encodable, json_type
 from rerank.errors import InputError, nearest
 from rerank.serving.settings import Settings
 from rerank.types import Assessment, Passage, Query
@@ -108,6 +109,7 @@ def _config(*, example: dict[str, Any], **extra: Any) -> ConfigDict:
 
 
 TOP_N = AliasChoices("top_n", "top_k")
+LARGEST_METADATA = 65_536  # characters of a query's metadata as JSON: cache and journal keep it
 Count = Annotated[PositiveInt, Field(strict=True)]
 Metadata = Annotated[
     dict[str, Any] | None,
@@ -155,8 +157,16 @@ class QueryRequest(KnownFields):
 
         Raises:
             InputError: a text is empty or longer than the settings allow; the message says which.
+                Or the metadata is larger than `LARGEST_METADATA`, or no Unicode.
         """
         text = as_text("query", self.query, most=settings.max_query)
+        metadata = to_json(self.metadata or {})
+        if not is_encodable(metadata):
+            raise InputError("metadata holds a lone surrogate, which is not text")
+        if len(metadata) > LARGEST_METADATA:
+            raise InputError(
+                f"metadata has {len(metadata)} characters, at most {LARGEST_METADATA} are taken"
+            )
         return Query(text, metadata=self.metadata or {})
 
 

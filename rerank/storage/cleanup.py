@@ -25,8 +25,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Lock a folder while this process works in it, if the system has such locks."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(BlockingIOError):
-            lock(handle)
+        lock(handle, wait=True)  # a cleaner may hold it for an instant
         yield
     finally:
         os.close(handle)

@@ -1,1 +1,1 @@
-"""Training of the cross-encoder: mining, losses, the trainer."""
+"""Training of the cross-encoder and the bi-encoder: mining, losses, the trainer."""

@@ -23,7 +23,7 @@ from transformers import PrinterCallback
 from rerank.config import EncoderConfig
 from rerank.errors import InputError
 from rerank.inference.model_files import ModelFiles
-from rerank.training.loop import Progress, Resuming, arguments, freeze, load_mean
+from rerank.training.loop import WEIGHTS, Progress, Resuming, arguments, freeze, load_mean
 from rerank.training.mining import Example
 
 SCALE = 20.0  # of cosines in the softmax, as the base was trained
@@ -46,13 +46,15 @@ def train_encoder(
     its `checkpoints`.
 
     Raises:
-        InputError: the base cannot be loaded, or has fewer layers than should be frozen.
+        InputError: the base cannot be loaded, has weights behind its transformer, or has fewer
+            layers than should be frozen.
     """
     torch.manual_seed(config.seed)
     try:
         model = SentenceTransformer(str(base.folder), local_files_only=True)
     except Exception as error:  # broken files fail in many ways
         raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
+    _check_modules(model, base)
     model.float()  # in 16 bits small updates are lost
     model.max_seq_length = config.max_length
     freeze(model[0].auto_model, config.frozen_layers)
@@ -69,11 +71,22 @@ def train_encoder(
     trainer.remove_callback(PrinterCallback)
     trainer.resume(checkpoints)
     if config.average > 1:
-        load_mean(model[0].auto_model, checkpoints)
+        load_mean(model[0].auto_model, checkpoints, config.average)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             weight.lerp_(before[name].to(weight.device), config.keep)
     return model, {r["step"]: r["loss"] for r in trainer.state.log_history if "loss" in r}
+
+
+def _check_modules(model: SentenceTransformer, base: ModelFiles) -> None:
+    """Refuse a base with a trained layer behind the transformer: checkpoints do not hold it."""
+    body = {id(weight) for weight in model[0].auto_model.parameters()}
+    others = [name for name, weight in model.named_parameters() if id(weight) not in body]
+    if others:
+        raise InputError(
+            f"{base.name} has weights behind its transformer ({others[0]}), and cannot be trained "
+            "further; take a base without them, such as minilm"
+        )
 
 
 def _dataset(examples: Sequence[Example]) -> Dataset:
@@ -99,4 +112,4 @@ class _Trainer(Resuming, SentenceTransformerTrainer):  # type: ignore[misc]  # i
     """Loads a checkpoint as it was written, or fails."""
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
-        load_model(self.model[0].auto_model, Path(checkpoint_path) / "model.safetensors")
+        load_model(self.model[0].auto_model, Path(checkpoint_path) / WEIGHTS)

@@ -10,7 +10,8 @@ from rerank.training.mining import Example
 
 
 def keep_hardest(example: Example, keep: int) -> Example:
-    """The list with only the `keep` wrong passages of highest logit (one more if none is right).
+    """The list with only the `keep` wrong passages of highest logit (one more if none is shown
+    right).
 
     The logits are `example.teacher`'s, which the new list does not keep. A wrong passage above the
     lowest right one is left out unless a person judged it: it may be an answer (the denoised
@@ -23,7 +24,9 @@ def keep_hardest(example: Example, keep: int) -> Example:
     usable = np.union1d(judged, sure)
     if not len(usable):
         usable = wrong[[int(np.argmin(logits[wrong]))]] if len(wrong) else wrong
-    best = usable[np.argsort(-logits[usable], kind="stable")][: keep + (not len(right))]
+    best = usable[np.argsort(-logits[usable], kind="stable")][
+        : keep + (example.withheld or not len(right))
+    ]
     first = [i for i in judged if i in best]
     chosen = [*right, *first, *(i for i in best if i not in first)]
     return replace(

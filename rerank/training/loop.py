@@ -23,6 +23,7 @@ from rerank.errors import InputError
 from rerank.inference.varlen import multiplies_bf16
 from rerank.progress import Bar, progress
 
+WEIGHTS = "model.safetensors"  # of a checkpoint
 LOGGED = 20  # a logged loss is the mean of at most this many steps
 GPU_LOADERS = 4  # processes that read ahead of a GPU
 NDCG = "validation_ndcg@10"  # as sentence-transformers' evaluator names it
@@ -57,11 +58,20 @@ def arguments(folder: Path, config: FinetuneConfig | EncoderConfig) -> dict[str,
 def last_whole(checkpoints: Path) -> str | None:
     """The last complete checkpoint, or None; incomplete ones are deleted."""
     for folder in checkpoints.glob("checkpoint-*"):
-        try:  # the last file that is written
+        try:  # the last file that is written; a kill amid a deletion may leave it
             json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+            whole = (folder / WEIGHTS).exists()
         except (OSError, ValueError):
+            whole = False
+        if not whole:
             shutil.rmtree(folder)
     return get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
+
+
+def last_weights(checkpoints: Path, count: int) -> list[Path]:
+    """The files of weights of the last `count` checkpoints, in the order of their steps."""
+    files = checkpoints.glob(f"checkpoint-*/{WEIGHTS}")
+    return sorted(files, key=lambda file: int(file.parent.name.split("-")[1]))[-count:]
 
 
 class Resuming:
@@ -85,7 +95,8 @@ class Resuming:
             return
         self.state = state
         best = state.best_model_checkpoint if self.args.load_best_model_at_end else None
-        self._load_from_checkpoint(best or last)
+        # by its name: the path in the state is that of the run which wrote it
+        self._load_from_checkpoint(str(checkpoints / Path(best).name) if best else last)
 
 
 def _is_finished(state: TrainerState) -> bool:
@@ -94,13 +105,13 @@ def _is_finished(state: TrainerState) -> bool:
     return bool(control.get("args", {}).get("should_training_stop"))
 
 
-def load_mean(model: Any, checkpoints: Path) -> None:
-    """Set the trained weights of the model to the mean of the weights in `checkpoints`.
+def load_mean(model: Any, checkpoints: Path, count: int) -> None:
+    """Set the trained weights of the model to their mean in the last `count` of `checkpoints`.
 
     The mean of late checkpoints of one run is better than any of them (Izmailov et al. 2018).
     Frozen weights stay the same, to the bit: packing needs the base's own word embeddings.
     """
-    files = sorted(checkpoints.glob("checkpoint-*/model.safetensors"))
+    files = last_weights(checkpoints, count)
     total: dict[str, torch.Tensor] = {}
     for file in files:
         for name, tensor in load_file(file).items():
@@ -115,7 +126,7 @@ def freeze(model: Any, layers: int) -> None:
     """Freeze the word embeddings, and the lowest `layers` with everything below them.
 
     Raises:
-        InputError: the model has fewer layers than that.
+        InputError: the model has fewer layers than that, or no embeddings of its own below them.
     """
     model.get_input_embeddings().weight.requires_grad_(False)
     if not layers:
@@ -123,7 +134,10 @@ def freeze(model: Any, layers: int) -> None:
     stack = layers_of(model)
     if layers > len(stack):
         raise InputError(f"the model has {len(stack)} layers, cannot freeze {layers}")
-    for module in (model.base_model.embeddings, *stack[:layers]):
+    embeddings = getattr(model.base_model, "embeddings", None)
+    if embeddings is None:
+        raise InputError(f"{type(model).__name__} has no embeddings below its layers to freeze")
+    for module in (embeddings, *stack[:layers]):
         module.requires_grad_(False)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rerank.config import FinetuneConfig
 from rerank.data.canonical import query_hash
-from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet, asked_about
+from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet, asked_about
 from rerank.errors import InputError
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
@@ -33,7 +33,8 @@ class Example:
     """One query and its short list; `labels` is 1 where the passage is right.
 
     The right passages come first, then `judged` ones that a person judged wrong. `teacher` holds a
-    teacher model's logits of the same passages, if there is a teacher.
+    teacher model's logits of the same passages, if there is a teacher. `withheld`: the right
+    passage is there for a miner only, see `without_withheld`.
     """
 
     query: str
@@ -41,6 +42,7 @@ class Example:
     labels: tuple[int, ...]
     teacher: tuple[float, ...] = ()
     judged: int = 0
+    withheld: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +204,10 @@ def _of_groups(labelled: LabelledSet) -> dict[str, list[Passage]]:
 
 def _judged_wrong(labelled: LabelledSet, query_id: str) -> list[str]:
     """Ids of passages known to be wrong; an unanswerable query's passage asked about is first."""
-    metadata, right = labelled.queries[query_id].metadata, labelled.relevant(query_id)
-    asked_about = () if right else (metadata.get(ASKED_ABOUT),)
-    wrong = dict.fromkeys(str(i) for i in (*asked_about, *metadata.get(JUDGED_WRONG, ())) if i)
+    query, right = labelled.queries[query_id], labelled.relevant(query_id)
+    judged = query.metadata.get(JUDGED_WRONG)
+    ids = map(str, judged) if isinstance(judged, (list, tuple)) else ()
+    wrong = dict.fromkeys(ids if right else (asked_about(query), *ids))
     return [i for i in wrong if i in labelled.corpus and i not in right]
 
 
@@ -224,9 +227,8 @@ def _example(
     near = [p for p in candidates if _is_wrong(p, answers) and p not in judged]
     if index is not None:
         near = near[: config.depth]
-    if shown and near and config.withheld and draw.random() < config.withheld:
-        shown = []
-    room = config.hard + (not shown)
+    withheld = bool(shown and near and config.withheld and draw.random() < config.withheld)
+    room = config.hard + (withheld or not shown)
     first_wrong, others = (judged[:0], judged) if right else (judged[:1], judged[1:])
     sure = [*first_wrong, *draw.sample(others, len(others))][:room]
     hard = [*sure, *draw.sample(near, min(room - len(sure), len(near)))]
@@ -236,7 +238,21 @@ def _example(
     easy = [p for p in easy if _is_wrong(p, answers)]
     passages = [p.full_text for p in (*shown, *hard, *easy)]
     labels = (1,) * len(shown) + (0,) * (len(passages) - len(shown))
-    return Example(query.text, tuple(passages), labels, judged=len(sure))
+    example = Example(query.text, tuple(passages), labels, judged=len(sure), withheld=withheld)
+    return example if config.miner else without_withheld(example)
+
+
+def without_withheld(example: Example) -> Example:
+    """The list without its right passage, if that is withheld."""
+    if not example.withheld:
+        return example
+    kept = [i for i, label in enumerate(example.labels) if label == 0]
+    return replace(
+        example,
+        passages=tuple(example.passages[i] for i in kept),
+        labels=(0,) * len(kept),
+        withheld=False,
+    )
 
 
 def examples_per_set(sizes: Sequence[int], total: int, temperature: float) -> list[int]:

@@ -27,6 +27,7 @@ from rerank.inference.model_files import ModelFiles
 from rerank.training.loop import (
     FIRST_STAGE,
     NDCG,
+    WEIGHTS,
     Progress,
     Resuming,
     arguments,
@@ -90,7 +91,7 @@ def train(
     trainer.remove_callback(PrinterCallback)
     trainer.resume(checkpoints)
     if config.average > 1:
-        load_mean(model.model, checkpoints)
+        load_mean(model.model, checkpoints, config.average)
     if updates is not None:
         updates.merge_and_unload()  # into the model's own weights, to save an ordinary model
     history, state = trainer.state.log_history, trainer.state
@@ -183,7 +184,7 @@ class _Trainer(Resuming, CrossEncoderTrainer):  # type: ignore[misc]  # sentence
     """Loads a checkpoint as it was written, low-rank updates included, or fails."""
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
-        load_model(self.model.model, Path(checkpoint_path) / "model.safetensors")
+        load_model(self.model.model, Path(checkpoint_path) / WEIGHTS)
 
     def _load_best_model(self) -> None:  # the library's own only logs a failure
         self._load_from_checkpoint(self.state.best_model_checkpoint)

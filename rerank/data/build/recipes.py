@@ -17,7 +17,7 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from rerank.data.beir import read_queries, write_corpus
+from rerank.data.beir import CORPUS, read_queries, write_corpus
 from rerank.data.build.docstrings import LEAST_DOCSTRING, DocumentedObject, documented_objects
 from rerank.data.grouping import connected_groups
 from rerank.data.labelled_set import LabelledSet
@@ -105,11 +105,11 @@ def build_questions(folder: Path, libraries: Collection[str]) -> LabelledSet:
     """
     read_queries(folder / "queries.jsonl")
     objects = documented_objects(libraries)
-    write_corpus(map(_passage, objects.values()), folder)
     for path in (folder / "qrels").glob("*.tsv"):
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        answerable = (line for line in lines[1:] if _names_one_of(objects, line))
-        path.write_text("".join([*lines[:1], *answerable]), encoding="utf-8")
+        header, *lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        answerable = (line for line in lines if _names_one_of(objects, line))
+        write_file(path, (line + "\n" for line in (header, *answerable)))
+    write_corpus(map(_passage, objects.values()), folder)
     labelled = LabelledSet.read(folder)
     lost = {
         i
@@ -171,7 +171,7 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
             else f"{name} is built from {', '.join(PYDATA)}; only documentation from others"
         )
     path = out / "manifest.json"
-    if not path.exists() and (out / "corpus.jsonl").exists():
+    if not path.exists() and (out / CORPUS).exists():
         raise InputError(f"{out}: holds a labelled set that is not {name}; give another folder")
     known = _read_manifest(path) if path.exists() else {}
     if known and known.get("name") != name:

@@ -18,7 +18,7 @@ from rerank.data.words import content_words, words
 from rerank.errors import InputError
 from rerank.rag.answer.citations import with_plain_citations
 from rerank.rag.answer.context import Source
-from rerank.rag.answer.sentences import Sentence, sentences, split
+from rerank.rag.answer.sentences import Sentence, has_word, sentences, split
 
 SUPPORTED = 0.75  # share of a claim's idf in the source from which it supports the claim
 UNSUPPORTED = 0.4  # the share below which it does not; in between, a judge decides
@@ -163,7 +163,7 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     if not evidence.strip():  # such as a passage of orders to a language model only
         return 0.0
     lower = evidence.lower()
-    if any(not _is_whole_word(name.lower(), lower) for name in NAME.findall(claim)):
+    if any(not has_word(lower, name.lower()) for name in NAME.findall(claim)):
         return 0.0
     if _counts(claim) - _counts(evidence):
         return 0.0
@@ -223,7 +223,3 @@ def _counts(text: str) -> set[int]:
 
 def _negated(text: str) -> bool:
     return NEGATION.search(text) is not None
-
-
-def _is_whole_word(name: str, text: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from rerank.rag.answer.context import Source
-from rerank.rag.answer.sentences import CITATION
+from rerank.rag.answer.sentences import CITATION, has_word
 
 LABELS = r"S\d+(?:(?:\s*[,;&]\s*|\s+and\s+)S\d+)*"
 BRACKETED = re.compile(rf"[ \t]*[\[(【]\s*(?:(?i:sources?):?\s*)?{LABELS}\s*(?:†[^】]*)?[\])】]")
@@ -33,14 +33,9 @@ def with_plain_citations(answer: str, sources: Sequence[Source]) -> str:
             return match[0]
         written = re.findall(r"S\d+|\[\d+\]", match[0].partition("†")[0])
         labels = [f"S{label.strip('[S]')}" for label in written]
-        if not known.issuperset(labels) or any(_is_in(label, evidence) for label in written):
+        if not known.issuperset(labels) or any(has_word(evidence, label) for label in written):
             return match[0]
         return f" [{', '.join(labels)}]"
 
     answer = NAMED.sub(plain, BRACKETED.sub(plain, answer))
     return answer if re.search(r"\bS\d", answer) else NUMBERED.sub(plain, answer)
-
-
-def _is_in(label: str, text: str) -> bool:
-    """Whether a text has a label, but not as a part of a longer word."""
-    return re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text) is not None

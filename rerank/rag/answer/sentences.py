@@ -24,6 +24,11 @@ class Sentence:
     cited: tuple[str, ...]  # ids of sources, such as S1
 
 
+def has_word(text: str, word: str) -> bool:
+    """Whether a text has a word, but not as a part of a longer one."""
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+
+
 def split(text: str) -> list[str]:
     """The sentences of a text, in order, without the white space around them.
 

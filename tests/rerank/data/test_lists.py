@@ -100,6 +100,7 @@ def change(row: int, passage: int | None = None, **values: Any) -> Callable[[lis
         (change(1, _id="1"), 2, "id '1' stands twice"),
         (change(0, 1, _id="d1"), 1, "holds 'd1' twice"),
         (change(0, 1, _id=...), 1, r"passages\[1\] has no '_id'"),
+        (change(0, 1, _id=None), 1, r"passages\[1\] has no '_id'"),
         (change(0, 1, right=...), 1, "got neither"),
         (change(0, relevant=["d1"]), 1, "got both"),
         (change(0, 1, right="yes"), 1, "'right' should be true or false, got 'yes'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import datetime
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -88,3 +89,21 @@ def test_what_cannot_be_read_says_why(data: bytes, why: str) -> None:
     """A file with a password, text, half a file."""
     with pytest.raises(UnreadableError, match=why):
         read(data)
+
+
+def test_a_file_without_properties_has_no_title_and_no_date() -> None:
+    """The library would call it "Word Document", of today."""
+    made, out = docx.Document(), io.BytesIO()
+    made.add_paragraph("Only text.")
+    made.save(out)
+    bare = io.BytesIO()
+    with ZipFile(out) as old, ZipFile(bare, "w") as new:
+        for name in old.namelist():
+            part = old.read(name)
+            if name == "_rels/.rels":
+                part = re.sub(rb"<Relationship [^>]*core-properties[^>]*/>", b"", part)
+            if name != "docProps/core.xml":
+                new.writestr(name, part)
+    found = read(bare.getvalue())
+    assert (found.title, found.revised) == ("", "")
+    assert [block.text for block in found.blocks] == ["Only text."]

@@ -81,3 +81,18 @@ def test_binary_data_is_refused() -> None:
     """A picture that is named .html is no page."""
     with pytest.raises(UnreadableError, match="binary"):
         read(b"\x89PNG\r\n\x1a\n\0\0\0")
+
+
+def test_a_heading_loses_its_link_and_not_its_last_sign() -> None:
+    """A language is named "C#"; a link to the heading is shown as "#" too."""
+    found = read(b"<h1>Introduction to C#</h1><h2>F# <a href='#f'>#</a></h2><p>Text.</p>")
+    assert found.title == "Introduction to C#"
+    assert found.blocks == (Block("Text.", ("Introduction to C#", "F#")),)
+
+
+@pytest.mark.parametrize("name", ["unicode_escape", "utf-7", "zlib", "nothing"])
+def test_what_a_file_declares_is_used_only_if_it_is_an_encoding_of_text(name: str) -> None:
+    """Else it is read as Windows-1252: never an unpaired surrogate, never an error."""
+    data = f"<p>encoding='{name}' \\ud800 +2AA- caf\xe9</p>".encode("latin-1")
+    (block,) = read(data).blocks
+    assert block.text == f"encoding='{name}' \\ud800 +2AA- café"

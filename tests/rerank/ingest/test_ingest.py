@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from command_line import call
 
 from rerank.config import IngestConfig
-from rerank.data.beir import read_corpus
+from rerank.data.beir import CORPUS, read_corpus
 from rerank.errors import FolderError, InputError
-from rerank.ingest.document import Document
-from rerank.ingest.ingest import CORPUS, DUPLICATES, SKIPPED, ingest
+from rerank.ingest.document import Document, ReaderEndedError
+from rerank.ingest.ingest import DUPLICATES, SKIPPED, ingest
 from rerank.ingest.isolated import IsolatedReader
 from rerank.ingest.state import STATE
 from rerank.storage.locks import reserved
@@ -178,3 +180,60 @@ def test_a_corpus_within_the_folder_is_not_read(docs: Path) -> None:
     first = ingest(docs, docs / "corpus")
     (docs / "corpus" / "notes.md").write_text("Not a document.")
     assert ingest(docs, docs / "corpus").passages == first.passages
+
+
+def test_a_run_that_ends_before_its_corpus_is_resumed(
+    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk, in the reading or after it: nothing is read again."""
+    out, read, seen = tmp_path / "out", IsolatedReader.read, list[bytes]()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def reading(reader: IsolatedReader, kind: str, data: bytes) -> Document:
+        seen.append(data)
+        if len(seen) == 4:
+            full()
+        return read(reader, kind, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IsolatedReader, "read", reading)
+        with pytest.raises(OSError, match="No space"):
+            ingest(docs, out)
+    with monkeypatch.context() as patch:
+        patch.setattr("rerank.ingest.ingest.write_corpus", full)
+        with pytest.raises(OSError, match="No space"):
+            ingest(docs, out)
+    assert ingest(docs, out).read == 0
+    ingest(docs, tmp_path / "at-once")
+    assert files_of(out) == files_of(tmp_path / "at-once")
+
+
+def test_a_file_that_ended_its_reader_is_tried_again(
+    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine was busy, or short of memory; another time it may not be."""
+    read = IsolatedReader.read
+
+    def slow(reader: IsolatedReader, kind: str, data: bytes) -> Document:
+        if b"button" in data:
+            raise ReaderEndedError("reading it takes longer than 60 seconds")
+        return read(reader, kind, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IsolatedReader, "read", slow)
+        for count in (5, 0):  # the same result again: nothing counts as read
+            found = ingest(docs, tmp_path / "out")
+            assert found.skipped == {"b.html": "reading it takes longer than 60 seconds"}
+            assert found.read == count
+    assert ingest(docs, tmp_path / "out").read == 1
+    assert ingest(docs, tmp_path / "out").read == 0
+
+
+def test_the_command_prints_json(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the files of other kinds by their suffix."""
+    assert call("ingest", docs, "--out", tmp_path / "out", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["other"] == {".png": 1}

@@ -81,3 +81,9 @@ def test_plain_text_has_paragraphs_and_underlined_headings() -> None:
 def test_latin_1_is_read() -> None:
     """Text without a mark that is no UTF-8 is Windows-1252, of which Latin-1 is a part."""
     assert plain.read("Müller & Söhne".encode("latin-1")).blocks[0].text == "Müller & Söhne"
+
+
+def test_an_empty_field_of_the_front_matter_is_empty() -> None:
+    """It does not take the next line as its value."""
+    found = markdown.read(b"---\ndescription:\ntitle: Install guide\ndate:\n---\nText.\n")
+    assert (found.title, found.revised) == ("Install guide", "")

@@ -122,3 +122,16 @@ def test_a_journal_without_labels_is_told(model: CalibratedReranker, tmp_path: P
         store.add([make_entry()])
     with pytest.raises(InputError, match=r"has no label that can be used$"):
         journal_labels(model, sqlite_url(tmp_path))
+
+
+def test_a_search_that_no_file_could_hold_is_passed_over(
+    small: LabelledSet, tmp_path: Path, model: CalibratedReranker
+) -> None:
+    """Such as a longer question, which a server may be set to take: the others are compared."""
+    text = next(iter(small.queries.values())).text
+    found = model.search(text)
+    longer = replace(found, query=Query("x" * 10_001))
+    with JournalStore(sqlite_url(tmp_path), create=True) as store:
+        for i, one in enumerate((found, longer)):
+            store.add([entry_of(one, answer_id=str(i), model="m", latency=0)])
+    assert [q.text for q in journal_queries(sqlite_url(tmp_path), newest=9)] == [text]

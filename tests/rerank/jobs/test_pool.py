@@ -8,7 +8,7 @@ import pytest
 
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.jobs.pool import licence, pool_sets
+from rerank.jobs.pool import licence_of, pool_sets
 
 
 def test_each_set_is_measured_by_maps_of_the_others(tmp_path: Path) -> None:
@@ -46,4 +46,4 @@ def test_every_set_is_read_before_one_is_ranked(small: LabelledSet, tmp_path: Pa
 def test_a_licence_is_read_from_any_readme(tmp_path: Path) -> None:
     """In whatever encoding its author wrote."""
     (tmp_path / "README.md").write_bytes("Autor: Jos\u00e9\nLicence: MIT\n".encode("latin-1"))
-    assert licence(tmp_path) == "MIT"
+    assert licence_of(tmp_path) == "MIT"

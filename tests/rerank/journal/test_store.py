@@ -223,6 +223,7 @@ def test_the_schema_of_a_newer_version_is_refused(store: JournalStore) -> None:
         ("mysql://user:secret@host/db", "cannot hold a journal"),
         ("postgresql://user:secret@host:port/db", r"'postgresql://\*\*\*@host:port/db' is no URL"),
         ("postgresql://user:secret@/db?port=x", "cannot hold a journal: .*port"),
+        ("postgresql:///db?user=u&password=secret&port=x", "cannot hold a journal: .*port"),
         ("sqlite:///{folder}/none.db?timeout=x", "cannot hold a journal: .*float"),
         ("sqlite:///{folder}/none.db", "there is no journal at"),
     ],

@@ -17,7 +17,7 @@ from pathlib import Path
 from rerank.labelling.judgements import JudgementFile
 file = JudgementFile(Path(sys.argv[1]))
 for i in range(40):
-    file.append([{"by": sys.argv[2], "i": i, "text": "x" * 5000}])
+    file.append([{"do": "judge", "by": sys.argv[2], "i": i, "text": "x" * 5000}])
 """
 
 
@@ -35,17 +35,26 @@ def test_an_unfinished_line_is_no_line_and_goes(tmp_path: Path) -> None:
     """What is before it stays; what is written next does not hang on to it."""
     file = JudgementFile(tmp_path / "judgements.jsonl")
     assert file.read() == []
-    file.append([{"i": 1}])
+    file.append([{"do": "skip", "i": 1}])
     with file.path.open("a") as torn:
         torn.write('{"i": 2, "te')
-    assert file.read() == [{"i": 1}]
-    file.append([{"i": 3}, {"i": 4}])
+    assert file.read() == [{"do": "skip", "i": 1}]
+    file.append([{"do": "skip", "i": 3}, {"do": "skip", "i": 4}])
     assert [e["i"] for e in file.read()] == [1, 3, 4]
 
 
 def test_a_line_that_is_broken_is_named(tmp_path: Path) -> None:
     """The file and the number of the line."""
     file = JudgementFile(tmp_path / "judgements.jsonl")
-    file.path.write_text('{"i": 1}\nnothing\n')
+    file.path.write_text('{"do": "skip"}\nnothing\n')
     with pytest.raises(InputError, match=r"judgements.jsonl:2: expected a JSON object"):
         file.read()
+
+
+def test_a_file_system_without_locks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two people would overwrite each other's judgements there."""
+    monkeypatch.setattr("rerank.labelling.judgements.lock", lambda *_, **__: False)
+    with pytest.raises(InputError, match="this file system has no locks"):
+        JudgementFile(tmp_path / "judgements.jsonl").append([{"do": "skip"}])

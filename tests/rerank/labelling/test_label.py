@@ -13,11 +13,12 @@ from command_line import call, refused
 from processes import run_python
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.commands.label import _without_escapes
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import query_row
 from rerank.labelling.pooling import Pool, pool
-from rerank.labelling.session import JUDGEMENTS
-from rerank.labelling.state import questions_of
+from rerank.labelling.session import JUDGEMENTS, Session
+from rerank.labelling.state import gone, questions_of
 
 Run = Any  # the session's run, see conftest
 Label = Callable[..., str]
@@ -224,3 +225,44 @@ def test_bad_input_is_one_sentence(
     assert "no index to search" in refused(capsys, *ours)
     assert "--count" in refused(capsys, *start, tmp_path / "new", "--count", "0")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("\x1b[Ar", "r"),  # an arrow
+        ("\x1bORw", "w"),  # F3
+        ("\x1b[15~p", "p"),
+        ("\x1b[[Ap", "p"),
+        ("\x1br", "r"),
+        ("\x1b[A", ""),
+    ],
+)
+def test_arrows_and_function_keys_judge_nothing(typed: str, expected: str) -> None:
+    """They send an escape and letters, which are no keys of ours."""
+    assert _without_escapes(io.StringIO(typed)) == expected
+
+
+def test_a_right_passage_that_changed_is_asked_about_again(
+    label: Label, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id is gone with its text; until it is judged again the question has no label."""
+    label(["r", "n", "q"], "--count", 2)
+    whole = LabelledSet.read(tmp_path / "set")
+    (labelled,) = whole.qrels
+    (right,) = whole.qrels[labelled]
+    monkeypatch.setattr(
+        Session, "_gone", lambda self, known: gone(known, {p.doc_id for p in self.corpus} - {right})
+    )
+    label(["q"], "--count", 2)
+    assert labelled not in LabelledSet.read(tmp_path / "set").queries
+    assert events(tmp_path)[-1] == {"do": "gone", "query_id": labelled, "doc_ids": [right]}
+
+
+def test_other_splits_of_the_folder_stay(label: Label, tmp_path: Path) -> None:
+    """Such as a train split that somebody made of earlier labels."""
+    label(["n", "n", "q"], "--count", 2)
+    other = tmp_path / "set" / "splits" / "train.txt"
+    other.write_text("")
+    label(["q"], "--count", 2)
+    assert other.exists()

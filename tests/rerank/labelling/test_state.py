@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 
 from rerank.data.weights import CHOSEN, WEIGHT
+from rerank.errors import InputError
 from rerank.labelling.beir_export import labels_of
 from rerank.labelling.progress import progress_sentences
 from rerank.labelling.question_proposals import PROPOSED
-from rerank.labelling.state import Person, Question, drawn_evenly, questions_of, weights
+from rerank.labelling.state import (
+    Person,
+    Question,
+    drawn_evenly,
+    gone,
+    questions_of,
+    weights,
+)
 
 
 def question(i: int, *, draw: int = 0, weight: float = 1.0, right: bool | None = None) -> Question:
@@ -124,3 +132,37 @@ def test_the_words_of_a_question_change_no_more_once_somebody_has_judged_it() ->
     assert (found.text, found.proposed) == ("words of ada", False)
     (found,) = questions_of([drawn, accepted("ada", "words of ada"), undone])
     assert found.proposed
+
+
+def test_an_answer_that_is_gone_opens_its_question_again() -> None:
+    """For whoever called it right or partly right; who called it wrong has done so still."""
+    draw = {"do": "draw", "query_id": "a", "text": "a?", "metadata": {}, "draw": 0, "weight": 1.0}
+    draw |= {"confidence": 0.5, "top": "d1", "proposed": False}
+    judge = {"do": "judge", "query_id": "a", "doc_ids": ["d1"], "done": True}
+    events = [
+        draw,
+        judge | {"by": "ada", "grade": "partly"},
+        judge | {"by": "ben", "grade": "wrong"},
+    ]
+    before = questions_of(events)
+    assert gone(before, {"d1", "d2"}) == []
+    lost = gone(before, {"d2"})
+    assert lost == [{"do": "gone", "query_id": "a", "doc_ids": ["d1"]}]
+    (after,) = questions_of([*events, *lost])
+    assert {name: person.done for name, person in after.people.items()} == {
+        "ada": False,
+        "ben": True,
+    }
+    assert after.grades == {}
+    assert gone([after], {"d2"}) == []
+    again = judge | {"by": "ada", "grade": "right", "doc_ids": ["d2"]}
+    (mended,) = questions_of([*events, *lost, again])
+    assert mended.grades == {"d2": "right"}
+
+
+def test_events_that_do_not_fit_are_refused_with_a_sentence() -> None:
+    """As after a line was mended or removed by hand."""
+    with pytest.raises(InputError, match="put the line back"):
+        questions_of([{"do": "skip", "query_id": "never drawn", "by": "ada"}])
+    with pytest.raises(InputError, match="lacks 'query_id'"):
+        questions_of([{"do": "draw"}])

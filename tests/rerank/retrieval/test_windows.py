@@ -11,7 +11,7 @@ from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import Tokenizer, open_tokenizer
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index, build_index
-from rerank.retrieval.windows import windows
+from rerank.retrieval.windows import window_starts, windows
 from rerank.types import Passage
 
 WEATHER = "The weather was mild and the road was long. "
@@ -112,3 +112,11 @@ def test_known_windows_are_not_encoded_again(
     fewer = Encoder(encoder.files, max_length=64, windows=2)
     index = build_index(MANY, tmp_path / "fewer", fewer, known=[made.folder])
     assert np.diff(index.vectors.starts).tolist() == [2, 1, 2]
+
+
+def test_text_without_spaces_has_windows_too() -> None:
+    """Where no word begins near, a window begins at any token: each character is in one."""
+    spans = np.c_[np.arange(100), np.arange(1, 101)]
+    assert window_starts(spans, 30, 30).tolist() == [0, 30, 60, 70]
+    spaced = spans * 2 - np.r_["1,2,0", np.arange(100) * 0, np.arange(100) * 0 + 1]
+    assert window_starts(spaced, 30, 30).tolist() == [0, 30, 60, 70]

@@ -101,7 +101,12 @@ def test_feedback_is_recorded_at_once(asking: httpx.Client, tmp_path: Path) -> N
     assert_refused(
         asking.post("/v1/feedback", json={"id": "none", "right": True}), 404, "no answer 'none'"
     )
-    for wrong in ({"id": "a"}, {"id": "a", "right": "yes"}, {"id": "a", "right": True, "x": 1}):
+    for wrong in (
+        {"id": "a"},
+        {"id": "a", "right": "yes"},
+        {"id": "a", "right": True, "x": 1},
+        {"id": "a\0", "right": True},  # no database would take it
+    ):
         assert asking.post("/v1/feedback", json=wrong).status_code == 422
     refused = asking.post("/v1/feedback", json={"id": "none", "right": True, "coment": "why"})
     assert_refused(refused, 422, "unknown field 'coment'; did you mean 'comment'?")

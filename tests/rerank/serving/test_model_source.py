@@ -22,7 +22,7 @@ from server import serving
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback
-from rerank.errors import InputError
+from rerank.errors import InputError, RetrieverError
 from rerank.jobs.recalibrate import recalibrate
 from rerank.serving.model_place import place_of_model
 from rerank.serving.model_source import ModelHolder, folder_state, open_model
@@ -220,6 +220,11 @@ def _crowded(*_: object, **__: object) -> None:
     raise OSError(errno.EMFILE, "Too many open files")
 
 
+def _away(*_: object, **__: object) -> None:
+    """As the search system behind a model."""
+    raise RetrieverError("the collection does not answer")
+
+
 @pytest.mark.parametrize(
     ("step", "fails", "expected"),
     [
@@ -235,9 +240,10 @@ def _crowded(*_: object, **__: object) -> None:
             _full_when_read,
             "No space left",
         ),
+        ("rerank.serving.model_source._try", _away, "the collection does not answer"),
     ],
 )
-def test_a_swap_that_found_no_room_is_tried_again(
+def test_a_swap_that_failed_for_now_is_tried_again(
     place: Path,
     other: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -246,7 +252,7 @@ def test_a_swap_that_found_no_room_is_tried_again(
     fails: Callable[..., None],
     expected: str,
 ) -> None:
-    """The poll swaps when there is room again, though the folder is the same; it is told once."""
+    """The poll swaps when there is room, or an answer, again, though the folder is the same."""
     holder = ModelHolder(lambda: place, Metrics())
     before = holder.current
     replace(place, other)

@@ -66,6 +66,17 @@ def test_fields_of_hosted_apis_change_nothing() -> None:
     assert RerankRequest.model_json_schema()["x-ignored-fields"] == HOSTED
 
 
+@pytest.mark.parametrize(
+    ("metadata", "why"),
+    [({"a": "\ud800"}, "lone surrogate"), ({"a": "x" * 70_000}, "at most 65536 are taken")],
+)
+def test_metadata_that_cannot_be_kept_is_refused(metadata: dict[str, Any], why: str) -> None:
+    """The cache and the journal keep it, and the journal's readers read it as text."""
+    request = SearchRequest.model_validate({**SEARCH, "metadata": metadata})
+    with pytest.raises(InputError, match=why):
+        request.to_query(Settings())
+
+
 @pytest.mark.parametrize(("body", "came"), [([], "a list"), (None, "null"), ("x", "text")])
 def test_a_body_that_is_no_object_is_named(body: Any, came: str) -> None:
     """In our words, with the type that came."""

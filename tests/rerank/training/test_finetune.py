@@ -22,6 +22,7 @@ from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.model_files import resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.finetune import add_teacher_scores, finetune
+from rerank.jobs.training_run import write_model
 from rerank.storage.files import umask
 from rerank.storage.folder import verify_folder
 from rerank.training.mining import Example, TrainingSet
@@ -282,3 +283,16 @@ def test_no_text_of_the_queries_is_in_the_folder(trained: Trained, ten: Labelled
             if path.suffix in (".json", ".txt", ".md"):
                 text = path.read_text()
                 assert not any(query.text in text for query in ten.queries.values())
+
+
+def test_a_training_that_diverged_is_not_written(tmp_path: Path) -> None:
+    """Its weights are no numbers; the model that was there stays."""
+    import torch
+
+    model = torch.nn.Linear(1, 1)
+    torch.nn.init.constant_(model.bias, float("nan"))
+    with pytest.raises(InputError, match="the training diverged"):
+        write_model(
+            tmp_path / "m", model, frozenset(), {}, {}, overwrite=True, kind="cross-encoder"
+        )
+    assert not (tmp_path / "m").exists()

@@ -118,8 +118,27 @@ def test_sets_without_an_answer_are_refused(ten: LabelledSet, tmp_path: Path) ->
     with pytest.raises(InputError, match="has a right passage"):
         finetune_encoder([TrainingSet(unanswered)], tmp_path / "m", CHEAP, work=tmp_path)
     twice = [TrainingSet(ten), TrainingSet(ten)]
-    with pytest.raises(InputError, match="two sets are named 'ten'"):
+    with pytest.raises(InputError, match="2 sets are named 'ten'"):
         finetune_encoder(twice, tmp_path / "m", CHEAP, work=tmp_path)
+    crossing, frozen = replace(CHEAP, base="minilm-reranker"), replace(CHEAP, frozen_layers=7)
+    with pytest.raises(InputError, match="is a cross-encoder; expected a bi-encoder"):
+        finetune_encoder([TrainingSet(ten)], tmp_path / "m", crossing, work=tmp_path)
+    with pytest.raises(InputError, match="has 6 layers, cannot freeze 7"):
+        finetune_encoder([TrainingSet(ten)], tmp_path / "m", frozen, work=tmp_path)
     longer = replace(CHEAP, max_length=4096)
     with pytest.raises(InputError, match="reads 512 tokens at most"):
         finetune_encoder([TrainingSet(ten)], tmp_path / "m", longer, work=tmp_path)
+
+
+def test_weights_behind_the_transformer_are_refused(tmp_path: Path) -> None:
+    """Checkpoints do not hold them: after an interruption they would be the base's again."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    from rerank.training.encoder_trainer import train_encoder
+
+    model = SentenceTransformer(str(resolve("minilm").folder))
+    model.append(Dense(384, 8))
+    model.save(str(tmp_path / "dense"))
+    with pytest.raises(InputError, match="has weights behind its transformer"):
+        train_encoder({}, resolve(str(tmp_path / "dense")), tmp_path / "checkpoints", CHEAP)

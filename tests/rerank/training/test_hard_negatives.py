@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rerank.training.hard_negatives import keep_hardest
-from rerank.training.mining import Example
+from rerank.training.mining import Example, without_withheld
 
 RIGHT, MAYBE, NEAR, FAR = "right", "may answer too", "near", "far"
 
@@ -44,3 +44,13 @@ def test_a_list_of_right_passages_alone_stays_as_it_is() -> None:
     """There is nothing to choose from."""
     given = Example("q", (RIGHT,), (1,), (1.0,))
     assert keep_hardest(given, 2) == Example("q", (RIGHT,), (1,))
+
+
+def test_a_withheld_answer_bounds_its_list() -> None:
+    """What stands above it may answer too; one more is kept, and then the answer goes."""
+    given = Example(
+        "q", (RIGHT, MAYBE, NEAR, FAR), (1, 0, 0, 0), (2.0, 3.0, 1.0, -4.0), withheld=True
+    )
+    found = without_withheld(keep_hardest(given, 1))
+    assert (found.passages, found.labels) == ((NEAR, FAR), (0, 0))
+    assert not found.withheld

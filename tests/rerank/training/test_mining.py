@@ -23,6 +23,7 @@ from rerank.training.mining import (
     split_validation,
     validation_queries,
     without_overlap,
+    without_withheld,
 )
 from rerank.types import Passage
 
@@ -157,6 +158,18 @@ def test_what_a_person_calls_wrong_comes_first(
         assert len(set(example.passages)) == len(example.passages) == 1 + hard
 
 
+@pytest.mark.parametrize("judged", [None, 7, "a passage", ["unknown"]])
+def test_what_is_no_list_of_passages_judges_nothing(
+    small: LabelledSet, index: Index, encoder: Encoder, judged: object
+) -> None:
+    """Metadata of other tools may have a field of this name."""
+    query_id = next(i for i in small.splits["train"] if small.relevant(i))
+    query = replace(small.queries[query_id], metadata={"judged_wrong": judged})
+    known = replace(small, queries={**small.queries, query_id: query})
+    (example,) = mine(known, [query_id], index, encoder, FinetuneConfig(hard=2, easy=0))
+    assert example.judged == 0
+
+
 def test_within_a_group_no_other_passage_is_wrong(
     small: LabelledSet, index: Index, encoder: Encoder
 ) -> None:
@@ -189,6 +202,9 @@ def test_a_share_of_the_answers_is_withheld(
         answers = {small.corpus[d].full_text for d in small.relevant(i)}
         assert answers.isdisjoint(example.passages)
         assert len(example.passages) == 3
+    for_miner = mine(small, ids, index, encoder, replace(config, miner="minilm-reranker"))
+    assert [without_withheld(example) for example in for_miner] == found
+    assert all(any(example.labels) for example in for_miner)
 
 
 def test_temperature_lies_between_the_sizes_and_equal_shares() -> None:
