@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from calibration.arrays import group_codes
 from calibration.metrics.intervals import student_point
-from calibration.selection import group_codes
 
 
 @dataclass(frozen=True, slots=True)

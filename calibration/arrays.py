@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Groups = Sequence[Hashable] | NDArray[Any] | None
 """The group of each row (n,), whose rows may be dependent; None: every row is independent."""
 
@@ -162,3 +163,27 @@ def plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [plain(v) for v in value]
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def group_codes(groups: Groups, n: int) -> Ints:
+    """Return (n,) group numbers 0, 1, ... in sorted order of the labels; None: one row per group.
+
+    Raises:
+        ValueError: groups is not one label per row.
+    """
+    if groups is None:
+        return np.arange(n, dtype=np.int64)
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise ValueError(f"expected one group a row, shape ({n},), got shape {labels.shape}")
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def check_share(name: str, value: float) -> None:
+    """Refuse a share that is not within (0, 1).
+
+    Raises:
+        ValueError: naming it.
+    """
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value}")

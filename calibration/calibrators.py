@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from calibration.arrays import Floats, Groups, as_scores
+from calibration.arrays import Floats, Groups, Ints, as_scores
 from calibration.fitting import fit_logistic, fit_two_stage
 from calibration.maps import CalibrationMap
 from calibration.score_fitting import (
@@ -57,12 +57,12 @@ class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-i
     def _inputs(self, X: ArrayLike) -> Any:
         return validate_data(self, X, reset=False, dtype=np.float64)
 
-    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, NDArray[np.int64]]:
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, Ints]:
         """Return X (n, d) as floats, and y (n,) as 0 and 1; set `classes_`."""
         x, labels = validate_data(self, X, y, dtype=np.float64)
         return x, self._coded(labels)
 
-    def _coded(self, y: NDArray[Any]) -> NDArray[np.int64]:
+    def _coded(self, y: NDArray[Any]) -> Ints:
         check_classification_targets(y)
         classes = np.unique(y)
         self.classes_ = np.array([0, 1]) if set(classes.tolist()) <= {0, 1} else classes
@@ -79,7 +79,7 @@ class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-i
         return tags
 
 
-class _OfOneScore(_Calibrator):
+class _ScoreCalibrator(_Calibrator):
     """A calibrator of one score per row, (n,) or (n, 1), with a fit of `score_fitting`."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
@@ -95,7 +95,7 @@ class _OfOneScore(_Calibrator):
 
     @staticmethod
     @abstractmethod
-    def _fit(scores: Floats, y: NDArray[np.int64]) -> CalibrationMap: ...
+    def _fit(scores: Floats, y: Ints) -> CalibrationMap: ...
 
     def _inputs(self, X: ArrayLike) -> Any:
         return X
@@ -106,31 +106,31 @@ class _OfOneScore(_Calibrator):
         return tags
 
 
-class PlattCalibrator(_OfOneScore):
+class PlattCalibrator(_ScoreCalibrator):
     """Platt's sigmoid of one score; see `fit_platt`."""
 
     _fit = staticmethod(fit_platt)
 
 
-class TemperatureCalibrator(_OfOneScore):
+class TemperatureCalibrator(_ScoreCalibrator):
     """Log odds divided by one number; see `fit_temperature`."""
 
     _fit = staticmethod(fit_temperature)
 
 
-class BetaCalibrator(_OfOneScore):
+class BetaCalibrator(_ScoreCalibrator):
     """The beta map of log odds; see `fit_beta`."""
 
     _fit = staticmethod(fit_beta)
 
 
-class IsotonicCalibrator(_OfOneScore):
+class IsotonicCalibrator(_ScoreCalibrator):
     """Isotonic fit of one score; see `fit_isotonic`."""
 
     _fit = staticmethod(fit_isotonic)
 
 
-class VennAbersCalibrator(_OfOneScore):
+class VennAbersCalibrator(_ScoreCalibrator):
     """Two isotonic fits of one score, one of which is calibrated; see `fit_venn_abers`."""
 
     map_: VennAbersMap

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, check_y_p
+from calibration.arrays import Floats, Groups, check_y_p, group_codes
 from calibration.effective_sample_size import effective_n
 from calibration.metrics.binned import bins, consistency_band
-from calibration.selection import group_codes
 from calibration.thresholds import lower_bound
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Groups
-from calibration.selection import group_codes
+from calibration.arrays import Groups, group_codes
 
 
 def design_effect(residuals: ArrayLike, groups: Groups) -> float:
@@ -63,3 +62,18 @@ def effective_rows(X: ArrayLike, groups: Groups) -> float:
         if shares:
             effects.append(float(np.mean([design_effect(share, number) for share in shares])))
     return len(x) / min(max(effects, default=np.inf), kish(number))
+
+
+def grouped_standard_error(values: ArrayLike, groups: ArrayLike) -> float:
+    """Return the standard error of the mean of values (n,), whose groups (n,) are independent.
+
+    The cluster-robust formula: the root of the summed squares of the groups' sums of deviations,
+    over n, times sqrt(G / (G - 1)). With one row per group it is the usual s / sqrt(n). One group
+    gives infinity: the spread is unknown.
+    """
+    v = np.asarray(values, dtype=np.float64)
+    number = group_codes(np.asarray(groups), len(v))
+    sums = np.bincount(number, weights=v - v.mean())
+    if len(sums) < 2:
+        return float("inf")
+    return float(np.sqrt((sums**2).sum() * len(sums) / (len(sums) - 1)) / len(v))

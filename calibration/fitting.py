@@ -13,16 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
-from calibration.arrays import Floats, Groups, as_features, logit, sigmoid
+from calibration.arrays import Floats, Groups, Ints, as_features, group_codes, logit, sigmoid
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
+from calibration.metrics.scores import row_losses
 from calibration.score_fitting import SCORE_FITS, as_labels, base_rate
-from calibration.selection import group_codes, grouped_folds, one_standard_error, row_losses
+from calibration.selection import grouped_folds, held_out, one_standard_error
 from calibration.shrinkage import STRONG, VERY_STRONG, fit_around, fit_bounded_update
 
 PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -39,8 +40,6 @@ class Penalty(NamedTuple):
 STEPS = tuple(Penalty(C, keep) for keep in (True, False) for C in (0.2, 0.6, 2.0, 6.0))
 """The grid around an old map, smallest steps first; chosen by evaluation on left-out sets, see
 `models/minilm-reranker/README.md`."""
-
-Labels = NDArray[np.int64]
 
 
 def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
@@ -70,7 +69,7 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
 
 
 def _fit_first(
-    x: Floats, labels: Labels, number: Labels, penalty: Penalty, around: LogisticMap | None
+    x: Floats, labels: Ints, number: Ints, penalty: Penalty, around: LogisticMap | None
 ) -> LogisticMap:
     """Fit the first stage once: around the old map if there is one, else around zero."""
     if around is None:
@@ -80,17 +79,16 @@ def _fit_first(
 
 def _out_of_fold_logits(
     x: Floats,
-    labels: Labels,
-    number: Labels,
-    fold: Labels,
+    labels: Ints,
+    number: Ints,
+    fold: Ints,
     penalties: Sequence[Penalty],
     around: LogisticMap | None,
 ) -> Floats:
     """Return (penalties, n) logits of rows x (n, d), each from a fit without the row's fold."""
     logits = np.empty((len(penalties), len(x)))
     with threadpool_limits(limits=1):  # the matrices are small: threads only wait for each other
-        for k in range(int(fold.max()) + 1):
-            held = fold == k
+        for held in held_out(fold):
             for i, penalty in enumerate(penalties):
                 fitted = _fit_first(x[~held], labels[~held], number[~held], penalty, around)
                 logits[i, held] = fitted.logit(x[held])
@@ -104,7 +102,7 @@ def _penalties(C: float | None, around: LogisticMap | None) -> Sequence[Penalty]
     return [Penalty(each) for each in PENALTIES] if around is None else STEPS
 
 
-def _step(losses: Floats, number: Labels) -> int:
+def _step(losses: Floats, number: Ints) -> int:
     """Which of `STEPS` to take, by the out-of-fold losses (steps, n): the first if in doubt."""
     keeping = sum(step.keep_signs for step in STEPS)
     for steps, evidence in ((len(losses), VERY_STRONG), (keeping, STRONG)):
@@ -215,8 +213,7 @@ def cross_fit_two_stage(
     if len(labels) == 0 or fold.max() == 0:
         raise ValueError("cross-fitting needs at least two folds and two groups")
     result = {then: np.empty(len(labels)) for then in thens}
-    for k in range(int(fold.max()) + 1):
-        held = fold == k
+    for held in held_out(fold):
         first, _, out = fit_first_stage(
             x[~held],
             labels[~held],

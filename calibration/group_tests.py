@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups
-from calibration.selection import Counts, group_codes
+from calibration.arrays import Floats, Groups, Ints, check_share, group_codes
 
 DRAWS = 2000
 """Random weightings per tail probability; at a tail of 2.5% its standard error is 0.35%."""
@@ -27,7 +26,7 @@ FIRST_GROUPS = 12
 """
 
 
-def row_weights(number: Counts) -> Floats:
+def row_weights(number: Ints) -> Floats:
     """Return the weight of each row (n,): 1, or less in a group (n,) that is larger than usual.
 
     The usual size is the mean size of the group that a row is in, sum of sizes^2 / n. A larger
@@ -40,7 +39,7 @@ def row_weights(number: Counts) -> Floats:
 
 
 def group_tails(
-    labels: Floats, number: Counts, target: float, *, random_state: int = 0
+    labels: Floats, number: Ints, target: float, *, random_state: int = 0
 ) -> tuple[Floats, Floats]:
     """Test, for every k, that no more than `target` of the first k rows are right.
 
@@ -94,8 +93,7 @@ def mean_lower_bound(
         ValueError: a value outside [0, 1], or a level outside (0, 1).
     """
     v = np.asarray(values, dtype=np.float64)
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    check_share("level", level)
     if not len(v):
         return 0.0
     if not ((v >= 0) & (v <= 1)).all():
@@ -132,7 +130,7 @@ def mean_upper_bound(
     return 1 - mean_lower_bound(away, groups, level=level, random_state=random_state)
 
 
-def times_needed(labels: Floats, number: Counts, target: float, chance: float) -> float | None:
+def times_needed(labels: Floats, number: Ints, target: float, chance: float) -> float | None:
     """Return how many times as many groups like these would refute the target, or None for never.
 
     The power is four in five, at the best k, by a normal approximation of `group_tails`. K times as
@@ -155,7 +153,7 @@ def times_needed(labels: Floats, number: Counts, target: float, chance: float) -
     return max(1.0, float(times.min()))
 
 
-def _within(values: Floats, number: Counts) -> Floats:
+def _within(values: Floats, number: Ints) -> Floats:
     """Return (n,) running sums of values (n,) within each row's group, the row itself included."""
     order = np.argsort(number, kind="stable")
     total = np.cumsum(values[order])

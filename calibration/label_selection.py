@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, check_y_p
+from calibration.arrays import Floats, Ints, check_share, check_y_p
 from calibration.thresholds import lower_bound, upper_bound
 
 Quantity = Literal["accuracy", "map"]  # accuracy above the threshold; calibration map
@@ -28,7 +28,7 @@ LEAST = 2
 class Sample:
     """Rows to label, and the probability with which each was drawn; (n,) each."""
 
-    rows: NDArray[np.int64]  # rising
+    rows: Ints  # rising
     probability: Floats
 
     @property
@@ -69,8 +69,7 @@ def choose_rows(
     n = len(p)
     if not 1 <= count <= n:
         raise ValueError(f"count must lie between 1 and the {n} rows, got {count}")
-    if not 0 < threshold < 1:
-        raise ValueError(f"threshold must lie between 0 and 1, got {threshold}")
+    check_share("threshold", threshold)
     accepted, n_strata = p >= threshold, min(STRATA, count // (2 * LEAST))
     below = 1 if quantity == "accuracy" else n_strata
     sides = (
@@ -97,7 +96,7 @@ def choose_rows(
     return Sample(np.array(rows, dtype=np.int64), np.array(probability))
 
 
-def allocate(worth: Floats, sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def allocate(worth: Floats, sizes: Ints, count: int) -> Ints:
     """Share `count` labels among strata (m,) by their worth: whole numbers, at most the size.
 
     While the count lasts, each stratum first gets `LEAST`, the largest strata before the others.
@@ -143,7 +142,7 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> E
     return Estimate(mean, low, high)
 
 
-def _parts(p: Floats, rows: NDArray[np.int64], most: int) -> list[NDArray[np.int64]]:
+def _parts(p: Floats, rows: Ints, most: int) -> list[Ints]:
     """Split the rows by rising confidence into at most `most` parts of about equal size."""
     ordered = rows[np.argsort(p[rows], kind="stable")]
     return [part for part in np.array_split(ordered, most) if len(part)]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Groups
+from calibration.arrays import Groups, group_codes
+from calibration.effective_sample_size import grouped_standard_error
 from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
-from calibration.selection import group_codes, grouped_standard_error
 
 
 @dataclass(frozen=True, slots=True)

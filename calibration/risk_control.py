@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Groups
+from calibration.arrays import Groups, check_share
 from calibration.group_tests import mean_upper_bound
 
 
@@ -33,8 +33,7 @@ def fixed_sequence(
     table = np.asarray(losses, dtype=np.float64)
     if table.ndim != 2:
         raise ValueError(f"losses should be (n, m), got {table.shape}")
-    if not 0 < risk < 1:
-        raise ValueError(f"risk must lie between 0 and 1, got {risk}")
+    check_share("risk", risk)
     last = -1
     for j, column in enumerate(table.T):
         if mean_upper_bound(column, groups, level=level) > risk:

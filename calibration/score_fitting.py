@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
-from calibration.arrays import Floats, as_scores, logit, sigmoid
+from calibration.arrays import Floats, Ints, as_scores, logit, sigmoid
 from calibration.maps import LogisticMap, ScoreMap
 from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
 
 
-def as_labels(y: ArrayLike, n: int) -> NDArray[np.int64]:
+def as_labels(y: ArrayLike, n: int) -> Ints:
     """Return y as (n,) integers 0 and 1.
 
     Raises:
@@ -42,7 +42,7 @@ def base_rate(y: ArrayLike) -> float:
     return float((labels.sum() + 1) / (len(labels) + 2))
 
 
-def smoothed_targets(labels: NDArray[np.int64]) -> Floats:
+def smoothed_targets(labels: Ints) -> Floats:
     """Return Platt's targets (1999): a hit counts (N1 + 1) / (N1 + 2), a miss 1 / (N0 + 2).
 
     They keep every slope finite where the classes are separated.

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, Groups, log_odds
+from calibration.arrays import Floats, Groups, group_codes, log_odds
 from calibration.maps import LogisticMap, map_from_dict
-from calibration.selection import group_codes, grouped_folds
+from calibration.selection import grouped_folds, held_out
 
 SegmentNames = Sequence[Hashable] | NDArray[Any]
 
@@ -111,8 +111,7 @@ def cross_fit_segments(
     names, number = as_segments(segments, len(labels)), group_codes(groups, len(labels))
     fold = grouped_folds(groups, folds, random_state=random_state)
     moved = old.copy()
-    for k in range(int(fold.max()) + 1):
-        out = fold == k
+    for out in held_out(fold):
         fitted = fit_segments(old[~out], labels[~out], names[~out], number[~out])
         moved[out] = fitted.apply(old[out], names[out])
     return moved

@@ -6,7 +6,7 @@ out-of-fold probabilities, in order from the simplest candidate to the most comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -14,12 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, Groups
-
-Counts = NDArray[np.int64]
-
-CLIP = 1e-6
-"""Probabilities are kept this far from 0 and 1 in a log loss, so that one miss stays finite."""
+from calibration.arrays import Floats, Groups, Ints, group_codes
+from calibration.effective_sample_size import grouped_standard_error
+from calibration.metrics.scores import row_losses
 
 MINIMUM_ROWS: Mapping[str, int] = MappingProxyType(
     {"beta": 300, "isotonic": 1000, "venn-abers": 1000}
@@ -35,7 +32,7 @@ class Predicts(Protocol):
         ...
 
 
-Fit = Callable[[Floats, NDArray[np.int64], NDArray[Any]], Predicts]
+Fit = Callable[[Floats, Ints, NDArray[Any]], Predicts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +54,9 @@ class Choice:
     reason: str
 
 
-def group_codes(groups: Groups, n: int) -> NDArray[np.int64]:
-    """Return (n,) group numbers 0, 1, ... in sorted order of the labels; None: one row per group.
-
-    Raises:
-        ValueError: groups is not one label per row.
-    """
-    if groups is None:
-        return np.arange(n, dtype=np.int64)
-    labels = np.asarray(groups)
-    if labels.shape != (n,):
-        raise ValueError(f"expected one group a row, shape ({n},), got shape {labels.shape}")
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-
-
 def grouped_folds(
     groups: Sequence[Hashable] | NDArray[Any], folds: int, *, random_state: int
-) -> NDArray[np.int64]:
+) -> Ints:
     """Return (n,) fold numbers from 0; the rows of one group share a fold.
 
     Groups are shuffled and dealt, largest first, to the fold with the fewest rows, so sizes differ
@@ -95,6 +78,11 @@ def grouped_folds(
         fold_of[group] = int(np.argmin(load))
         load[fold_of[group]] += sizes[group]
     return fold_of[number]
+
+
+def held_out(fold: Ints) -> Iterator[NDArray[np.bool_]]:
+    """Yield, for each fold of (n,) fold numbers, which rows (n,) it holds out."""
+    return (fold == k for k in range(int(fold.max()) + 1))
 
 
 def cross_fit(
@@ -121,31 +109,9 @@ def cross_fit(
     if len(labels) == 0 or fold.max() == 0:
         raise ValueError("cross-fitting needs at least two folds and two groups")
     result = np.empty(len(labels))
-    for k in range(int(fold.max()) + 1):
-        out = fold == k
+    for out in held_out(fold):
         result[out] = fit(features[~out], labels[~out], number[~out]).predict(features[out])
     return result
-
-
-def row_losses(y: ArrayLike, p: ArrayLike) -> Floats:
-    """Return (n,) log losses in nats, with p clipped to [1e-6, 1 - 1e-6]."""
-    q = np.clip(np.asarray(p, dtype=np.float64), CLIP, 1 - CLIP)
-    return np.asarray(-np.where(np.asarray(y) == 1, np.log(q), np.log1p(-q)), dtype=np.float64)
-
-
-def grouped_standard_error(values: ArrayLike, groups: ArrayLike) -> float:
-    """Return the standard error of the mean of values (n,), whose groups (n,) are independent.
-
-    The cluster-robust formula: the root of the summed squares of the groups' sums of deviations,
-    over n, times sqrt(G / (G - 1)). With one row per group it is the usual s / sqrt(n). One group
-    gives infinity: the spread is unknown.
-    """
-    v = np.asarray(values, dtype=np.float64)
-    number = group_codes(np.asarray(groups), len(v))
-    sums = np.bincount(number, weights=v - v.mean())
-    if len(sums) < 2:
-        return float("inf")
-    return float(np.sqrt((sums**2).sum() * len(sums) / (len(sums) - 1)) / len(v))
 
 
 def one_standard_error(losses: ArrayLike, groups: ArrayLike) -> int:

@@ -10,8 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from calibration.arrays import Floats
-from calibration.selection import Counts
+from calibration.arrays import Floats, Ints
 
 POWER = 0.8
 """How likely a test should pass for a number of rows to be called enough."""
@@ -91,8 +90,8 @@ def foreseen_place(values: Floats, target: float, chance: float = 0.05) -> int |
 
 
 def starts_of(
-    size: Floats, ends: Counts, sizes: tuple[int, ...], foreseen: int | None, chance: float
-) -> tuple[Counts, Floats]:
+    size: Floats, ends: Ints, sizes: tuple[int, ...], foreseen: int | None, chance: float
+) -> tuple[Ints, Floats]:
     """Return the starts of a sequence, as rising places in `ends`, and the chance of each.
 
     size (n,), which never falls, is the effective number of the first k rows. Each of `sizes` has
@@ -110,7 +109,7 @@ def starts_of(
     return starts.astype(np.int64), np.bincount(which, chances).astype(np.float64)
 
 
-def last_refuted(tail: Floats, ends: Counts, starts: Counts, chances: Floats) -> int:
+def last_refuted(tail: Floats, ends: Ints, starts: Ints, chances: Floats) -> int:
     """Return the last of `ends` up to which "no more than the target" is refuted, or -1.
 
     tail (n,) are the p-values of the first k rows; a threshold may lie only at `ends`, which rise.

@@ -8,10 +8,10 @@ nothing of where the old map comes from.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from calibration.arrays import Floats, Groups, as_features, as_scores, sigmoid
+from calibration.arrays import Floats, Groups, Ints, as_features, as_scores, sigmoid
 from calibration.effective_sample_size import design_effect
 from calibration.maps import LogisticMap
 from calibration.score_fitting import as_labels, log_evidence, maximum_likelihood
@@ -89,7 +89,7 @@ def fit_around(
 def _sign_constrained(
     old: LogisticMap,
     x: Floats,
-    labels: NDArray[np.int64],
+    labels: Ints,
     free: Floats,
     precision: Floats,
     row_weight: float,
@@ -192,13 +192,13 @@ def fit_bounded_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -
     return LogisticMap((slope,), intercept, (0.0,), (1.0,), (float(low),), (float(high),))
 
 
-def _row_weight(z: Floats, labels: NDArray[np.int64], groups: Groups) -> float:
+def _row_weight(z: Floats, labels: Ints, groups: Groups) -> float:
     """The share of an independent row that each row counts as, by its group."""
     return 1 / design_effect(labels - sigmoid(z), groups)
 
 
 def _shrunk(
-    design: Floats, labels: NDArray[np.int64], precision: Floats, groups: Groups
+    design: Floats, labels: Ints, precision: Floats, groups: Groups
 ) -> tuple[Floats, Floats]:
     """The MAP weights (d,) of the design (n, d), and the precision (d,) of their prior.
 

@@ -1,6 +1,6 @@
 """Exact binomial bounds, and thresholds that a finite sample certifies.
 
-Counts, or confidences with labels, in; bounds and certificates out. It knows nothing of how a
+Ints, or confidences with labels, in; bounds and certificates out. It knows nothing of how a
 confidence was made.
 """
 
@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, check_y_p, log_odds
+from calibration.arrays import Floats, Groups, Ints, check_share, check_y_p, group_codes, log_odds
 from calibration.group_tests import group_sizes, group_tails, times_needed
-from calibration.selection import Counts, group_codes
 from calibration.sequence_tests import (
     FORESEEN,
     POWER,
@@ -223,8 +222,7 @@ def certify(
     """
     labels, values = check_y_p(y, p)
     for name, share in (("target", target), ("level", level)):
-        if not 0 < share < 1:
-            raise ValueError(f"{name} must lie between 0 and 1, got {share}")
+        check_share(name, share)
     order = np.argsort(-values, kind="stable")
     number, n = group_codes(groups, len(values))[order], len(values)
     labels, values = labels[order], values[order]
@@ -252,7 +250,7 @@ def certify(
     )
 
 
-def _last(labels: Floats, values: Floats, number: Counts, target: float, level: float) -> int:
+def _last(labels: Floats, values: Floats, number: Ints, target: float, level: float) -> int:
     """Return the last row, by falling values (n,), up to which the target is certified.
 
     -1 for none.
@@ -271,7 +269,7 @@ def _last(labels: Floats, values: Floats, number: Counts, target: float, level: 
     return last_refuted(tail, ends, starts, chances)
 
 
-def _needed_in_groups(labels: Floats, number: Counts, target: float, level: float) -> int | None:
+def _needed_in_groups(labels: Floats, number: Ints, target: float, level: float) -> int | None:
     """Return how many queries, in more groups like these, a promise would need, or None."""
     times = times_needed(labels, number, target, (1 - level) * FORESEEN)
     if times is None or times > MAX_TIMES:
@@ -309,5 +307,4 @@ def _needed(labels: Floats, values: Floats, target: float, level: float) -> int 
 def _check(hits: float, n: float, level: float) -> None:
     if not 0 <= hits <= n:
         raise ValueError(f"hits must lie between 0 and n, got {hits} of {n}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    check_share("level", level)

@@ -50,6 +50,11 @@ NO_HANDLES = frozenset({errno.EMFILE, errno.ENFILE})
 """Numbers of an OSError: too many files are open, in this process or on this machine."""
 
 
+def one_line(error: Exception) -> str:
+    """The message of another library's error on one line, cut after 200 characters; or its type."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 class RerankError(Exception):
     """Base class of all errors that this package raises on purpose.
 

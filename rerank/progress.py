@@ -1,6 +1,7 @@
-"""One progress bar for every step that takes longer than two seconds; silent without a label.
+"""Work in parts, and one progress bar for every step that takes longer than two seconds.
 
-If stderr is no terminal, the bar's state is printed as plain lines, ten seconds apart.
+A bar is silent without a label. If stderr is no terminal, the bar's state is printed as plain
+lines, ten seconds apart.
 """
 
 from __future__ import annotations
@@ -107,6 +108,21 @@ def in_chunks(
             results += step(chunk)
             bar.update(len(chunk))
     return results
+
+
+def by_size(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Neighbouring items of at most `most` in total size; a larger one is alone."""
+    group: list[Item] = []
+    held = 0
+    for item in items:
+        own = size(item)
+        if group and held + own > most:
+            yield group
+            group, held = [], 0
+        group.append(item)
+        held += own
+    if group:
+        yield group
 
 
 @cache

@@ -6,12 +6,12 @@ y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1, checked as `arrays.check_y_p`
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, check_y_p
+from calibration.arrays import Floats, Ints, check_y_p
 
 
-def tie_blocks(ordered: Floats, labels: Floats) -> tuple[NDArray[np.int64], Floats]:
+def tie_blocks(ordered: Floats, labels: Floats) -> tuple[Ints, Floats]:
     """Return where each run of equal values ends (exclusive), and the labels' sum within it."""
     ends = np.append(np.flatnonzero(np.diff(ordered)) + 1, len(ordered))
     return ends, np.add.reduceat(labels, np.append(0, ends[:-1]))

@@ -6,13 +6,13 @@ Arrays in, numbers out. The import needs numpy only, `ece_debiased` SciPy too.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, check_y_p
+from calibration.arrays import Floats, Groups, Ints, check_y_p
 from calibration.metrics.null_labels import sample_null_labels
 
 
-def bins(values: Floats, count: int | None = None) -> NDArray[np.int64]:
+def bins(values: Floats, count: int | None = None) -> Ints:
     """Return (n,) bin numbers from 0, rising with the value; bins have about equally many rows.
 
     There are `count` bins, or fewer where equal values, which are kept together, would fill

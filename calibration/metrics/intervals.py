@@ -5,13 +5,15 @@ Labels, confidences and groups in, two numbers out. It knows nothing of what the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, check_y_p, logit, sigmoid
-from calibration.selection import group_codes, grouped_standard_error
+from calibration.arrays import Floats, Groups, check_y_p, group_codes, logit, sigmoid
+from calibration.effective_sample_size import grouped_standard_error
 
 LEAST_GROUPS = 10
 """With fewer groups of rows, the spread is unknown and there is no interval."""
@@ -142,3 +144,46 @@ def resampled_interval(
     low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     shift = metric(labels, values) - resampled.mean()
     return float(low + shift), float(high + shift)
+
+
+class Difference(NamedTuple):
+    """The mean of differences, and its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Low and high."""
+        return self.low, self.high
+
+
+def paired_bootstrap(
+    values: Floats,
+    others: Floats,
+    groups: Groups = None,
+    *,
+    draws: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Difference:
+    """Return the mean of values - others (n,) of the same rows, resampled by group (n,).
+
+    low and high are percentiles of the resampled means. Rows of a group are correlated; resampling
+    them one by one would make the interval too narrow (Davison & Hinkley 1997, section 3.8). All
+    are NaN without rows; the interval is NaN with fewer than `LEAST_GROUPS` groups, because
+    resamples of so few are too much alike.
+    """
+    difference = values - others
+    if not len(difference):
+        return Difference(math.nan, *UNKNOWN)
+    member = group_codes(groups, len(difference))
+    sums, counts = np.bincount(member, difference), np.bincount(member)
+    if len(sums) < LEAST_GROUPS:
+        return Difference(float(difference.mean()), *UNKNOWN)
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, len(sums), size=(draws, len(sums)))
+    means = sums[rows].sum(axis=1) / counts[rows].sum(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Difference(float(difference.mean()), float(low), float(high))

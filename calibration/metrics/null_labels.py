@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, check_probabilities, check_y_p
-from calibration.selection import group_codes
+from calibration.arrays import Floats, Groups, Ints, check_probabilities, check_y_p, group_codes
 
 
 def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:
@@ -28,7 +27,7 @@ def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:
     return _dependence(labels, values, group_codes(groups, len(labels)))
 
 
-def _dependence(labels: Floats, values: Floats, number: NDArray[np.int64]) -> float:
+def _dependence(labels: Floats, values: Floats, number: Ints) -> float:
     """`dependence` for group numbers (n,)."""
     sizes, residuals = np.bincount(number), labels - values
     if sizes.max() < 2:

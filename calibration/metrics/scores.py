@@ -9,10 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Groups, check_probabilities, check_y_p
+from calibration.arrays import Floats, Groups, check_probabilities, check_y_p
 from calibration.metrics.abstention import tie_blocks
 from calibration.metrics.intervals import mean_interval
-from calibration.selection import row_losses
+
+CLIP = 1e-6
+"""Probabilities are kept this far from 0 and 1 in a log loss, so that one miss stays finite."""
 
 
 def brier(y: ArrayLike, p: ArrayLike) -> float:
@@ -92,3 +94,9 @@ def brier_interval(
     """Return (low, high) of the Brier score, in [0, 1]: `mean_interval` of the squared errors."""
     labels, values = check_y_p(y, p)
     return mean_interval((values - labels) ** 2, groups, level=level)
+
+
+def row_losses(y: ArrayLike, p: ArrayLike) -> Floats:
+    """Return (n,) log losses in nats, with p clipped to [1e-6, 1 - 1e-6]."""
+    q = np.clip(np.asarray(p, dtype=np.float64), CLIP, 1 - CLIP)
+    return np.asarray(-np.where(np.asarray(y) == 1, np.log(q), np.log1p(-q)), dtype=np.float64)

@@ -11,10 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, Groups, check_probabilities, check_y_p
+from calibration.arrays import Floats, Groups, check_probabilities, check_y_p, group_codes
 from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
 from calibration.metrics.null_labels import sample_null_labels
-from calibration.selection import group_codes
 
 MESH = 1001
 """Points on [0, 1] that `smece` smooths on, as many as relplot has."""

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, as_features
+from calibration.arrays import Floats, Groups, as_features, check_share, group_codes
 from calibration.effective_sample_size import effective_rows
-from calibration.selection import group_codes
 from calibration.tables import aligned
 
 BINS = 20
@@ -275,8 +274,7 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
         ValueError: X of another width than fitted, without a row, or not finite; groups of another
             length; a level that is not within (0, 1).
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    check_share("level", level)
     x = _as_float32(as_features(X, len(fitted.names)))
     if not len(x):
         raise ValueError("an alarm needs at least one new row, got none")

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, check_y_p, log_odds
-from calibration.effective_sample_size import effective_n
+from calibration.arrays import Floats, check_y_p, group_codes, log_odds
+from calibration.effective_sample_size import effective_n, grouped_standard_error
 from calibration.maps import LogisticMap
 from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
+from calibration.metrics.scores import row_losses
 from calibration.monitoring.sequential import CalibrationMonitor
 from calibration.reliability import Comparison, Interval, comparison
-from calibration.selection import cross_fit, group_codes, grouped_standard_error, row_losses
+from calibration.selection import cross_fit
 from calibration.thresholds import ABOUT, Certificate, certify
 
 ROUNDING = 1e-12

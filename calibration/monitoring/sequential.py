@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import check_y_p
+from calibration.arrays import check_share, check_y_p
 from calibration.monitoring.betting import Wealth, log_factors, log_mean
 
 SIZES = (0.25, 0.5, 1.0, 2.0)
@@ -181,8 +181,7 @@ class AccuracyMonitor(_Bets):
 
     def __post_init__(self) -> None:
         _check(self.level, self.hits, self.wealth, len(FALLS))
-        if not 0 < self.target < 1:
-            raise ValueError(f"target must lie between 0 and 1, got {self.target}")
+        check_share("target", self.target)
 
     @classmethod
     def start(cls, target: float = 0.7, level: float = 0.05) -> AccuracyMonitor:
@@ -269,8 +268,7 @@ def _evidence(wealth: Wealth) -> str:
 
 
 def _check(level: float, hits: int, wealth: Wealth, bets: int) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    check_share("level", level)
     if not isinstance(hits, int) or not 0 <= hits <= wealth.n:
         raise ValueError(f"hits must lie between 0 and n, got {hits!r} of {wealth.n}")
     if len(wealth.stakes) != bets:

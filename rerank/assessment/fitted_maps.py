@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,15 @@ class FittedMaps:
     def features(self) -> Features:
         """The features that the maps were fitted on."""
         return features_of(self.list_kind, self.metadata)
+
+    def logistic_maps(self) -> Iterator[tuple[str, Sequence[str], LogisticMap]]:
+        """Each fitted map by name, with its inputs; of the confidence the first stage."""
+        passage = self.features.passage
+        yield "prior", passage, self.policy.prior
+        yield "score", passage, self.score
+        yield "confidence", list(self.features.ranking), self.confidence.first
+        yield "hazard", INPUTS, self.hazard
+        yield "another", INPUTS, self.another
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` restores equal maps, to the bit."""
@@ -149,14 +158,7 @@ def _check_types(fitted: FittedMaps) -> None:
     """
     if not isinstance(fitted.confidence, TwoStageMap):
         raise InputError("the confidence map should have two stages")
-    features = fitted.features
-    for name, one_map, inputs in (
-        ("prior", fitted.policy.prior, features.passage),
-        ("score", fitted.score, features.passage),
-        ("hazard", fitted.hazard, INPUTS),
-        ("another", fitted.another, INPUTS),
-        ("confidence", fitted.confidence.first, [*features.ranking]),
-    ):
+    for name, inputs, one_map in fitted.logistic_maps():
         if not isinstance(one_map, LogisticMap):
             raise InputError(f"the {name} map should be logistic")
         if len(one_map.coef) != len(inputs):

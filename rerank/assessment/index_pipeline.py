@@ -11,7 +11,7 @@ from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.config import Config
 from rerank.data.equal_passages import distinct, highest_of_equal
-from rerank.inference.model_files import ModelFiles
+from rerank.inference.model_files import ModelPair
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.caller_passages import rank_passages
 from rerank.retrieval.dense import Vectors, cosines
@@ -35,7 +35,7 @@ class IndexPipeline(Pipeline):
         config: Config,
         *,
         cache: ScoreCache | None = None,
-        models: tuple[ModelFiles, ModelFiles] | None = None,
+        models: ModelPair | None = None,
         metadata: tuple[MetadataFeature, ...] = (),
     ) -> None:
         super().__init__(index, config, Models.open(config, models, cache), metadata)

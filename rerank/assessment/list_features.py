@@ -62,7 +62,7 @@ def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: 
     """
     scores, passages = query.scores or {}, query.passages or ()
     *first, last = kind.stages
-    columns_of = {name: _of_stage(scores[name]) for name in kind.stages}
+    columns_of = {name: _stage_features(scores[name]) for name in kind.stages}
     columns = [columns_of[stage_name][name] for stage_name in first for name in STAGE]
     columns += [columns_of[last][name] for name in LAST]
     query_words = tuple(words(query.text, language=language))
@@ -79,7 +79,7 @@ def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: 
     return np.column_stack([*columns, *(FIRST_STAGE[name](view) for name in named)])
 
 
-def _of_stage(scores: Floats) -> dict[str, Floats]:
+def _stage_features(scores: Floats) -> dict[str, Floats]:
     """`STAGE` of the passages, (n,) each.
 
     `standing` is (score - mean of the list) / standard deviation of the list.

@@ -37,7 +37,7 @@ from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.config import Config
 from rerank.data.checks import is_encodable
 from rerank.errors import InputError, MissingExtraError, RetrieverError
-from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.model_files import ModelPair, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.retrieval.no_index import NoIndex
@@ -157,7 +157,7 @@ class CalibratedReranker:
             return cls(files, maps, ListPipeline(kind, config, metadata))
         models = models_of(files, config, download=allow_download)
         if kind:
-            return cls(files, maps, _of_system(files, maps, config, cache, models))
+            return cls(files, maps, _open_retriever(files, maps, config, cache, models))
         try:
             index = Index(path / INDEX)
             index.check()
@@ -297,12 +297,12 @@ class CalibratedReranker:
             return [result for query in queries for result in self.assess_each([query])]
 
 
-def _of_system(
+def _open_retriever(
     files: ModelFolder,
     maps: MapsByMode,
     config: Config,
     cache: ScoreCache | None,
-    models: tuple[ModelFiles, ModelFiles],
+    models: ModelPair,
 ) -> RetrieverPipeline:
     """The pipeline of the search system that a folder names; its stages must match the maps."""
     kind, metadata = maps[maps.main].list_kind, maps[maps.main].metadata

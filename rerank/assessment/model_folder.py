@@ -21,7 +21,7 @@ from rerank.inference.exported_models import (
     manifest_entry,
     open_exported,
 )
-from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.model_files import ModelFiles, ModelPair, resolve
 from rerank.storage.files import clear_away, copy_folder, parse_json
 from rerank.storage.folder import (
     MANIFEST,
@@ -240,9 +240,7 @@ def bound_to(config: Mapping[str, Any], prints: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def models_of(
-    folder: ModelFolder, config: Config, *, download: bool
-) -> tuple[ModelFiles, ModelFiles]:
+def models_of(folder: ModelFolder, config: Config, *, download: bool) -> ModelPair:
     """The encoder and the reranker that a folder was calibrated with.
 
     They are taken from the folder if it includes them, else they are found on this machine.

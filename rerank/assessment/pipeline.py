@@ -27,7 +27,7 @@ from rerank.config import Config
 from rerank.data.equal_passages import distinct, ranks_without_equal
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import CrossEncoder, Pair
-from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.model_files import ModelPair, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder, Vectors
@@ -55,7 +55,7 @@ class Models:
     def open(
         cls,
         config: Config,
-        files: tuple[ModelFiles, ModelFiles] | None = None,
+        files: ModelPair | None = None,
         cache: ScoreCache | None = None,
     ) -> Models:
         """The models that `config` names; `files` are theirs, if already looked up."""
@@ -148,6 +148,15 @@ class Pipeline(ABC):
         """
         return self._models().reranker
 
+    @property
+    def model_files(self) -> ModelPair:
+        """The files of the two models.
+
+        Raises:
+            InputError: the pipeline has no models.
+        """
+        return self.encoder.files, self.reranker.files
+
     @abstractmethod
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
         """The candidates of a query and its vector, best fused first.
@@ -170,11 +179,16 @@ class Pipeline(ABC):
         """The scored candidates of each query, in their order; `label` names a progress bar."""
 
         def run_chunk(chunk: Sequence[Query]) -> list[Scored]:
-            candidates = self.retrieve(chunk)
-            prior = [prior_score(c, policy.prior) for c in candidates]
-            return self.score(candidates, prior, cutoff=policy.cutoff)
+            return self.score_by(policy, self.retrieve(chunk))
 
         return in_chunks(queries, run_chunk, size=CHUNK, label=label, unit="query")
+
+    def score_by(
+        self, policy: ReadPolicy, candidates: Sequence[Candidates], *, label: str | None = None
+    ) -> list[Scored]:
+        """The candidates, scored as the policy says: the likeliest ones, down to its cutoff."""
+        prior = [prior_score(c, policy.prior) for c in candidates]
+        return self.score(candidates, prior, cutoff=policy.cutoff, label=label)
 
     def retrieve(self, queries: Sequence[Query], *, label: str | None = None) -> list[Candidates]:
         """The candidates of each query: by `search`, or the passages that came with the query."""

@@ -18,7 +18,7 @@ from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Models, Pipeline, Selection
 from rerank.config import Config
-from rerank.inference.model_files import ModelFiles
+from rerank.inference.model_files import ModelPair
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.no_index import NoIndex
@@ -42,7 +42,7 @@ class RetrieverPipeline(Pipeline):
         config: Config,
         *,
         cache: ScoreCache | None = None,
-        models: tuple[ModelFiles, ModelFiles] | None = None,
+        models: ModelPair | None = None,
         metadata: tuple[MetadataFeature, ...] = (),
     ) -> None:
         opened = Models.open(config, models, cache)

@@ -10,6 +10,7 @@ from typing import Any
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.rows import QueryRow, RejectedRow, Row
 from rerank.errors import RetrieverError
+from rerank.progress import by_size
 from rerank.types import Assessment, Query
 
 PART_LENGTH = 2**21  # most characters scored together, except for a single longer row
@@ -44,7 +45,7 @@ def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
             else:
                 by_line[row.line] = row
 
-    for batch in _parts(readable()):
+    for batch in by_size(readable(), lambda row: _length(row.query), PART_LENGTH):
         by_line |= {r.line: s for r, s in zip(batch, _answers(model, batch), strict=True)}
     in_order = [by_line[line] for line in sorted(by_line)]
     answers = [line for line in in_order if isinstance(line, str)]
@@ -52,20 +53,6 @@ def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
     return ScoredChunk(
         "".join(answers).encode(), "".join(refusals).encode(), len(answers), len(refusals)
     )
-
-
-def _parts(queries: Iterable[QueryRow]) -> Iterator[list[QueryRow]]:
-    rows: list[QueryRow] = []
-    held = 0
-    for row in queries:
-        length = _length(row.query)
-        if rows and held + length > PART_LENGTH:
-            yield rows
-            rows, held = [], 0
-        rows.append(row)
-        held += length
-    if rows:
-        yield rows
 
 
 def _length(query: Query) -> int:

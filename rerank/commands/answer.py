@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 
 from rerank.commands.command import REJECTED, Command
-from rerank.commands.inputs import load_model, note, printable
+from rerank.commands.inputs import load_model
 from rerank.commands.journaling import add_kept_journal, journal_kept
 from rerank.commands.options import add_json, add_model, from_options
+from rerank.commands.printing import note, printable
 from rerank.errors import EndpointError, InputError
 from rerank.rag.settings import AnswerConfig
 

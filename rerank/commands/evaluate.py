@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from rerank.commands.command import Command
-from rerank.commands.inputs import load_model, note, read_dataset
+from rerank.commands.inputs import load_model, read_dataset
 from rerank.commands.options import (
     add_group_by,
     add_json,
@@ -17,7 +17,7 @@ from rerank.commands.options import (
     add_verbose,
     add_work,
 )
-from rerank.commands.printing import print_headline
+from rerank.commands.printing import note, print_headline
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
-from rerank.commands.inputs import note
 from rerank.commands.options import add_json, from_options
-from rerank.commands.printing import print_json
+from rerank.commands.printing import note, print_json
 from rerank.config import IngestConfig
 
 if TYPE_CHECKING:

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rerank.commands.printing import note
 from rerank.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
     from rerank.data.labelled_set import LabelledSet
-
-
-def note(message: object) -> None:
-    """Print a line that is not an error to stderr."""
-    print(f"rerank: {printable(str(message))}", file=sys.stderr)
-
-
-def printable(text: str) -> str:
-    """The text with a space for each character that could command a terminal, such as ESC."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
 def read_set(folder: Path, unjudged: str, *, corpus_elsewhere: bool = False) -> LabelledSet:

@@ -6,8 +6,8 @@ import argparse
 import json
 
 from rerank.commands.command import Command
-from rerank.commands.inputs import printable
 from rerank.commands.options import add_journal, add_json, positive
+from rerank.commands.printing import printable
 from rerank.errors import InputError
 
 

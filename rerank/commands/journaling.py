@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rerank.commands.inputs import note
 from rerank.commands.options import add_options
+from rerank.commands.printing import note
 from rerank.errors import JournalError, optional
 from rerank.serving.settings import Settings
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from rerank.commands.command import Command
-from rerank.commands.inputs import load_model, note, printable
+from rerank.commands.inputs import load_model
 from rerank.commands.options import add_model, add_options, add_work, from_options
+from rerank.commands.printing import note, printable
 from rerank.config import LabelConfig
 from rerank.errors import InputError
 from rerank.serving.settings import Settings

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calibration.arrays import plain
-from rerank.commands.inputs import note, printable
 
 if TYPE_CHECKING:
     from rerank.tracking.runs import TrackedRun
     from rerank.types import RankedPassage
+
+
+def note(message: object) -> None:
+    """Print a line that is not an error to stderr."""
+    print(f"rerank: {printable(str(message))}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """The text with a space for each character that could command a terminal, such as ESC."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
 def print_headline(sentences: Sequence[str], command: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
-from rerank.commands.inputs import load_model, note, read_set
+from rerank.commands.inputs import load_model, read_set
 from rerank.commands.options import (
     add_json,
     add_model,
@@ -18,7 +18,7 @@ from rerank.commands.options import (
     add_work,
     positive,
 )
-from rerank.commands.printing import print_json, print_run, run_fields
+from rerank.commands.printing import note, print_json, print_run, run_fields
 from rerank.errors import InputError, TrackingError
 
 if TYPE_CHECKING:

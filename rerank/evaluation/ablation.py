@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration import metrics
+from calibration.arrays import group_codes
 from calibration.effective_sample_size import design_effect
 from calibration.maps import LogisticMap
-from calibration.selection import enough_rows, group_codes, row_losses
+from calibration.metrics.intervals import paired_bootstrap
+from calibration.metrics.scores import row_losses
+from calibration.selection import enough_rows
 from rerank.assessment.features import Features
 from rerank.data.labels import Labels
-from rerank.evaluation.ranking_metrics import paired_bootstrap
 from rerank.types import Floats
 
 BUDGETS = (50, 100, 200, 500, 1000)  # labelled queries
@@ -90,7 +92,7 @@ class Budgets:
     accepted_right: Floats
 
 
-def steps(features: Features) -> dict[str, list[int]]:
+def columns_by_step(features: Features) -> dict[str, list[int]]:
     """The columns of each step: those of a group of features, and of all groups before it."""
     place = {name: i for i, name in enumerate(features.ranking)}
     columns: dict[str, list[int]] = {}
@@ -128,14 +130,14 @@ def by_features(
                 then=trial.then,
                 folds=folds,
                 random_state=random_state,
-                around=_of_columns(trial.around, used),
+                around=_keep_columns(trial.around, used),
             )
             predicted.append(_predict(learned, trial.measured_on.features, used))
             penalties.append(penalty)
         p = np.concatenate(predicted)
         losses = row_losses(y, p)
-        saved, *saved_interval = paired_bootstrap(base, losses, groups, seed=random_state)
-        gain, *gain_interval = paired_bootstrap(previous, losses, groups, seed=random_state)
+        saved = paired_bootstrap(base, losses, groups, seed=random_state)
+        gain = paired_bootstrap(previous, losses, groups, seed=random_state)
         measured.append(
             Step(
                 name=name,
@@ -143,10 +145,10 @@ def by_features(
                 log_loss=float(losses.mean()),
                 auroc=metrics.auroc(y, p),
                 auroc_interval=metrics.auroc_interval(y, p, groups),
-                saved=saved,
-                saved_interval=(saved_interval[0], saved_interval[1]),
-                gain=gain,
-                gain_interval=(gain_interval[0], gain_interval[1]),
+                saved=saved.mean,
+                saved_interval=saved.interval,
+                gain=gain.mean,
+                gain_interval=gain.interval,
                 penalties=tuple(penalties),
             )
         )
@@ -180,7 +182,7 @@ def by_labels(
         for subset in range(SUBSETS):
             p = []
             for trial, orders, penalty in zip(trials, drawn, penalties, strict=True):
-                learned = _of_subset(
+                learned = _fit_subset(
                     trial, orders[subset][:size], penalty, folds=folds, random_state=random_state
                 )
                 p.append(_predict(learned, trial.measured_on.features, None))
@@ -190,7 +192,7 @@ def by_labels(
     return Budgets((*labels, total), threshold, *np.moveaxis(table, 2, 0))
 
 
-def _of_columns(old: LogisticMap | None, used: Sequence[int]) -> LogisticMap | None:
+def _keep_columns(old: LogisticMap | None, used: Sequence[int]) -> LogisticMap | None:
     """The map with the weights of some features only: the others are taken to be at their mean."""
     if old is None:
         return None
@@ -221,7 +223,7 @@ def _random_orders(rows: Examples, random_state: int) -> list[NDArray[np.int64]]
     return [_by_group(number, rng) for _ in range(SUBSETS)]
 
 
-def _of_subset(
+def _fit_subset(
     trial: Trial, rows: NDArray[np.int64], penalty: float, *, folds: int, random_state: int
 ) -> Any:
     """The confidence fitted on some rows of a trial."""

@@ -12,6 +12,7 @@ import numpy as np
 from calibration import metrics
 from calibration.arrays import plain
 from calibration.curves import Curves, at_thresholds, reliability_bins
+from calibration.metrics.intervals import paired_bootstrap
 from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
 from rerank.assessment.fitted_maps import FittedMaps
@@ -21,7 +22,7 @@ from rerank.assessment.relevance import DEPTH
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits, passage_labels
 from rerank.evaluation.baselines import HEURISTICS, Heuristic, heuristic_confidences
-from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
+from rerank.evaluation.ranking_metrics import order_quality
 from rerank.types import Bools, Floats, Ints, Ranking, Scored
 
 OURS = "calibrated"  # name of this model's own confidence

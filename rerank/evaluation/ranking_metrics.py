@@ -1,4 +1,4 @@
-"""How good an order is: hit@k, reciprocal rank, nDCG@k; and whether one order beats another.
+"""How good an order is: hit@k, reciprocal rank, nDCG@k.
 
 Plain functions of gains in ranked order. A query without a right passage has no ideal order and is
 left out of nDCG and reciprocal rank, as in trec_eval.
@@ -6,13 +6,11 @@ left out of nDCG and reciprocal rank, as in trec_eval.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from calibration.metrics import LEAST_GROUPS
 from rerank.types import Floats
 
 
@@ -56,33 +54,3 @@ def order_quality(
         np.array([reciprocal_rank(gains) for gains, _ in answerable]),
         np.array([float(bool(gains) and gains[0] > 0) for gains, _ in pairs]),
     )
-
-
-def paired_bootstrap(
-    values: Floats,
-    others: Floats,
-    groups: Sequence[str],
-    *,
-    draws: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float, float]:
-    """(mean, low, high) of values - others (n,) on the same queries, resampled by group (n,).
-
-    low and high are percentiles of the resampled means. Queries of a group are correlated;
-    resampling them one by one would make the interval too narrow (Davison & Hinkley 1997, section
-    3.8). All are NaN without queries; the interval is NaN with fewer than `LEAST_GROUPS` groups,
-    because resamples of so few are too much alike.
-    """
-    difference = values - others
-    if not len(difference):
-        return math.nan, math.nan, math.nan
-    _, member = np.unique(np.asarray(groups), return_inverse=True)
-    sums, counts = np.bincount(member, difference), np.bincount(member)
-    if len(sums) < LEAST_GROUPS:
-        return float(difference.mean()), math.nan, math.nan
-    rng = np.random.default_rng(seed)
-    rows = rng.integers(0, len(sums), size=(draws, len(sums)))
-    means = sums[rows].sum(axis=1) / counts[rows].sum(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(difference.mean()), float(low), float(high)

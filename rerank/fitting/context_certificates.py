@@ -17,7 +17,7 @@ from calibration.thresholds import Certificate, certify
 from rerank.assessment.relevance import DEPTH, fit_hazards, relevance_and_sufficiency
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
-from rerank.fitting.passages import cross_fit
+from rerank.fitting.passages import cross_fit_rows
 from rerank.fitting.unanswerable import is_copy
 from rerank.types import Floats, Ranking
 
@@ -92,7 +92,7 @@ def _cross_fit_sufficiency(
         return relevance_and_sufficiency(ordered.items[i], float(confidences[i]), *hazards, most)[1]
 
     return np.array(
-        cross_fit(
+        cross_fit_rows(
             ordered.groups,
             config,
             lambda seen: fit_hazards(ordered.where(seen), confidences[seen], around),

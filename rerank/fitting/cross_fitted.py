@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from calibration.selection import grouped_folds
+from calibration.selection import grouped_folds, held_out
 from rerank.config import Config
 from rerank.data.labels import Labelled
 from rerank.fitting.fit import Fitted, fit
@@ -40,13 +40,13 @@ def fit_folds(
     main = next(iter(ranked.values()))
     fold = grouped_folds(main.fit.groups, config.folds, random_state=config.seed)
     parts: dict[Mode, list[tuple[Labelled[Scored], Fitted]]] = {mode: [] for mode in ranked}
-    for k in range(int(fold.max()) + 1):
+    for held in held_out(fold):
         cutoff = main.policy.cutoff
         if not main.context.list_kind:
-            cutoff = choose_cutoff(main.fit.where(fold != k), config, main.context.pooled)
+            cutoff = choose_cutoff(main.fit.where(~held), config, main.context.pooled)
         for mode, rankings in ranked.items():
-            others = rankings.fit.where(fold != k)
+            others = rankings.fit.where(~held)
             policy = replace(rankings.policy, cutoff=cutoff)
             fitted = fit(others, policy, config, rankings.context)
-            parts[mode].append((rankings.fit.where(fold == k), fitted))
+            parts[mode].append((rankings.fit.where(held), fitted))
     return parts

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.effective_sample_size import grouped_standard_error
 from calibration.maps import LogisticMap
 from calibration.metrics import LEAST_GROUPS
-from calibration.selection import grouped_folds, grouped_standard_error
+from calibration.selection import grouped_folds
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking import (
     limit_scored,
@@ -37,7 +38,7 @@ CUTOFF_LOSS = 0.005  # share of nDCG@10 that scoring fewer passages may cost
 SCORE_C = 1.0  # inverse penalty of a map, which is fitted on thousands of rows
 STEP_C = 0.1  # variance of a map's deviation from the pooled one; more would bias the features
 
-Fitted = TypeVar("Fitted")
+Model = TypeVar("Model")
 Made = TypeVar("Made")
 
 
@@ -48,7 +49,7 @@ def fit_prior(
 
     The scores come from maps that have not seen the query's group.
     """
-    scores = cross_fit(
+    scores = cross_fit_rows(
         candidates.groups,
         config,
         lambda seen: fit_prior_map(candidates.where(seen), around),
@@ -73,7 +74,7 @@ def cross_fit_rankings(
     scored: Labelled[Scored], config: Config, around: LogisticMap | None = None
 ) -> Labelled[Ranking]:
     """Rankings ordered by score maps that have not seen the query's group."""
-    rankings = cross_fit(
+    rankings = cross_fit_rows(
         scored.groups,
         config,
         lambda seen: fit_score(scored.where(seen), around),
@@ -82,11 +83,11 @@ def cross_fit_rankings(
     return scored.with_items(rankings)
 
 
-def cross_fit(
+def cross_fit_rows(
     groups: NDArray[Any],
     config: Config,
-    fit_on: Callable[[Bools], Fitted],
-    apply: Callable[[int, Fitted], Made],
+    fit_on: Callable[[Bools], Model],
+    apply: Callable[[int, Model], Made],
 ) -> list[Made]:
     """`apply(i, fitted)` for each row i, where `fitted` is `fit_on` of the other folds' rows."""
     folds = grouped_folds(groups, config.folds, random_state=config.seed)

@@ -132,9 +132,7 @@ def _search_as_from_callers(
     prior = [prior_score(c, maps["search"].policy.prior) for c in candidates]
     likeliest_first = [by_prior(c, p)[0] for c, p in zip(candidates, prior, strict=True)]
     provided = as_from_caller(pipeline, likeliest_first)
-    policy = maps["rerank"].policy
-    prior = [prior_score(c, policy.prior) for c in provided]
-    return pipeline.score(provided, prior, cutoff=policy.cutoff, label="scoring provided passages")
+    return pipeline.score_by(maps["rerank"].policy, provided, label="scoring provided passages")
 
 
 def _has_least_labels(labels: Sequence[Feedback]) -> bool:

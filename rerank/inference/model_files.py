@@ -74,6 +74,9 @@ class ModelFiles:
             raise InputError(f"{self.folder / name} cannot be read: {error}") from None
 
 
+ModelPair = tuple[ModelFiles, ModelFiles]  # the encoder and the reranker
+
+
 def cache_folder() -> Path:
     """The folder of unpacked weights and exported graphs; it is created, for its user only.
 

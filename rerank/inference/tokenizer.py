@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rerank.errors import InputError, MissingExtraError, optional
 from rerank.inference.model_files import ModelFiles
+from rerank.progress import by_size
 
 TOKENIZER_JSON = "tokenizer.json"  # in a model's folder
 TOGETHER = 2**18  # characters tokenised at once: each takes some hundred bytes before truncation
@@ -53,7 +54,7 @@ class Tokenizer:
         """Tokens of texts, or of pairs; a pair's longer side is truncated first."""
         return [
             Tokens(tuple(e.ids), tuple(e.type_ids), bool(e.overflowing))
-            for group in _parts(texts)
+            for group in by_size(texts, _length, TOGETHER)
             for e in self._fast.encode_batch(group)
         ]
 
@@ -64,7 +65,7 @@ class Tokenizer:
         """
         encoded = (
             e
-            for group in _parts(texts)
+            for group in by_size(texts, _length, TOGETHER)
             for e in self._fast.encode_batch(group, add_special_tokens=False)
         )
         spans = ([s for part in (e, *e.overflowing) for s in part.offsets] for e in encoded)
@@ -75,19 +76,9 @@ class Tokenizer:
         return self.max_length - len(self._fast.encode(*text).ids)
 
 
-def _parts(texts: Sequence[Any]) -> Iterator[list[Any]]:
-    """Consecutive texts of at most `TOGETHER` characters in total; a longer one is alone."""
-    group: list[Any] = []
-    held = 0
-    for text in texts:
-        length = len(text) if isinstance(text, str) else sum(map(len, text))
-        if group and held + length > TOGETHER:
-            yield group
-            group, held = [], 0
-        group.append(text)
-        held += length
-    if group:
-        yield group
+def _length(text: Any) -> int:
+    """Characters of a text, or of all texts of a pair."""
+    return len(text) if isinstance(text, str) else sum(map(len, text))
 
 
 def open_tokenizer(files: ModelFiles, *, max_length: int) -> Tokenizer:

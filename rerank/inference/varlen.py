@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
@@ -27,6 +27,7 @@ from rerank.inference import onnx_export
 from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, TOLERANCE, cores
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
+from rerank.progress import by_size
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +187,7 @@ class UnpaddedEngine:
         A GPU works on one batch while the next is prepared; the code waits for it once, at the end.
         On a CPU each core works on its own batch.
         """
-        batches = split_by_tokens(sequences, BUDGET[self.device])
+        batches = by_size(sequences, _count, BUDGET[self.device])
         if self.device == "cpu":
             with ThreadPoolExecutor(self._workers) as pool:
                 rows = list(pool.map(self._rows, batches))
@@ -201,15 +202,8 @@ class UnpaddedEngine:
         return rows
 
 
-def split_by_tokens(sequences: Sequence[Tokens], budget: int) -> Iterator[Sequence[Tokens]]:
-    """Consecutive sequences of at most `budget` tokens in total; a longer one is alone."""
-    start, held = 0, 0
-    for end, tokens in enumerate(sequences):
-        held += len(tokens.ids)
-        if held > budget and end > start:
-            yield sequences[start:end]
-            start, held = end, len(tokens.ids)
-    yield sequences[start:]
+def _count(tokens: Tokens) -> int:
+    return len(tokens.ids)
 
 
 def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedEngine:

@@ -139,8 +139,7 @@ def calibrate(
             )
         ranked, folder = source.rank(planned)
         made_from["corpus_digest"] = labelled.corpus_digest()
-        contents = _fit_and_measure(planned, ranked, source.baselines, config, made_from)
-        contents = replace(contents, index=folder)
+        contents = _fit_and_measure(planned, ranked, folder, source.baselines, config, made_from)
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, notes = track_if_installed(out, work=workspace)
     return CalibrationRun(out, contents.report, run, made=True, notes=(*source.notes, *notes))
@@ -170,6 +169,7 @@ def _check_targets(thresholds: Thresholds) -> None:
 def _fit_and_measure(
     planned: Plan,
     ranked: Mapping[Mode, PlannedRankings],
+    index: Path | None,
     baselines: Mapping[str, Heuristic],
     config: Config,
     made_from: Mapping[str, Any],
@@ -222,7 +222,7 @@ def _fit_and_measure(
         page=page,
         pictures={name: picture.captioned for name, picture in pictures.items()},
         fitted_on=(query_hash(query.text) for query in planned.fit.items),
-        index=None,
+        index=index,
     )
 
 

@@ -36,9 +36,9 @@ from rerank.inference.exported_models import (
     manifest_entry,
     write_exported,
 )
-from rerank.inference.model_files import trained_on
+from rerank.inference.model_files import ModelPair, trained_on
 from rerank.inference.score_cache import ScoreCache
-from rerank.jobs.pipelines import ModelPair, open_pipeline
+from rerank.jobs.pipelines import open_pipeline
 from rerank.jobs.retriever_checks import check_vectors, with_held_passages
 from rerank.retrieval.index import LAYOUT
 from rerank.retrieval.systems.connect import connect

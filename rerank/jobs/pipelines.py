@@ -16,15 +16,13 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError
 from rerank.inference.exported_models import write_exported
-from rerank.inference.model_files import ModelFiles, lasting_name, resolve, trained_on
+from rerank.inference.model_files import ModelPair, lasting_name, resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.existing_index import existing_index
 from rerank.retrieval.index import LAYOUT, Index, build_index
 from rerank.storage.folder import verify_folder
 from rerank.workspace import Workspace
-
-ModelPair = tuple[ModelFiles, ModelFiles]  # the encoder and the reranker
 
 
 def find_models(config: Config) -> tuple[ModelPair, Config]:
@@ -78,19 +76,23 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
     maps, pipeline = model.maps[labelled.mode], model.pipeline
     if maps.list_kind or labelled.corpus_digest() == model.manifest["corpus_digest"]:
         return pipeline
-    models = (pipeline.encoder.files, pipeline.reranker.files)
-    return open_pipeline(labelled, pipeline.config, work, models=models, metadata=pipeline.metadata)
+    return open_pipeline(
+        labelled,
+        pipeline.config,
+        work,
+        models=pipeline.model_files,
+        metadata=pipeline.metadata,
+    )
 
 
 def exported_writer(pipeline: Pipeline) -> WriteExported:
     """A function that writes the networks of a pipeline's two models into a model folder."""
-    models = (pipeline.encoder.files, pipeline.reranker.files)
-    return partial(write_exported, models=models, precision=pipeline.config.precision)
+    return partial(write_exported, models=pipeline.model_files, precision=pipeline.config.precision)
 
 
 def trained_on_by(pipeline: Pipeline) -> frozenset[str]:
     """Hashes of the queries that one of the pipeline's two models was trained on."""
-    return trained_on(pipeline.encoder.files, pipeline.reranker.files)
+    return trained_on(*pipeline.model_files)
 
 
 def open_index(

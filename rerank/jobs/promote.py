@@ -124,8 +124,7 @@ def promote(
             other = open_folder(place).manifest
             if finds_the_same(other, candidate.manifest):
                 model = CalibratedReranker.load(place, cache=cache)
-                figures = evaluate(model, labelled, split, work=work)
-                lost, common = losses_to(measured, figures)
+                lost, common = losses_to(measured, evaluate(model, labelled, split, work=work))
                 checks += best_checks(lost, gate, common, version=version)
                 best_kept = None if surely_better(list(lost.values())) else version
             else:
@@ -241,7 +240,9 @@ def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Differ
     groups = [group_of[i] for i in common]
     lost = {
         name: paired_difference(
-            _of(candidate, ours[name], common), _of(best, theirs[name], common), groups
+            _values_by_id(candidate, ours[name], common),
+            _values_by_id(best, theirs[name], common),
+            groups,
         )
         for name in ours
     }
@@ -291,7 +292,7 @@ def queries_needed(n: int, value: float, low: float, high: float, *, limit: floa
     return f"; too few queries to decide: about {math.ceil(round(needed / unit, 6)) * unit:,} would"
 
 
-def _of(measured: Evaluation, values: Floats, ids: Sequence[str]) -> Floats:
+def _values_by_id(measured: Evaluation, values: Floats, ids: Sequence[str]) -> Floats:
     """The values (n,) of the measured queries, in the order of `ids`."""
     by_id = dict(zip(measured.query_ids, values.tolist(), strict=True))
     return np.array([by_id[i] for i in ids], dtype=np.float64)

@@ -14,8 +14,8 @@ from rerank.data.lines import read_records
 from rerank.data.records import read_passage, read_text
 from rerank.errors import InputError
 from rerank.rag.answer.attribution import fit_support
-from rerank.rag.answer.context import Source, sources_of
 from rerank.rag.answer.model_answers import cross_encoder_judge, lexicon_of
+from rerank.rag.answer.sources import Source, sources_of
 from rerank.types import Passage, RankedPassage
 
 

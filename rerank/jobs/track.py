@@ -19,7 +19,6 @@ from rerank.assessment.model_folder import (
     ModelFolder,
     open_folder,
 )
-from rerank.assessment.relevance import INPUTS
 from rerank.config import Config
 from rerank.errors import MissingExtraError
 from rerank.evaluation.measure import SUFFICIENCY
@@ -194,13 +193,6 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
 
     rows = []
     for mode, fitted in maps.items():
-        parts = (
-            ("prior", fitted.features.passage, fitted.policy.prior),
-            ("score", fitted.features.passage, fitted.score),
-            ("confidence", list(fitted.features.ranking), fitted.confidence.first),
-            ("hazard", INPUTS, fitted.hazard),
-            ("another", INPUTS, fitted.another),
-        )
         rows += [
             {
                 "mode": mode,
@@ -210,7 +202,7 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
                 "mean": mean,
                 "scale": scale,
             }
-            for name, columns, fitted_map in parts
+            for name, columns, fitted_map in fitted.logistic_maps()
             for column, weight, mean, scale in zip(
                 columns, fitted_map.coef, fitted_map.mean, fitted_map.scale, strict=True
             )

@@ -124,12 +124,12 @@ def one_sentence_errors(engine: Engine) -> Iterator[None]:
         if isinstance(error, InputError):
             raise
         cause = getattr(error, "orig", None) or error
-        kind = RefusedValueError if _of_values(error, cause) else JournalError
+        kind = RefusedValueError if _is_about_values(error, cause) else JournalError
         why = str(cause).strip().partition("\n")[0] or type(cause).__name__
         raise kind(f"the journal {shown(engine.url)} cannot be used: {why:.300}") from None
 
 
-def _of_values(error: Exception, cause: object) -> bool:
+def _is_about_values(error: Exception, cause: object) -> bool:
     """Whether an error is about values: the driver says so, or no server was asked yet."""
     if isinstance(error, ProgrammingError):
         return getattr(cause, "sqlstate", None) is None

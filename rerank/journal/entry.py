@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rerank.data.canonical import query_hash
-from rerank.data.records import passage_row
+from rerank.data.records import query_row
 from rerank.rag.answer.bounded import BoundedAnswer
-from rerank.rag.sources import place_of
+from rerank.rag.places import place_of
 from rerank.types import Assessment, Query, RankedPassage
 
 KEPT = 10  # passages in an entry, best first
@@ -110,15 +110,8 @@ def _decision(found: Assessment, answer: BoundedAnswer | None) -> str:
 
 def _query_row(query: Query) -> dict[str, Any]:
     """The query in the format of a labels file: see `rerank.data.records.read_query`."""
-    row: dict[str, Any] = {"query": query.text}
-    if query.metadata:
-        row["metadata"] = dict(query.metadata)
-    if query.passages is not None:
-        row["passages"] = [passage_row(passage) for passage in query.passages]
-    if query.scores is not None:
-        for i, passage in enumerate(row["passages"]):
-            passage["scores"] = query.scores_of(i)
-    return row
+    row = query_row(query)
+    return {"query": query.text} | {k: row[k] for k in ("metadata", "passages") if k in row}
 
 
 def _scores(passages: Sequence[RankedPassage]) -> list[dict[str, Any]]:

@@ -5,9 +5,9 @@ It knows nothing of how passages are found, and does not search again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.data.equal_passages import distinct
@@ -15,14 +15,10 @@ from rerank.errors import InputError
 from rerank.rag.settings import DEEPEST, Strategy
 from rerank.types import Assessment, Query, RankedPassage
 
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
+
 THRESHOLD, MAX_K, NO_RESULTS = "threshold", "max_k", "no_results"
-
-
-class Assesses(Protocol):
-    """The part of a loaded model that is needed here."""
-
-    def assess(self, queries: Sequence[Query]) -> list[Assessment]:
-        """One assessment per query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,7 @@ class AdaptiveResult:
 
 
 def search(
-    model: Assesses,
+    model: CalibratedReranker,
     text: str,
     *,
     min_k: int = 1,

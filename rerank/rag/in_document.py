@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rerank.rag.sources import place_of
+from rerank.rag.places import place_of
 from rerank.retrieval.corpus import Corpus
 from rerank.types import Passage, metadata_name
 
@@ -25,7 +25,7 @@ class InDocument:
 def in_document(corpus: Corpus, row: int, *, most: int = MOST_BYTES) -> InDocument:
     """The passage at a row of the corpus, with the passages of its document around it.
 
-    These are the ones next to it in the corpus whose `rerank.rag.sources.place_of` names the same
+    These are the ones next to it in the corpus whose `rerank.rag.places.place_of` names the same
     document, nearest first, until they have `most` bytes together. The passage itself is always
     whole. They are ordered by `position` of their metadata if all have one, else as in the corpus.
 

@@ -6,20 +6,21 @@ the log-odds. Recommendations follow from the measured values. It scores nothing
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calibration.arrays import log_odds, sigmoid
 from rerank.assessment.features import Features
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import LABEL_FIRST, unlike_fitted
 from rerank.data.equal_passages import distinct
 from rerank.rag.signals import CLOSE, SIGNALS, TOP, agreeing, signal_of, signals_of_lists
-from rerank.types import Assessment, Floats, Mode, Query
+from rerank.types import Assessment, Floats
+
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
 
 FLOOR = 0.2  # relevance below which a passage is not worth using
 ADVISORY = 0.7  # confidence below which an answer is flagged
@@ -115,7 +116,13 @@ def assess_retrieval(
     if not len(ranking):
         nothing = "No passage was found: add documents, or ask in other words."
         return RetrievalAssessment(
-            confidence, assessment.level, words, True, (), (nothing,), assessment.calibrated
+            confidence=confidence,
+            level=assessment.level,
+            words=words,
+            flagged=True,
+            signals=(),
+            recommendations=(nothing,),
+            calibrated=assessment.calibrated,
         )
     table = signals_of_lists(maps.list_kind) if maps.list_kind else SIGNALS
     moves = _moves(maps.features, maps.confidence.contributions(assessment.features[None, :])[0])
@@ -131,24 +138,17 @@ def assess_retrieval(
     )
     advice = _recommendations(assessment, maps, signals) if flagged else ()
     return RetrievalAssessment(
-        confidence, assessment.level, words, flagged, signals, advice, assessment.calibrated
+        confidence=confidence,
+        level=assessment.level,
+        words=words,
+        flagged=flagged,
+        signals=signals,
+        recommendations=advice,
+        calibrated=assessment.calibrated,
     )
 
 
-class Fitted(Protocol):
-    """The parts of a loaded model that are needed here."""
-
-    pipeline: Pipeline
-
-    @property
-    def maps(self) -> Mapping[Mode, FittedMaps]:
-        """The maps of each mode."""
-
-    def mode_of(self, query: Query) -> Mode:
-        """The mode in which the model answers a query."""
-
-
-def assess_with(model: Fitted, assessment: Assessment) -> RetrievalAssessment:
+def assess_with(model: CalibratedReranker, assessment: Assessment) -> RetrievalAssessment:
     """As `assess_retrieval`, with the maps and the advisory threshold of the model."""
     maps = model.maps[model.mode_of(assessment.ranking.query)]
     threshold = model.pipeline.config.thresholds.medium

@@ -13,17 +13,15 @@ import numpy as np
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
-from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import accepted, as_uncalibrated, level, verdict
-from rerank.assessment.ranking import prior_score
 from rerank.assessment.relevance import relevance_and_sufficiency
 from rerank.data.equal_passages import distinct
 from rerank.data.words import words
 from rerank.errors import InputError, optional
 from rerank.rag.expansion import expansion_words
-from rerank.types import Assessment, Candidates, FirstStage, Floats, Query, Scored
+from rerank.types import Assessment, Candidates, FirstStage, Floats, Query
 
 FEEDBACK = 5  # passages whose words expand a query
 APART = 10  # top passages of each stage that `search_stages_apart` takes
@@ -106,9 +104,9 @@ def with_second_tries(
 
 def assess_try(model: CalibratedReranker, first: Assessment, one: Try) -> Assessment:
     """The assessment of the candidates of one try, by the model's own maps."""
-    pipeline, maps = model.pipeline, model.maps["search"]
-    scored = _scored(pipeline, one(pipeline, first), maps)
-    return model.assess_scored([scored], "search")[0]
+    candidates = one(model.pipeline, first)
+    scored = model.pipeline.score_by(model.maps["search"].policy, [candidates])
+    return model.assess_scored(scored, "search")[0]
 
 
 def best_of_inputs(first: Sequence[float], best: Sequence[float]) -> Floats:
@@ -159,9 +157,3 @@ def with_confidence(
 def _candidates(pipeline: Pipeline, query: Query, stage: FirstStage) -> Candidates:
     passages = [pipeline.index.passage(row) for row in stage.rows]
     return pipeline.ranked_candidates(query, passages, stage)
-
-
-def _scored(pipeline: Pipeline, candidates: Candidates, maps: FittedMaps) -> Scored:
-    """The candidates, scored as the model scores: the likeliest ones, down to its cutoff."""
-    prior = prior_score(candidates, maps.policy.prior)
-    return pipeline.score([candidates], [prior], cutoff=maps.policy.cutoff)[0]

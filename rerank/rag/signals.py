@@ -12,7 +12,7 @@ import numpy as np
 
 from rerank.assessment.list_features import list_ranking_features
 from rerank.assessment.ranking_features import RANKING_FEATURES
-from rerank.rag.sources import place_of
+from rerank.rag.places import place_of
 from rerank.types import Assessment, ListKind, metadata_name
 
 TOP = 5  # passages that "the top" means

@@ -27,7 +27,7 @@ from rerank.evaluation.ablation import (
     Trial,
     by_features,
     by_labels,
-    steps,
+    columns_by_step,
 )
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.fit import Fitted
@@ -102,7 +102,7 @@ def make_report(
     trials = list(_trials(fits or [fitted], evaluation))
     ablation_steps = by_features(
         trials,
-        columns=steps(fitted.maps.features),
+        columns=columns_by_step(fitted.maps.features),
         folds=config.folds,
         random_state=config.seed,
     )

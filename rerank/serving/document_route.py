@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Query
 
 from rerank.rag.in_document import MOST_BYTES, in_document
-from rerank.rag.sources import place_of
+from rerank.rag.places import place_of
 from rerank.retrieval.index import Index
 from rerank.serving.schemas import Refusal
 from rerank.types import Passage, RankedPassage

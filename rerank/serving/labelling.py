@@ -16,7 +16,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from rerank.config import LabelConfig
-from rerank.rag.sources import place_of
+from rerank.rag.places import place_of
 from rerank.serving.schemas import KnownFields, Refusal
 
 if TYPE_CHECKING:

@@ -183,7 +183,15 @@ def _open_copy(folder: Path, observe: Observe | None, run_of: RunOf) -> ServedMo
         headline = report.partition("\n\n")[0].splitlines()
         key, run = sha256_file(copy / MANIFEST), run_of(copy)
         return ServedModel(
-            model, sketch, reliability, headline, time.time(), speed, key, answers, run
+            model=model,
+            sketch=sketch,
+            reliability=reliability,
+            headline=headline,
+            loaded=time.time(),
+            speed=speed,
+            key=key,
+            answers=answers,
+            run=run,
         )
 
 

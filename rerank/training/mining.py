@@ -174,7 +174,7 @@ def mine(
     draw = random.Random(f"{config.seed}:{labelled.name}:lists")
     queries = [labelled.queries[i] for i in ids[:limit]]
     if index is None:
-        by_group = _of_groups(labelled)
+        by_group = _passages_by_group(labelled)
         lists = [by_group[labelled.group(q.query_id)] for q in queries]
     else:
         vectors = encoder.encode([q.text for q in queries], label=f"mining {labelled.name}")
@@ -192,7 +192,7 @@ def mine(
     return [example for example in examples if 0 in example.labels]
 
 
-def _of_groups(labelled: LabelledSet) -> dict[str, list[Passage]]:
+def _passages_by_group(labelled: LabelledSet) -> dict[str, list[Passage]]:
     """The passages that are right, wrong or asked about for the queries of a group, by group."""
     by_group: dict[str, dict[str, Passage]] = {}
     for query_id in labelled.queries:

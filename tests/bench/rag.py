@@ -27,8 +27,8 @@ import numpy as np
 from ratios import table
 
 import rerank
+from calibration.arrays import group_codes
 from calibration.metrics import LEAST_GROUPS
-from calibration.selection import group_codes
 from rerank import CalibratedReranker, LabelledSet
 from rerank.data.labels import hits
 from rerank.inference.score_cache import ScoreCache

@@ -17,10 +17,11 @@ from planned import Planned, measure_sets
 
 from calibration.arrays import sigmoid
 from calibration.metrics import auroc
+from calibration.metrics.intervals import paired_bootstrap
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import limit_scored, rank
 from rerank.data.words import words
-from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
+from rerank.evaluation.ranking_metrics import order_quality
 from rerank.fitting.passages import fit_score, limit_labelled
 from rerank.retrieval.fusion import top
 from rerank.retrieval.index import Index

@@ -15,10 +15,11 @@ from dataclasses import replace
 import numpy as np
 from planned import Planned, measure_sets
 
+from calibration.metrics.intervals import paired_bootstrap
 from rerank.assessment.ranking import limit_scored, rank
 from rerank.evaluation.measure import OURS, Part
 from rerank.evaluation.measure import measure as measure_all
-from rerank.evaluation.ranking_metrics import order_quality, paired_bootstrap
+from rerank.evaluation.ranking_metrics import order_quality
 from rerank.fitting.fit import fit
 from rerank.types import Floats
 

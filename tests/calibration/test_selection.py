@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 from sklearn.model_selection import LeaveOneGroupOut
 
+from calibration.effective_sample_size import grouped_standard_error
 from calibration.maps import LogisticMap
-from calibration.selection import (
-    choose,
-    cross_fit,
-    enough_rows,
-    grouped_folds,
-    grouped_standard_error,
-    one_standard_error,
-)
+from calibration.selection import choose, cross_fit, enough_rows, grouped_folds, one_standard_error
 
 
 class Constant:

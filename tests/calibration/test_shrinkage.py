@@ -15,7 +15,7 @@ from calibration.fitting import (
 )
 from calibration.maps import LogisticMap
 from calibration.metrics import log_loss
-from calibration.selection import row_losses
+from calibration.metrics.scores import row_losses
 from calibration.shrinkage import (
     INTERCEPT_SPREAD,
     OLD_WORTH,

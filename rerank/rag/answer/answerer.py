@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rerank.rag.answer.context import Source
+from rerank.rag.answer.sources import Source
 
 
 @dataclass(frozen=True, slots=True)

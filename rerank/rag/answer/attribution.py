@@ -17,8 +17,8 @@ import numpy as np
 from rerank.data.words import content_words, words
 from rerank.errors import InputError
 from rerank.rag.answer.citations import with_plain_citations
-from rerank.rag.answer.context import Source
 from rerank.rag.answer.sentences import Sentence, has_word, sentences, split
+from rerank.rag.answer.sources import Source
 
 SUPPORTED = 0.75  # share of a claim's idf in the source from which it supports the claim
 UNSUPPORTED = 0.4  # the share below which it does not; in between, a judge decides

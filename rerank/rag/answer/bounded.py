@@ -24,10 +24,10 @@ from rerank.rag.answer.attribution import (
     check,
     without_unsupported,
 )
-from rerank.rag.answer.context import Source, sources_of
 from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.quality import AnswerConfidence, AnswerQuality
 from rerank.rag.answer.sentences import Sentence
+from rerank.rag.answer.sources import Source, sources_of
 from rerank.rag.context import UNASSESSED, ContextVerdict, assess_context
 from rerank.rag.settings import AnswerConfig, ContextGate
 from rerank.types import Assessment, RankedPassage

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from rerank.data.words import words
 from rerank.rag.answer.answerer import Generated
-from rerank.rag.answer.context import Source
 from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.sentences import CITATION, split
+from rerank.rag.answer.sources import Source
 
 MOST = 3  # sentences of an answer
 LONGEST = 400  # characters of a quotation

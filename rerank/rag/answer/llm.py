@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rerank.errors import EndpointError, optional
+from rerank.errors import EndpointError, one_line, optional
 from rerank.rag.answer.answerer import Generated
-from rerank.rag.answer.context import Source
 from rerank.rag.answer.prompt import Message, messages
+from rerank.rag.answer.sources import Source
 from rerank.rag.settings import LanguageModelConfig
 
 KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint needs one
@@ -179,5 +179,5 @@ def _wait(error: Exception, sent: int) -> float:
 
 def _error_text(error: Exception) -> str:
     status = getattr(error, "status_code", None)
-    text = " ".join(str(error).split())[:200] or type(error).__name__
+    text = one_line(error)
     return f"status {status}: {text}" if status else text

@@ -12,10 +12,10 @@ from rerank.assessment.model_folder import ANSWERS
 from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import Judge, Lexicon
 from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
-from rerank.rag.answer.context import Source
 from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.quality import AnswerConfidence
+from rerank.rag.answer.sources import Source
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Assessment, Query
 

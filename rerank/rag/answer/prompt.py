@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerank.rag.answer.context import Source, context
+from rerank.rag.answer.sources import Source, context
 
 NO_ANSWER = "No supporting documentation found in indexed sources."
 SYSTEM = f"""You answer questions from the sources below and from nothing else.

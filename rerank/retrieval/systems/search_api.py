@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
-from rerank.errors import InputError, RetrieverError
+from rerank.errors import InputError, RetrieverError, one_line
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.systems.settings import KEY, RetrieverSettings
 from rerank.retrieval.systems.system import (
@@ -106,7 +106,7 @@ class SearchIndex(ABC):
             status = getattr(error, "status_code", None)
             if status == NOT_FOUND:
                 raise InputError(f"{s}: it has no such index") from None
-            told = " ".join(str(error).split())[:200] or type(error).__name__
+            told = one_line(error)
             if status in REFUSED:
                 told = f"status {status}; expected a valid key in the environment, as {KEY}"
             raise RetrieverError(f"{s}: no answer: {told}") from None

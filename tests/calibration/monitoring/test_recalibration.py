@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
+from calibration.metrics.scores import row_losses
 from calibration.monitoring.recalibration import (
     WORSE,
     Recalibration,
@@ -18,7 +19,6 @@ from calibration.monitoring.recalibration import (
     fit_recalibration,
     rebase_update,
 )
-from calibration.selection import row_losses
 from calibration.shrinkage import fit_update
 
 

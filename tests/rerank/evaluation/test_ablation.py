@@ -21,7 +21,7 @@ from rerank.evaluation.ablation import (
     Trial,
     by_features,
     by_labels,
-    steps,
+    columns_by_step,
 )
 
 COLUMNS = {"noise": [0], "+ signal": [0, 1], "+ more noise": [0, 1, 2]}
@@ -44,7 +44,7 @@ WHOLE = np.where(MEASURED.right == 1, 0.8, 0.1)  # an oracle, so that no fit can
 
 def test_steps_add_one_group_of_features_after_the_other() -> None:
     """The first step is the first group, the last one all features, none twice."""
-    found = steps(features_of(None))
+    found = columns_by_step(features_of(None))
     assert list(found) == [name if i == 0 else f"+ {name}" for i, name in enumerate(GROUPS)]
     place = list(RANKING_FEATURES)
     assert {place[i] for i in found["logits"]} == set(GROUPS["logits"])

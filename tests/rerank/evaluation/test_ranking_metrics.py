@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import bootstrap
 from sklearn.metrics import ndcg_score
 
-from rerank.evaluation.ranking_metrics import ndcg, order_quality, paired_bootstrap, reciprocal_rank
+from calibration.metrics.intervals import paired_bootstrap
+from rerank.evaluation.ranking_metrics import ndcg, order_quality, reciprocal_rank
 
 GRADES = st.lists(st.sampled_from([0.0, 0.0, 1.0, 2.0, 3.5]), min_size=10, max_size=20)
 

@@ -25,8 +25,8 @@ from rerank.inference.varlen import (
     Unpadded,
     mix_by_kernel,
     mix_in_turn,
-    split_by_tokens,
 )
+from rerank.progress import by_size
 
 ROUNDING = 0.15  # of a logit in bf16, where logits differ by ten
 
@@ -104,7 +104,7 @@ def test_a_logit_is_the_same_in_any_batch_but_for_rounding(
 def test_a_batch_holds_as_many_as_its_budget_lets_in(lengths: list[int], budget: int) -> None:
     """Nothing lost, nothing twice, in order; no batch could have taken the next sequence."""
     given_ = sequences(lengths)
-    found = list(split_by_tokens(given_, budget))
+    found = list(by_size(given_, lambda tokens: len(tokens.ids), budget))
     assert [t for part in found for t in part] == given_
     sizes = [sum(len(t.ids) for t in part) for part in found]
     assert all(n <= budget or len(part) == 1 for n, part in zip(sizes, found, strict=True))

@@ -35,8 +35,8 @@ from rerank.jobs.export import export
 from rerank.journal.entry import entry_of
 from rerank.labelling.pooling import pool
 from rerank.rag.answer.answerer import Generated
-from rerank.rag.answer.context import Source
 from rerank.rag.answer.model_answers import answer
+from rerank.rag.answer.sources import Source
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig
 from rerank.rag.signals import SIGNALS

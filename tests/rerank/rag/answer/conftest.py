@@ -6,7 +6,7 @@ import pytest
 from assessments import make_assessment
 
 from rerank.rag.answer.attribution import Lexicon
-from rerank.rag.answer.context import Source, sources_of
+from rerank.rag.answer.sources import Source, sources_of
 from rerank.types import Assessment
 
 TEXTS = (

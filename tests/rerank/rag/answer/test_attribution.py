@@ -15,7 +15,7 @@ from rerank.rag.answer.attribution import (
     fit_support,
     without_unsupported,
 )
-from rerank.rag.answer.context import Source
+from rerank.rag.answer.sources import Source
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from rerank.errors import EndpointError
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.attribution import REMOVED, Lexicon
 from rerank.rag.answer.bounded import LOW, bounded_answer
-from rerank.rag.answer.context import Source
 from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.prompt import NO_ANSWER
+from rerank.rag.answer.sources import Source
 from rerank.rag.settings import AnswerConfig
 from rerank.types import Assessment
 

@@ -8,7 +8,7 @@ import pytest
 
 from rerank.rag.answer.attribution import Lexicon, check
 from rerank.rag.answer.citations import with_plain_citations
-from rerank.rag.answer.context import Source
+from rerank.rag.answer.sources import Source
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from llm_endpoint import endpoint, status
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.rag.answer.context import sources_of
 from rerank.rag.answer.model_answers import answer, cross_encoder_judge
+from rerank.rag.answer.sources import sources_of
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Query
 

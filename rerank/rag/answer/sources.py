@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rerank.rag.answer.prompt_injection import without_orders
-from rerank.rag.sources import Place, place_of
+from rerank.rag.places import Place, place_of
 from rerank.types import RankedPassage
 
 
