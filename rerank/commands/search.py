@@ -61,29 +61,29 @@ def _search(model: CalibratedReranker, o: argparse.Namespace, record: Record) ->
             print(f"  answer id {answer_id}")
 
 
-def _with_texts(query: str, found: Assessment) -> dict[str, Any]:
+def _with_texts(query: str, assessment: Assessment) -> dict[str, Any]:
     """A prediction with the texts of its query and passages."""
-    record = found.to_dict()
+    record = assessment.to_dict()
     passages = [
         {**numbers, "title": passage.title, "text": passage.text}
-        for numbers, passage in zip(record["ranking"], found.passages, strict=True)
+        for numbers, passage in zip(record["ranking"], assessment.passages, strict=True)
     ]
     return {"query": query, **record, "ranking": passages}
 
 
-def _print_assessment(query: str, found: Assessment, thresholds: Thresholds) -> None:
+def _print_assessment(query: str, assessment: Assessment, thresholds: Thresholds) -> None:
     print(f"\n{query}")
-    advice = "accepted" if found.accepted else "advisory only"
-    advice = advice if found.calibrated else "not calibrated"
-    if found.certified:
+    advice = "accepted" if assessment.accepted else "advisory only"
+    advice = advice if assessment.calibrated else "not calibrated"
+    if assessment.certified:
         advice += ", certified"
     t = thresholds
-    confidence = two_digits(found.confidence, (t.low, t.medium, t.high))
-    sufficiency = two_digits(found.sufficiency, (t.partial, t.sufficient))
-    print(f"  confidence {confidence}  {found.level}, {advice}; ", end="")
-    print(f"sufficiency {sufficiency}  {found.verdict}")
-    print_passages(found.first(SHOWN), CUT)
-    for reason in found.reasons:
+    confidence = two_digits(assessment.confidence, (t.low, t.medium, t.high))
+    sufficiency = two_digits(assessment.sufficiency, (t.partial, t.sufficient))
+    print(f"  confidence {confidence}  {assessment.level}, {advice}; ", end="")
+    print(f"sufficiency {sufficiency}  {assessment.verdict}")
+    print_passages(assessment.first(SHOWN), CUT)
+    for reason in assessment.reasons:
         print(f"     {reason}")
 
 

@@ -61,7 +61,7 @@ class Entry:
 
 
 def entry_of(
-    found: Assessment,
+    assessment: Assessment,
     *,
     answer_id: str,
     model: str,
@@ -70,7 +70,7 @@ def entry_of(
     without_text: bool = False,
 ) -> Entry:
     """The entry of an assessment made just now, and of the answer based on it."""
-    query, best = found.ranking.query, found.first(KEPT)
+    query, best = assessment.ranking.query, assessment.first(KEPT)
     now = time.time()
     top = best[0] if best else None
     text = None if answer is None else _storable_text(answer.answer)
@@ -85,24 +85,24 @@ def entry_of(
         passages=json.dumps(_scores(best)),
         top_doc_id=_storable_text(top.doc_id) if top else None,
         top_document=_storable_text(place_of(top).document) if top and not without_text else None,
-        confidence=found.confidence,
-        sufficiency=found.sufficiency,
-        level=found.level,
-        verdict=found.verdict,
-        accepted=found.accepted,
-        decision=_decision(found, answer),
+        confidence=assessment.confidence,
+        sufficiency=assessment.sufficiency,
+        level=assessment.level,
+        verdict=assessment.verdict,
+        accepted=assessment.accepted,
+        decision=_decision(assessment, answer),
         answer=None if without_text else text,
         answer_hash=None if text is None else query_hash(text),
         attribution=None if answer is None else answer.attribution_coverage,
         model=model,
         latency=latency,
-        features=found.features.astype("<f8").tobytes() if top else None,
+        features=assessment.features.astype("<f8").tobytes() if top else None,
     )
 
 
-def _decision(found: Assessment, answer: BoundedAnswer | None) -> str:
+def _decision(assessment: Assessment, answer: BoundedAnswer | None) -> str:
     if answer is None:
-        return ACCEPTED if found.accepted else ADVISORY
+        return ACCEPTED if assessment.accepted else ADVISORY
     if answer.refused:
         return REFUSED
     return UNSURE if answer.low_confidence else ANSWERED

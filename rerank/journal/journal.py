@@ -67,7 +67,7 @@ class Journal:
 
     def record(
         self,
-        found: Assessment,
+        assessment: Assessment,
         *,
         model: str,
         latency: float = 0.0,
@@ -83,7 +83,7 @@ class Journal:
         """
         answer_id = answer_id or secrets.token_hex(8)
         entry = entry_of(
-            found,
+            assessment,
             answer_id=answer_id,
             model=model,
             latency=latency,

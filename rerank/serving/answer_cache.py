@@ -46,14 +46,14 @@ class AnswerCache:
         self._count("miss" if found is None else "hit")
         return found
 
-    def add(self, query: Query, version: str, found: Assessment) -> None:
+    def add(self, query: Query, version: str, assessment: Assessment) -> None:
         """Keep an assessment by the model of this version."""
-        key, life = self._key(query, version), self._seconds * found.confidence
+        key, life = self._key(query, version), self._seconds * assessment.confidence
         if key is None or life <= 0:
             return
         if key not in self._kept and len(self._kept) >= MOST:
             del self._kept[min(self._kept, key=lambda k: self._kept[k][0])]
-        self._kept[key] = self._clock() + life, found
+        self._kept[key] = self._clock() + life, assessment
 
     def _key(self, query: Query, version: str) -> str | None:
         """The key of a search; None if it is not cached. A new version clears the cache."""

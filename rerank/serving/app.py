@@ -162,7 +162,7 @@ class _Assessed(Protocol):
     """Assess the query of a request: the assessment, the model's version and the request's id."""
 
     def __call__(
-        self, request: Request, asked: QueryRequest, reranker: str | None = None
+        self, request: Request, body: QueryRequest, reranker: str | None = None
     ) -> Awaitable[tuple[Assessment, dict[str, str]]]:
         """`reranker` is the fingerprint of the cross-encoder that gave the request's logits."""
 
@@ -171,9 +171,9 @@ def _assessed_by(worker: Worker, settings: Settings) -> _Assessed:
     """The function with which every route gets its assessment; it adds to the request's log."""
 
     async def assessed(
-        request: Request, asked: QueryRequest, reranker: str | None = None
+        request: Request, body: QueryRequest, reranker: str | None = None
     ) -> tuple[Assessment, dict[str, str]]:
-        query = asked.to_query(settings)
+        query = body.to_query(settings)
         log = request.state.log
         log.update(mode=query.mode, documents=len(query.passages or ()))
         if settings.log_text:
@@ -191,24 +191,24 @@ def _answers(assessed: _Assessed) -> APIRouter:
     router = APIRouter(tags=["answers"])
 
     @router.post("/v1/search", response_model_exclude_unset=True)
-    async def search(request: Request, asked: SearchRequest) -> SearchResponse:
+    async def search(request: Request, body: SearchRequest) -> SearchResponse:
         """Find passages in the index, with the confidence that the first one is right."""
-        found, names = await assessed(request, asked)
-        return search_response(found, asked, **names)
+        found, names = await assessed(request, body)
+        return search_response(found, body, **names)
 
     @router.post("/v1/rerank", response_model_exclude_none=True)
     @router.post("/v2/rerank", include_in_schema=False, response_model_exclude_none=True)
     @router.post("/rerank", include_in_schema=False, response_model_exclude_none=True)
-    async def rerank(request: Request, asked: RerankRequest) -> RerankResponse:
+    async def rerank(request: Request, body: RerankRequest) -> RerankResponse:
         """Order the caller's documents. `relevance_score` is a probability."""
-        found, names = await assessed(request, asked)
-        return rerank_response(found, asked, **names)
+        found, names = await assessed(request, body)
+        return rerank_response(found, body, **names)
 
     @router.post("/v1/assess", response_model_exclude_none=True)
-    async def assess(request: Request, asked: AssessRequest) -> RerankResponse:
+    async def assess(request: Request, body: AssessRequest) -> RerankResponse:
         """Assess documents that this model's cross-encoder has already scored."""
-        found, names = await assessed(request, asked, asked.reranker)
-        return rerank_response(found, asked, **names)
+        found, names = await assessed(request, body, body.reranker)
+        return rerank_response(found, body, **names)
 
     return router
 

@@ -69,33 +69,33 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
     router = APIRouter(tags=["answers"])
 
     @router.post("/v1/retrieve")
-    async def retrieve(request: Request, asked: RetrieveRequest) -> dict[str, Any]:
+    async def retrieve(request: Request, body: RetrieveRequest) -> dict[str, Any]:
         """Return as many passages as the question needs."""
-        given = None if asked.guaranteed else asked.to_strategy()
-        found, names = await assessed(request, asked)
+        given = None if body.guaranteed else body.to_strategy()
+        found, names = await assessed(request, body)
         strategy = given or guaranteed(request.state.served.model.maps["search"])
         return {**_named(names), **take(found, strategy).to_dict()}
 
     @router.post("/v1/assess_retrieval")
-    async def assess_retrieval(request: Request, asked: PlainRequest) -> dict[str, Any]:
+    async def assess_retrieval(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Say how good the retrieval is: its signals, what moved the confidence, what to do."""
-        found, names = await assessed(request, asked)
+        found, names = await assessed(request, body)
         return {**_named(names), **assess_with(request.state.served.model, found).to_dict()}
 
     @router.post("/v1/answer")
-    async def answer(request: Request, asked: PlainRequest) -> dict[str, Any]:
+    async def answer(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Answer in the words of the sources, or refuse."""
-        found, names = await assessed(request, asked)
+        found, names = await assessed(request, body)
         made = request.state.made = await _answered(found, request.state.served)
         return {**_named(names), **made.to_dict(), "query_id": names["request_id"]}
 
     @router.post("/v1/ask")
-    async def ask(request: Request, asked: PlainRequest) -> dict[str, Any]:
+    async def ask(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Return all that the page shows: the answer, its confidence and why, and its sources.
 
         Of equal passages only the first is listed.
         """
-        found, names = await assessed(request, asked)
+        found, names = await assessed(request, body)
         served = request.state.served
         model = served.model
         taken, made = take(found, AnswerConfig().strategy), await _answered(found, served)
@@ -124,14 +124,14 @@ def shown(passage: RankedPassage, model: CalibratedReranker) -> dict[str, Any]:
     return {**passage.to_dict(), **shown_passage(passage), "row": row}
 
 
-async def _answered(found: Assessment, served: ServedModel) -> BoundedAnswer:
+async def _answered(assessment: Assessment, served: ServedModel) -> BoundedAnswer:
     """The answer in the words of the sources, as the command line gives it.
 
     In a thread: where words cannot decide, the cross-encoder reads a sentence.
     """
     model = served.model
     return await run_in_threadpool(
-        answer_assessed, model, found, AnswerConfig(), extractive(model), served.answers
+        answer_assessed, model, assessment, AnswerConfig(), extractive(model), served.answers
     )
 
 

@@ -393,38 +393,38 @@ class ErrorResponse(BaseModel):
 
 
 def search_response(
-    found: Assessment, asked: SearchRequest, *, model: str, request_id: str
+    assessment: Assessment, body: SearchRequest, *, model: str, request_id: str
 ) -> SearchResponse:
     """The answer to a search, by the model of that version."""
     ranking = [
         SearchResult(
             **passage.to_dict(),
-            title=passage.title if asked.return_documents else None,
-            text=passage.text if asked.return_documents else None,
+            title=passage.title if body.return_documents else None,
+            text=passage.text if body.return_documents else None,
         )
-        for passage in found.first(asked.top_n)
+        for passage in assessment.first(body.top_n)
     ]
     return SearchResponse(
-        **{**found.to_dict(top=0), "id": request_id, "model": model, "ranking": ranking}
+        **{**assessment.to_dict(top=0), "id": request_id, "model": model, "ranking": ranking}
     )
 
 
 def rerank_response(
-    found: Assessment, asked: DocumentsRequest, *, model: str, request_id: str
+    assessment: Assessment, body: DocumentsRequest, *, model: str, request_id: str
 ) -> RerankResponse:
     """The answer to documents that came with the request, by the model of that version."""
     results = [
         RerankResult(
             index=passage.row,
             relevance_score=passage.relevance,
-            document=as_document(asked.documents[passage.row])
-            if asked.return_documents and asked.documents
+            document=as_document(body.documents[passage.row])
+            if body.return_documents and body.documents
             else None,
         )
-        for passage in found.first(asked.top_n or len(found.ranking))
+        for passage in assessment.first(body.top_n or len(assessment.ranking))
     ]
     return RerankResponse(
-        **{**found.to_dict(top=0), "id": request_id, "model": model},
+        **{**assessment.to_dict(top=0), "id": request_id, "model": model},
         results=results,
         meta={"api_version": {"version": "2"}, "billed_units": {"search_units": 0}},
         usage={"total_tokens": 0, "prompt_tokens": 0},

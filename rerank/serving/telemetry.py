@@ -153,10 +153,10 @@ class Metrics:
         """Count the seconds of one stage."""
         self.stages.labels(stage).observe(seconds)
 
-    def count_assessment(self, mode: Mode, found: Assessment) -> None:
+    def count_assessment(self, mode: Mode, assessment: Assessment) -> None:
         """Count one assessment."""
-        self.confidence.labels(mode).observe(found.confidence)
-        self.assessments.labels(mode, found.level).inc()
+        self.confidence.labels(mode).observe(assessment.confidence)
+        self.assessments.labels(mode, assessment.level).inc()
 
     def count_cache(self, outcome: str) -> None:
         """Count a cache lookup of a search."""
@@ -274,12 +274,12 @@ class DriftWindow:
         self._rows: list[Floats] = []
         self._questions: list[str] = []  # their hashes
 
-    def add(self, found: Assessment) -> Drift | None:
+    def add(self, assessment: Assessment) -> Drift | None:
         """Add an answer; return the result if the window is now complete, else None."""
-        if not len(found.ranking):
+        if not len(assessment.ranking):
             return None
-        self._rows.append(found.features)
-        self._questions.append(query_hash(found.ranking.query.text))
+        self._rows.append(assessment.features)
+        self._questions.append(query_hash(assessment.ranking.query.text))
         if len(self._rows) < self._size:
             return None
         rows, self._rows = self._rows, []

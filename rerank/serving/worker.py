@@ -312,28 +312,28 @@ class Worker:
             self._search_seconds += 0.1 * (job.left - self._search_seconds)
         return True
 
-    def _end(self, job: Job, found: Assessment | BaseException) -> Literal[False]:
+    def _end(self, job: Job, assessment: Assessment | BaseException) -> Literal[False]:
         """Answer a job that is done or has failed."""
         with self._changed:
             self.schedule.tasks.remove(job)
         self._metrics.observe_stage("total", time.monotonic() - job.arrived)
-        if isinstance(found, BaseException):
-            _settle(job, found)
+        if isinstance(assessment, BaseException):
+            _settle(job, assessment)
             return False
         try:
-            self._count(job, found)
+            self._count(job, assessment)
         except Exception as error:  # a failing metric must not stop the answers
             event("metrics failed", severity=logging.ERROR, exc_info=error)
-        _settle(job, (found, job.served))
+        _settle(job, (assessment, job.served))
         return False
 
-    def _count(self, job: Job, found: Assessment) -> None:
+    def _count(self, job: Job, assessment: Assessment) -> None:
         """Count the assessment; if it is of the main mode, add it to its model's drift window."""
         mode, window = job.query.mode, self._window_of(job.served)
-        self._metrics.count_assessment(mode, found)
+        self._metrics.count_assessment(mode, assessment)
         if window is None or mode != job.served.model.maps.main:
             return
-        drift = window.add(found)
+        drift = window.add(assessment)
         if drift is not None:
             self._metrics.set_drift(drift)
             event("drift window", alarm=drift.fired, sentence=drift.sentence)

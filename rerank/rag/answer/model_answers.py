@@ -22,7 +22,7 @@ from rerank.types import Assessment, Query
 Record = Callable[..., str]  # (assessment, its details) -> its id in the journal, or ""
 
 
-def unrecorded(found: Assessment, **_: Any) -> str:
+def unrecorded(assessment: Assessment, **_: Any) -> str:
     """A `Record` that keeps nothing."""
     return ""
 
@@ -108,7 +108,7 @@ def answer(
 
 def answer_assessed(
     model: CalibratedReranker,
-    found: Assessment,
+    assessment: Assessment,
     config: AnswerConfig,
     answerer: Answerer,
     fitted: AnswerConfidence | None,
@@ -118,5 +118,5 @@ def answer_assessed(
     `fitted` gives it its own confidence.
     """
     judge = cross_encoder_judge(model)
-    made = bounded_answer(found, answerer, lexicon_of(model), config, judge=judge)
-    return made.rated(found.confidence, fitted, config.policy)
+    made = bounded_answer(assessment, answerer, lexicon_of(model), config, judge=judge)
+    return made.rated(assessment.confidence, fitted, config.policy)
