@@ -19,6 +19,12 @@ from pathlib import Path
 
 from rerank.storage.files import write_file
 
+INSTRUCTIONS = {  # of /proc/cpuinfo, on which the speed of int8 and bf16 depends
+    "avx2": "AVX2",
+    "avx512f": "AVX-512",
+    "avx512_vnni": "VNNI (for int8)",
+    "avx512_bf16": "BF16",
+}
 HERE = Path(__file__).resolve().parent
 HEADING = """\
 # Performance
@@ -60,11 +66,15 @@ machine; the answers are equal.
 
 
 def machine(information: str) -> str:
-    """The processor's name and the count of cores, from the text of /proc/cpuinfo."""
+    """The processor's name, cores and vector instructions, from the text of /proc/cpuinfo."""
     entries = [line.partition(":") for line in information.splitlines()]
-    names = [value.strip() for key, _, value in entries if key.strip() == "model name"]
+    values = {key.strip(): value.strip() for key, _, value in entries}
     cores = sum(key.strip() == "processor" for key, _, _ in entries)
-    return f"{names[0] if names else 'an unnamed processor'}, {cores} cores"
+    flags = values.get("flags", "").split()
+    has = ", ".join(words for flag, words in INSTRUCTIONS.items() if flag in flags)
+    lacks = ", ".join(words for flag, words in INSTRUCTIONS.items() if flag not in flags)
+    name = values.get("model name", "an unnamed processor")
+    return f"{name}, {cores} cores; it has {has or 'no AVX'}{lacks and f', and lacks {lacks}'}"
 
 
 def printed(script: str, *arguments: str) -> Iterator[str]:
