@@ -98,7 +98,8 @@ def check_options(values: Any) -> None:
             raise InputError(f"`{config_field.name}` should be {LARGEST} at most, got {value}")
 
 
-def _share(default: float, text: str) -> Any:
+def share(default: float, text: str) -> Any:
+    """A field from 0 to 1: `option` with these bounds."""
     return option(default, text, least=0, most=1)
 
 
@@ -106,11 +107,11 @@ def _share(default: float, text: str) -> Any:
 class Thresholds:
     """Where the bands of confidence and sufficiency begin; probabilities in [0, 1]."""
 
-    high: float = _share(0.9, "confidence from here is HIGH")
-    medium: float = _share(0.7, "confidence from here is MEDIUM and accepted")
-    low: float = _share(0.5, "confidence from here is LOW, below it VERY_LOW")
-    sufficient: float = _share(0.7, "sufficiency from here is SUFFICIENT")
-    partial: float = _share(0.4, "sufficiency from here is PARTIAL, below it INSUFFICIENT")
+    high: float = share(0.9, "confidence from here is HIGH")
+    medium: float = share(0.7, "confidence from here is MEDIUM and accepted")
+    low: float = share(0.5, "confidence from here is LOW, below it VERY_LOW")
+    sufficient: float = share(0.7, "sufficiency from here is SUFFICIENT")
+    partial: float = share(0.4, "sufficiency from here is PARTIAL, below it INSUFFICIENT")
 
     def __post_init__(self) -> None:
         """Refuse bands that are out of order or out of range."""
@@ -313,9 +314,7 @@ class FinetuneConfig:
     teacher: str = option(
         "", "cross-encoder whose scores are learned from as well: a name, a folder, a hub id"
     )
-    distil: float = option(
-        0.5, "weight of the teacher beside the labels, where there is one", least=0, most=1
-    )
+    distil: float = share(0.5, "weight of the teacher beside the labels, where there is one")
     max_length: int = option(160, "tokens of query and passage together, while training", least=16)
     batch: int = option(8, "queries a step", least=1)
     steps: int = option(600, "training steps", least=1)
@@ -405,16 +404,16 @@ def _check_checkpoints(config: FinetuneConfig | EncoderConfig) -> None:
 class PromotionGate:
     """What a model must show to become the champion."""
 
-    most_smece: float = _share(  # at 200 queries chance alone is 0.1
+    most_smece: float = share(  # at 200 queries chance alone is 0.1
         0.15, "the upper end of the 95% interval of smECE may be this at most"
     )
-    least_certified: float = _share(
+    least_certified: float = share(
         0.05, "share of the queries that the certified threshold must accept"
     )
-    margin: float = _share(
+    margin: float = share(
         0.05, "largest loss in the share that is right, beside the best champion so far"
     )
-    brier_margin: float = _share(
+    brier_margin: float = share(
         0.02, "largest loss in the Brier score, beside the best champion so far"
     )
 

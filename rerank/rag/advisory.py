@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from rerank.config import check_options, option
+from rerank.config import check_options, share
 from rerank.errors import InputError, nearest
 from rerank.types import Assessment
 
@@ -32,10 +32,10 @@ Record = Callable[[Mapping[str, Any]], None]  # takes one event
 class AdvisoryPolicy:
     """The thresholds of the levels, and the one below which an answer is flagged."""
 
-    high: float = option(0.9, "confidence from here is HIGH_CONFIDENCE", least=0, most=1)
-    medium: float = option(0.7, "confidence from here is MEDIUM_CONFIDENCE", least=0, most=1)
-    low: float = option(0.5, "confidence from here is LOW_CONFIDENCE", least=0, most=1)
-    threshold: float = option(0.7, "below this an answer is advisory only", least=0, most=1)
+    high: float = share(0.9, "confidence from here is HIGH_CONFIDENCE")
+    medium: float = share(0.7, "confidence from here is MEDIUM_CONFIDENCE")
+    low: float = share(0.5, "confidence from here is LOW_CONFIDENCE")
+    threshold: float = share(0.7, "below this an answer is advisory only")
 
     def __post_init__(self) -> None:
         """Refuse bands that are out of order or out of range."""

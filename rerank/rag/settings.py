@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from rerank.config import check_options, option
+from rerank.config import check_options, option, share
 from rerank.errors import InputError
 
 DEEPEST = 10  # largest k that sufficiency is known for
@@ -35,9 +35,9 @@ class ContextGate:
     """When a context is enough to answer from."""
 
     k: int = option(5, "passages that are handed on", least=1, most=DEEPEST)
-    floor: float = option(0.2, "relevance from which a passage is usable", least=0, most=1)
-    sufficient: float = option(0.7, "sufficiency from here is SUFFICIENT", least=0, most=1)
-    partial: float = option(0.4, "and from here PARTIAL, below it INSUFFICIENT", least=0, most=1)
+    floor: float = share(0.2, "relevance from which a passage is usable")
+    sufficient: float = share(0.7, "sufficiency from here is SUFFICIENT")
+    partial: float = share(0.4, "and from here PARTIAL, below it INSUFFICIENT")
 
     def __post_init__(self) -> None:
         """Refuse values out of range, or out of order."""
@@ -51,8 +51,8 @@ class Strategy:
 
     min_k: int = option(1, "passages that are handed on at least", least=1, most=DEEPEST)
     max_k: int = option(8, "passages that are handed on at most", least=1, most=DEEPEST)
-    confidence_threshold: float = option(
-        0.7, "no passage is added once P(one of them is right) reaches this", least=0, most=1
+    confidence_threshold: float = share(
+        0.7, "no passage is added once P(one of them is right) reaches this"
     )
     similarity_floor: float = option(
         0.2,
@@ -60,11 +60,8 @@ class Strategy:
         least=-1,
         most=1,
     )
-    least_gain: float = option(
-        0.02,
-        "where the threshold is not reached, the last passages that add less are left out",
-        least=0,
-        most=1,
+    least_gain: float = share(
+        0.02, "where the threshold is not reached, the last passages that add less are left out"
     )
 
     def __post_init__(self) -> None:
@@ -98,21 +95,13 @@ class LanguageModelConfig:
 class AnswerConfig:
     """When to answer, from how many sources, and with how much attribution."""
 
-    min_score: float = option(0.2, "relevance from which a passage is a source", least=0, most=1)
+    min_score: float = share(0.2, "relevance from which a passage is a source")
     min_chunks: int = option(1, "sources without which there is no answer", least=1, most=DEEPEST)
-    sufficient: float = option(
-        0.7, "P(a source has the answer) below which it is LOW CONFIDENCE", least=0, most=1
-    )
-    partial: float = option(
-        0.4, "P(a source has the answer) below which there is no answer", least=0, most=1
-    )
+    sufficient: float = share(0.7, "P(a source has the answer) below which it is LOW CONFIDENCE")
+    partial: float = share(0.4, "P(a source has the answer) below which there is no answer")
     policy: str = option("default", "names the bands of the levels", choices=("default", "legal"))
-    coverage: float = option(
-        0.9, "share of supported sentences below which it is asked again", least=0, most=1
-    )
-    support: float = option(
-        0.5, "P(a source supports a sentence) from which it does", least=0, most=1
-    )
+    coverage: float = share(0.9, "share of supported sentences below which it is asked again")
+    support: float = share(0.5, "P(a source supports a sentence) from which it does")
     strategy: Strategy = field(default_factory=Strategy)
     language_model: LanguageModelConfig = field(default_factory=LanguageModelConfig)
 
