@@ -7,8 +7,7 @@ calibration: the folder it writes is an ordinary cross-encoder, for `--reranker`
 from __future__ import annotations
 
 import random
-import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,23 +20,20 @@ from rerank.inference.model_files import ModelFiles, resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_index
 from rerank.jobs.training_run import (
+    Trained,
+    TrainingJob,
     TrainingRun,
-    about,
     architecture,
     check_frozen,
     check_length,
     checkpoints_of,
     classifies,
-    made_with,
+    run_training,
     too_large_groups,
-    tracked_run,
-    write_model,
-    written_before,
 )
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
-from rerank.storage.folder import is_made_from
-from rerank.storage.locks import output_folder, reserved
+from rerank.storage.locks import reserved
 from rerank.training.hard_negatives import keep_hardest
 from rerank.training.mining import (
     Example,
@@ -53,8 +49,9 @@ from rerank.training.mining import (
 from rerank.workspace import Workspace
 
 KIND = "cross-encoder"
-COMMAND = "finetune"
-LIBRARIES = ("sentence-transformers", "transformers", "torch", "peft")
+JOB = TrainingJob(
+    KIND, "finetune", libraries=("sentence-transformers", "transformers", "torch", "peft")
+)
 CHUNK = 512  # pairs that a teacher scores between two updates of the progress bar
 
 
@@ -82,30 +79,16 @@ def finetune(
         TrackingError: the model is written, but MLflow did not accept its record.
     """
     workspace = Workspace(Path(work))
-    if not sets:
-        raise InputError("no labelled set to train on; expected at least one")
     base, encoder = resolve(config.base), resolve(config.encoder)
     teacher, miner = (resolve(n) if n else None for n in (config.teacher, config.miner))
-    seen = trained_on(base)
-    made_from: dict[str, Any] = {
-        "config": asdict(config),
-        "fingerprints": {
-            "base": base.fingerprint,
-            "encoder": encoder.fingerprint,
-            "teacher": teacher.fingerprint if teacher else None,
-            "miner": miner.fingerprint if miner else None,
-        },
-        "sets": list(map(about, sets)),
-    }
-    if not overwrite and is_made_from(out, made_from):
-        return written_before(out, workspace, command=COMMAND)
-    with output_folder(out, overwrite=overwrite, kind=KIND):
+
+    def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
         _check_base(base, config)
         for reader in filter(None, (teacher, miner)):
             _check_reader(reader, config)
         # a miner chooses from everything that the first stage finds
         mining = replace(config, hard=max(config.hard, config.depth)) if miner else config
-        examples, validation, counts = _mine_all(sets, encoder, seen, mining, workspace)
+        examples, validation, counts = _mine_all(sets, encoder, trained_on(base), mining, workspace)
         lists = [*map(asdict, examples), *map(asdict, validation)]
         checkpoints = checkpoints_of(workspace, made_from, lists)
         cache = ScoreCache(workspace.scores)
@@ -120,17 +103,24 @@ def finetune(
         with reserved(checkpoints):
             model, shown = train(examples, validation, base, checkpoints, config)
         queries = [e.query for e in examples] + [q.query for q in validation]
-        seen |= frozenset(map(query_hash, queries))
-        report = {
-            "config": asdict(config),
-            "examples": len(examples),
-            "sets": [a | c for a, c in zip(made_from["sets"], counts, strict=True)],
-            **asdict(shown),
-            **made_with(base, LIBRARIES),
-        }
-        write_model(out, model, seen, report, made_from, overwrite=overwrite, kind=KIND)
-        shutil.rmtree(checkpoints, ignore_errors=True)
-        return tracked_run(out, report, workspace, made=True, command=COMMAND)
+        return Trained(model, checkpoints, queries, counts, asdict(shown))
+
+    return run_training(
+        JOB,
+        sets,
+        base,
+        config,
+        out,
+        workspace,
+        fingerprints={
+            "base": base.fingerprint,
+            "encoder": encoder.fingerprint,
+            "teacher": teacher.fingerprint if teacher else None,
+            "miner": miner.fingerprint if miner else None,
+        },
+        train=train_on_lists,
+        overwrite=overwrite,
+    )
 
 
 def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:

@@ -7,7 +7,6 @@ is an ordinary bi-encoder of sentence-transformers, for `--encoder`.
 from __future__ import annotations
 
 import random
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -15,34 +14,31 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import Config, EncoderConfig, FinetuneConfig
-from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.inference.model_files import ModelFiles, resolve, trained_on
+from rerank.inference.model_files import ModelFiles, resolve
 from rerank.jobs.pipelines import open_index
 from rerank.jobs.training_run import (
+    Trained,
+    TrainingJob,
     TrainingRun,
-    about,
     architecture,
     check_frozen,
     check_length,
     checkpoints_of,
     classifies,
-    made_with,
+    run_training,
     too_large_groups,
-    tracked_run,
-    write_model,
-    written_before,
 )
 from rerank.retrieval.dense import Encoder
-from rerank.storage.folder import is_made_from
-from rerank.storage.locks import output_folder, reserved
+from rerank.storage.locks import reserved
 from rerank.training.mining import Example, TrainingSet, mine, split_validation
 from rerank.workspace import Workspace
 
 KIND = "bi-encoder"
-COMMAND = "finetune-encoder"
-LIBRARIES = ("sentence-transformers", "transformers", "torch")
+JOB = TrainingJob(
+    KIND, "finetune-encoder", libraries=("sentence-transformers", "transformers", "torch")
+)
 
 
 def finetune_encoder(
@@ -68,17 +64,9 @@ def finetune_encoder(
         TrackingError: the model is written, but MLflow did not accept its record.
     """
     workspace = Workspace(Path(work))
-    if not sets:
-        raise InputError("no labelled set to train on; expected at least one")
     base = resolve(config.base)
-    made_from: dict[str, Any] = {
-        "config": asdict(config),
-        "fingerprints": {"base": base.fingerprint},
-        "sets": list(map(about, sets)),
-    }
-    if not overwrite and is_made_from(out, made_from):
-        return written_before(out, workspace, command=COMMAND)
-    with output_folder(out, overwrite=overwrite, kind=KIND):
+
+    def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
         _check_base(base, config)
         mined = _mine_all(sets, base, config, workspace)
         lists = {name: list(map(asdict, examples)) for name, examples in mined.items()}
@@ -87,20 +75,25 @@ def finetune_encoder(
 
         with reserved(checkpoints):
             model, loss = train_encoder(mined, base, checkpoints, config)
-        examples = [example for of_set in mined.values() for example in of_set]
-        seen = trained_on(base) | frozenset(query_hash(e.query) for e in examples)
-        counts = [len(of_set) for of_set in mined.values()]
-        report = {
-            "config": asdict(config),
-            "examples": len(examples),
-            "sets": [a | {"examples": n} for a, n in zip(made_from["sets"], counts, strict=True)],
-            "loss": loss,
-            "best_step": config.steps,
-            **made_with(base, LIBRARIES),
-        }
-        write_model(out, model, seen, report, made_from, overwrite=overwrite, kind=KIND)
-        shutil.rmtree(checkpoints, ignore_errors=True)
-        return tracked_run(out, report, workspace, made=True, command=COMMAND)
+        return Trained(
+            model,
+            checkpoints,
+            queries=[example.query for examples in mined.values() for example in examples],
+            counts=[{"examples": len(examples)} for examples in mined.values()],
+            figures={"loss": loss, "best_step": config.steps},
+        )
+
+    return run_training(
+        JOB,
+        sets,
+        base,
+        config,
+        out,
+        workspace,
+        fingerprints={"base": base.fingerprint},
+        train=train_on_lists,
+        overwrite=overwrite,
+    )
 
 
 def _check_base(base: ModelFiles, config: EncoderConfig) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from rerank.config import EncoderConfig, FinetuneConfig
+from rerank.data.canonical import query_hash
 from rerank.errors import InputError, MissingExtraError
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
-from rerank.inference.model_files import ModelFiles, training
+from rerank.inference.model_files import ModelFiles, trained_on, training
 from rerank.inference.tokenizer import positions
-from rerank.storage.folder import MANIFEST, sha256_file, write_folder
+from rerank.storage.folder import MANIFEST, is_made_from, sha256_file, write_folder
+from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, track
 from rerank.training.mining import TrainingSet
@@ -30,6 +34,77 @@ class TrainingRun:
     run: TrackedRun | None
     made: bool  # by this call; False if it existed already
     notes: tuple[str, ...] = ()  # what was not done, and what to do
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob:
+    """A kind of training: of the model folder, the command, and the libraries in its report."""
+
+    kind: str
+    command: str
+    libraries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A trained model of sentence-transformers, and what its report says."""
+
+    model: Any
+    checkpoints: Path
+    queries: Sequence[str]  # that it was trained or validated on
+    counts: Sequence[Mapping[str, int]]  # of the lists of each set
+    figures: Mapping[str, Any]  # such as the loss by step
+
+
+Train = Callable[[Mapping[str, Any]], Trained]
+
+
+def run_training(
+    job: TrainingJob,
+    sets: Sequence[TrainingSet],
+    base: ModelFiles,
+    config: FinetuneConfig | EncoderConfig,
+    out: Path,
+    work: Workspace,
+    *,
+    fingerprints: Mapping[str, str | None],
+    train: Train,
+    overwrite: bool,
+) -> TrainingRun:
+    """`train` and write the model folder `out`, whole or not at all, unless it is there already.
+
+    `train` is called with all that the model is made from; `fingerprints` are those of the models
+    in it.
+
+    Raises:
+        InputError: there is no set, or the training diverged.
+        FolderError: `out` exists, is another model, and `overwrite` is False; or another job uses
+            it.
+        TrackingError: the model is written, but MLflow did not accept its record.
+    """
+    if not sets:
+        raise InputError("no labelled set to train on; expected at least one")
+    made_from: dict[str, Any] = {
+        "config": asdict(config),
+        "fingerprints": dict(fingerprints),
+        "sets": list(map(about, sets)),
+    }
+    if not overwrite and is_made_from(out, made_from):
+        report = json.loads((out / TRAINING).read_text(encoding="utf-8"))
+        return tracked_run(out, report, work, made=False, command=job.command)
+    with output_folder(out, overwrite=overwrite, kind=job.kind):
+        trained = train(made_from)
+        report = {
+            "config": made_from["config"],
+            "examples": sum(count["examples"] for count in trained.counts),
+            "sets": [a | {**c} for a, c in zip(made_from["sets"], trained.counts, strict=True)],
+            **trained.figures,
+            **made_with(base, job.libraries),
+        }
+        seen = trained_on(base) | frozenset(map(query_hash, trained.queries))
+        write_model(out, trained.model, seen, report, made_from, overwrite=overwrite, kind=job.kind)
+        shutil.rmtree(trained.checkpoints, ignore_errors=True)
+        return tracked_run(out, report, work, made=True, command=job.command)
 
 
 def about(training_set: TrainingSet) -> dict[str, Any]:
@@ -141,12 +216,6 @@ def write_model(
         return made_from
 
     write_folder(out, fill, overwrite=overwrite, kind=kind)
-
-
-def written_before(out: Path, work: Workspace, *, command: str) -> TrainingRun:
-    """The run of a finished model folder, which is sent to MLflow if it has no run there yet."""
-    report = json.loads((out / TRAINING).read_text(encoding="utf-8"))
-    return tracked_run(out, report, work, made=False, command=command)
 
 
 def tracked_run(
