@@ -230,15 +230,11 @@ def write_files(labelled: LabelledFiles, folder: Path) -> None:
     """Write the BEIR layout; reading it back gives equal values. Existing splits are removed."""
     folder.mkdir(parents=True, exist_ok=True)
     write_labels(labelled, folder)
-    for kind in ("qrels/*.tsv", "splits/*.txt"):
-        for path in folder.glob(kind):
-            if path.stem not in labelled.splits:
-                path.unlink()
     write_corpus(labelled.corpus.values(), folder)  # last: with it, the set is complete
 
 
 def write_labels(labelled: LabelledFiles, folder: Path) -> None:
-    """Write all of the layout except the corpus. Each file is replaced whole; other splits stay."""
+    """Write all of the layout except the corpus. Each file is replaced whole."""
     for subfolder in (folder / "qrels", folder / "splits"):
         subfolder.mkdir(parents=True, exist_ok=True)
     _write_lines(
@@ -251,6 +247,10 @@ def write_labels(labelled: LabelledFiles, folder: Path) -> None:
                 rows.append(f"{query_id}\t{doc_id}\t{grade!r}")
         _write_lines(folder / f"qrels/{split}.tsv", rows)
         _write_lines(folder / f"splits/{split}.txt", ids)
+    for kind in ("qrels/*.tsv", "splits/*.txt"):
+        for path in folder.glob(kind):
+            if path.stem not in labelled.splits:
+                path.unlink()
 
 
 def corpus_file(path: Path) -> Path:

@@ -21,7 +21,7 @@ from rerank.data.checks import as_text
 from rerank.data.labelled_set import corpus_digest
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError
-from rerank.labelling.beir_export import write_set
+from rerank.labelling.beir_export import SPLIT, write_set
 from rerank.labelling.drawing import Drawn, How, draw, fresh_queries
 from rerank.labelling.judgements import Event, JudgementFile
 from rerank.labelling.pooling import Pool, Shown, pool
@@ -231,6 +231,12 @@ class Session:
                 raise InputError(
                     f"{self.out / name} exists and was not made by `rerank label`; give another "
                     "--out"
+                )
+        for path in (*self.out.glob("qrels/*.tsv"), *self.out.glob("splits/*.txt")):
+            if path.stem != SPLIT:
+                raise InputError(
+                    f"{path} was not made by `rerank label`, whose split is {SPLIT!r}; give "
+                    "another --out"
                 )
         corpus = self.out / CORPUS
         if self.corpus is None:

@@ -259,10 +259,13 @@ def test_a_right_passage_that_changed_is_asked_about_again(
     assert events(tmp_path)[-1] == {"do": "gone", "query_id": labelled, "doc_ids": [right]}
 
 
-def test_other_splits_of_the_folder_stay(label: Label, tmp_path: Path) -> None:
-    """Such as a train split that somebody made of earlier labels."""
+def test_a_split_of_others_in_the_folder_is_refused(
+    label: Label, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as one that somebody made of earlier labels: its queries would be lost."""
     label(["n", "n", "q"], "--count", 2)
     other = tmp_path / "set" / "splits" / "train.txt"
     other.write_text("")
-    label(["q"], "--count", 2)
+    said = refused(capsys, "label", run.folder, "--out", tmp_path / "set")
+    assert "train.txt was not made by `rerank label`" in said
     assert other.exists()
