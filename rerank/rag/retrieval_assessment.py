@@ -118,8 +118,8 @@ def assess_retrieval(
         return RetrievalAssessment(
             confidence=confidence,
             level=assessment.level,
-            words=words,
-            flagged=True,
+            interpretation=words,
+            should_flag_for_review=True,
             signals=(),
             recommendations=(nothing,),
             calibrated=assessment.calibrated,
@@ -140,8 +140,8 @@ def assess_retrieval(
     return RetrievalAssessment(
         confidence=confidence,
         level=assessment.level,
-        words=words,
-        flagged=flagged,
+        interpretation=words,
+        should_flag_for_review=flagged,
         signals=signals,
         recommendations=advice,
         calibrated=assessment.calibrated,
