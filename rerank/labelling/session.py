@@ -201,10 +201,11 @@ class Session:
         return True
 
     def write(self) -> int:
-        """Write the labelled set; return how many questions it has. With none, write nothing."""
+        """Write the labelled set, unless nothing was ever labelled; return how many questions it has."""
         with self.file.locked():
             questions = self.questions()
-            if not any(question.done for question in questions):
+            written = (self.out / "queries.jsonl").exists()
+            if not written and not any(question.done for question in questions):
                 return 0
             if self.corpus is not None and not (self.out / CORPUS).exists():
                 write_corpus(self.corpus, self.out)
