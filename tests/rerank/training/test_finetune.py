@@ -168,7 +168,7 @@ def test_a_finished_training_is_not_trained_further(
 
     out = tmp_path / "model"
     with monkeypatch.context() as patch:
-        patch.setattr("rerank.jobs.finetune.write_model", stopping)
+        patch.setattr("rerank.jobs.training_run.write_model", stopping)
         with pytest.raises(KeyboardInterrupt):
             finetune([TrainingSet(ten)], out, config, work=trained.work)
     made = finetune([TrainingSet(ten)], out, config, work=trained.work)

@@ -126,9 +126,9 @@ def test_the_mean_of_the_last_checkpoints_is_kept(
     last: list[np.ndarray] = []
     original = trainer.load_mean
 
-    def noting(model: Any, checkpoints: Path) -> None:
+    def noting(model: Any, checkpoints: Path, count: int) -> None:
         last.extend(weights(folder)[name] for folder in checkpoints.glob("checkpoint-*"))
-        original(model, checkpoints)
+        original(model, checkpoints, count)
 
     start = other_reranker()
     config = replace(CHEAP, base=str(start), frozen_layers=0, steps=4, average=3, validation=0)
