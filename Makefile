@@ -5,6 +5,9 @@ PIP := -m pip install --quiet --disable-pip-version-check --no-compile -c constr
 DATA := datasets/pydata
 MODEL := work/model
 
+# Without compiled files every process of the tests would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint types format docs promise torture browser bench weights small pooled clean
 

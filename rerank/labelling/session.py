@@ -201,7 +201,7 @@ class Session:
         return True
 
     def write(self) -> int:
-        """Write the labelled set, unless nothing was ever labelled; return its count of questions."""
+        """Write the labelled set, unless nothing was ever labelled; return how many questions."""
         with self.file.locked():
             questions = self.questions()
             written = (self.out / "queries.jsonl").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -129,9 +130,8 @@ def test_a_search_that_no_file_could_hold_is_passed_over(
 ) -> None:
     """Such as a longer question, which a server may be set to take: the others are compared."""
     text = next(iter(small.queries.values())).text
-    found = model.search(text)
-    longer = replace(found, query=Query("x" * 10_001))
+    entry = entry_of(model.search(text), answer_id="0", model="m", latency=0)
+    longer = json.dumps({"query": "x" * 10_001})
     with JournalStore(sqlite_url(tmp_path), create=True) as store:
-        for i, one in enumerate((found, longer)):
-            store.add([entry_of(one, answer_id=str(i), model="m", latency=0)])
+        store.add([entry, replace(entry, entry_id="1", answer_id="1", asked=longer)])
     assert [q.text for q in journal_queries(sqlite_url(tmp_path), newest=9)] == [text]
