@@ -69,8 +69,7 @@ def training_sets(o: argparse.Namespace) -> list[TrainingSet]:
     folders, limits = zip(*o.datasets, strict=True)
     labelled = read_sets(folders, o)
     for one in labelled:
-        if one.lists:
-            raise InputError(f"{one.name} holds lists with their scores; expected a BEIR folder")
+        one.refuse_lists()
     unknown = set(o.within_group) - {s.name for s in labelled}
     if unknown:
         raise InputError(

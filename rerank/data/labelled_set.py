@@ -89,6 +89,15 @@ class LabelledSet:
         """Whether its queries search an index of its corpus, or come with their own lists."""
         return LISTS if self.lists else "search"
 
+    def refuse_lists(self) -> None:
+        """Refuse a set whose queries come with their own scored lists.
+
+        Raises:
+            InputError: as said.
+        """
+        if self.lists:
+            raise InputError(f"{self.name} holds lists with their scores; expected a BEIR folder")
+
     def write(self, folder: str | Path) -> None:
         """Write the set as a BEIR folder; `read` gives an equal one back.
 

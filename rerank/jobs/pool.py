@@ -72,10 +72,7 @@ def pool_sets(
     _check_out(Path(out))
     sets = {Path(folder): read_training_set(Path(folder)) for folder in folders}
     for labelled in sets.values():
-        if labelled.lists:
-            raise InputError(
-                f"{labelled.name} holds lists with their scores; expected a BEIR folder"
-            )
+        labelled.refuse_lists()
     config = replace(config or Config(), expected_unanswerable=UNANSWERABLE)
     workspace = Workspace(Path(work))
     ranked = [
