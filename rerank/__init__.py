@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from rerank.data.feedback import Feedback
     from rerank.data.labelled_set import LabelledSet
     from rerank.errors import (
+        EndpointError,
         FolderError,
         InputError,
+        JournalError,
         MissingExtraError,
         RerankError,
+        RetrieverError,
         TrackingError,
     )
     from rerank.jobs.calibrate import calibrate
@@ -38,8 +41,8 @@ _MODULES = {
     "rerank.data.feedback": ("Feedback",),
     "rerank.data.labelled_set": ("LabelledSet",),
     "rerank.errors": (
-        *("FolderError", "InputError", "MissingExtraError", "RerankError"),
-        "TrackingError",
+        *("EndpointError", "FolderError", "InputError", "JournalError", "MissingExtraError"),
+        *("RerankError", "RetrieverError", "TrackingError"),
     ),
     "rerank.jobs.calibrate": ("calibrate",),
     "rerank.jobs.drift": ("detect_drift",),
@@ -53,15 +56,18 @@ __all__ = [
     "Assessment",
     "CalibratedReranker",
     "Config",
+    "EndpointError",
     "Feedback",
     "FolderError",
     "InputError",
+    "JournalError",
     "LabelledSet",
     "MissingExtraError",
     "Passage",
     "Query",
     "RankedPassage",
     "RerankError",
+    "RetrieverError",
     "Thresholds",
     "TrackingError",
     "calibrate",
@@ -74,6 +80,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from rerank.storage.package import package_version
+
+        return package_version()
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from rerank.errors import optional

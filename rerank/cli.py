@@ -19,7 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     The exit code is 0; 1 if the answer is no (an alarm, a gate that is not passed); 2 after a
-    message about bad input; or 3 if everything is done except for rejected rows or MLflow's record.
+    message about bad input; or 3 if MLflow, a language model or a search system failed, or rows of
+    a file were rejected.
     """
     _prepare()
     options = parser().parse_args(arguments)

@@ -86,6 +86,12 @@ def check_options(values: Any) -> None:
     """
     for config_field in fields(values):
         if config_field.default is MISSING:
+            within: Any = config_field.default_factory
+            if not isinstance(getattr(values, config_field.name), within):
+                raise InputError(
+                    f"`{config_field.name}` should be a {within.__name__}, such as "
+                    f"{within.__name__}(), got {getattr(values, config_field.name)!r:.100}"
+                )
             continue
         described: Option = config_field.metadata["option"]
         value, kind = getattr(values, config_field.name), type(config_field.default)

@@ -8,7 +8,7 @@ files, models or statistics.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -30,12 +30,23 @@ LISTS: Mode = "lists"  # the only mode of a model that takes the scores of anoth
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One retrievable text. `title` may be empty; `text` only if the passage has scores."""
+    """One retrievable text. `title` may be empty; `text` only if the passage has scores.
+
+    Raises:
+        InputError: an id, a title or a text that is none.
+    """
 
     doc_id: str
     title: str
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no text."""
+        for name in ("doc_id", "title", "text"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise InputError(f"`{name}` of a passage should be text, got {value!r:.100}")
 
     @property
     def full_text(self) -> str:
@@ -66,9 +77,9 @@ class Query:
     in scores is NaN.
 
     Raises:
-        InputError: metadata that is no mapping; passages that are no `Passage`; logits or scores
-            without passages, both of them, not one finite logit per passage, or not one score per
-            passage that is finite or NaN.
+        InputError: a text that is none; metadata that is no mapping; passages that are no list of
+            `Passage`; logits or scores without passages, both of them, not one finite logit per
+            passage, or not one score per passage that is finite or NaN.
     """
 
     text: str
@@ -79,13 +90,17 @@ class Query:
     scores: Mapping[str, Floats] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse metadata without names, and logits and scores that do not fit the passages."""
+        """Refuse what is no text, and logits and scores that do not fit the passages."""
+        if not isinstance(self.text, str):
+            raise InputError(f"the query should be text, got {self.text!r:.100}")
         if not isinstance(self.metadata, Mapping):
             raise InputError(
                 "the metadata of a query should be a mapping of names to values, such as "
                 f'{{"language": "en"}}, got {self.metadata!r:.100}'
             )
         if self.passages is not None:
+            if not isinstance(self.passages, Iterable) or isinstance(self.passages, (str, Mapping)):
+                raise InputError(f"expected a list of passages, got {self.passages!r:.100}")
             object.__setattr__(self, "passages", tuple(self.passages))
             for passage in self.passages:
                 if not isinstance(passage, Passage):
@@ -106,7 +121,12 @@ class Query:
 
     def _arrays(self, scores: Mapping[str, Any], n: int) -> dict[str, Floats]:
         """The scores as arrays."""
-        if self.passages is None or self.logits is not None or not scores:
+        if not isinstance(scores, Mapping) or not scores:
+            raise InputError(
+                "expected scores by stage, such as {'bm25': [2.1, 0.3]}, one of each passage, got "
+                f"{scores!r:.100}"
+            )
+        if self.passages is None or self.logits is not None:
             raise InputError(
                 "expected scores of passages that come with them, and no logits besides"
             )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rerank.adapters.metadata import rank_documents
+from rerank.adapters.metadata import check_settings, rank_documents
 from rerank.assessment.model import load
 from rerank.errors import optional
 
@@ -29,6 +29,7 @@ class CalibratedRanker:
     """
 
     def __init__(self, model: Any, *, top_k: int = 10, min_relevance: float = 0.0) -> None:
+        check_settings(top_k, min_relevance)
         self.model = model
         self.top_k = top_k
         self.min_relevance = min_relevance

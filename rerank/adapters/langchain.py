@@ -11,6 +11,7 @@ from rerank.errors import optional
 with optional():
     from langchain_core.callbacks import Callbacks
     from langchain_core.documents import BaseDocumentCompressor, Document
+    from pydantic import Field
 
 
 class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
@@ -26,8 +27,8 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
     model_config: ClassVar[Any] = {"extra": "forbid"}
 
     model: Any
-    top_n: int = 5
-    min_relevance: float = 0.0
+    top_n: int = Field(5, ge=1)
+    min_relevance: float = Field(0.0, ge=0, le=1)
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None

@@ -10,6 +10,7 @@ from rerank.errors import InputError, optional
 with optional():
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+    from pydantic import Field
 
 
 class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
@@ -23,8 +24,8 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     """
 
     model: Any
-    top_n: int = 5
-    min_relevance: float = 0.0
+    top_n: int = Field(5, ge=1)
+    min_relevance: float = Field(0.0, ge=0, le=1)
 
     @classmethod
     def class_name(cls) -> str:

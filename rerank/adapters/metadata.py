@@ -27,12 +27,11 @@ def rank_documents(
     as images, cannot be judged and are left out.
 
     Raises:
-        InputError: not a loaded model, a count below 1, or a query without words.
+        InputError: not a loaded model, settings as in `check_settings`, or a query without words.
     """
     if not hasattr(model, "rerank"):
         raise InputError(f"`model` should be a model of `rerank.load`, got {model!r:.100}")
-    if count < 1:
-        raise InputError(f"expected to return 1 document at least (top_n or top_k), got {count}")
+    check_settings(count, min_relevance)
     places = [i for i, (text, _) in enumerate(documents) if text.strip()]
     passages = [Passage(str(i), title_of(documents[i][1]), *documents[i]) for i in places]
     found = model.rerank(query, passages)
@@ -41,6 +40,20 @@ def rank_documents(
         for passage in found.first(count)
         if passage.relevance >= min_relevance
     ]
+
+
+def check_settings(count: object, min_relevance: object) -> None:
+    """Refuse settings that no ranking can use.
+
+    Raises:
+        InputError: a count that is no whole number from 1 up, or a relevance outside [0, 1].
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InputError(
+            f"top_n (or top_k), the documents to return, should be 1 or more, got {count!r:.100}"
+        )
+    if not isinstance(min_relevance, (int, float)) or not 0 <= min_relevance <= 1:
+        raise InputError(f"min_relevance should be from 0 to 1, got {min_relevance!r:.100}")
 
 
 def title_of(metadata: Mapping[str, Any]) -> str:

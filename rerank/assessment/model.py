@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,8 @@ class CalibratedReranker:
     ) -> CalibratedReranker:
         """Open a model folder, after checking every hash and fingerprint.
 
-        `default` is not a folder but the bundled models, which `rerank` passages that callers
-        bring. Their maps were fitted on other labelled sets, so nothing is calibrated.
+        `default`, if there is no such folder, means the bundled models, which `rerank` passages
+        that callers bring. Their maps were fitted on other labelled sets, so nothing is calibrated.
 
         `models:/name@champion`, `models:/name/3` or `runs:/id/model` is fetched from MLflow, at
         MLFLOW_TRACKING_URI, else `tracking_uri`, else the database in `work`; a copy of it is
@@ -111,7 +111,7 @@ class CalibratedReranker:
             MissingExtraError: the model is in MLflow, which is not installed.
             TrackingError: MLflow does not answer, or refuses.
         """
-        if str(path_or_uri) == DEFAULT:
+        if str(path_or_uri) == DEFAULT and not Path(DEFAULT).exists():
             return cls._default(cache=cache)
         if is_uri(path_or_uri):
             place, temporary = fetch(path_or_uri, tracking_uri=tracking_uri)
@@ -171,7 +171,9 @@ class CalibratedReranker:
     @property
     def index_folder(self) -> Path | None:
         """The index that the model searches; None if it has none."""
-        return None if self.maps[self.maps.main].list_kind else self.pipeline.index.folder
+        if self.maps[self.maps.main].list_kind or isinstance(self.pipeline.index, NoIndex):
+            return None
+        return self.pipeline.index.folder
 
     @property
     def searches_elsewhere(self) -> bool:
@@ -237,24 +239,29 @@ class CalibratedReranker:
         A plain string is a passage whose id is its position. No passages give confidence 0.
 
         Raises:
-            InputError: the query or a passage is empty, or not text; or one text came, not a list.
+            InputError: the query or a passage is empty, or not text; or what came is no list.
         """
-        if isinstance(passages, str):
-            raise InputError(f"expected a list of passages, got one text: {passages!r:.100}")
+        if not isinstance(passages, Iterable) or isinstance(passages, (str, bytes, Mapping)):
+            raise InputError(
+                f"expected a list of passages, each a text or a Passage, got {passages!r:.100}"
+            )
         provided = tuple(
             Passage(str(i), "", p) if isinstance(p, str) else p for i, p in enumerate(passages)
         )
         return self.assess([Query(text, metadata=metadata or {}, passages=provided)])[0]
 
-    def assess(self, queries: Sequence[Query], *, label: str | None = None) -> list[Assessment]:
+    def assess(
+        self, queries: Sequence[Query | str], *, label: str | None = None
+    ) -> list[Assessment]:
         """One assessment per query, in their order; queries of both modes may be mixed.
 
-        `label` names a progress bar.
+        A plain string is a query to the index. `label` names a progress bar.
 
         Raises:
             InputError: a query or a passage is empty, or not text; or the model does not have the
                 mode of a query.
         """
+        queries = as_queries(queries)
         for query in queries:
             check_not_empty(query)
         modes = [self.mode_of(query) for query in queries]
@@ -320,6 +327,21 @@ def _open_retriever(
     return pipeline
 
 
+def as_queries(queries: Sequence[Query | str]) -> list[Query]:
+    """The queries; a plain string becomes one.
+
+    Raises:
+        InputError: one text came, not a list of them; or something that is neither.
+    """
+    if isinstance(queries, str):
+        raise InputError(f"expected a list of queries, got one text: {queries!r:.100}")
+    found = [Query(query) if isinstance(query, str) else query for query in queries]
+    for query in found:
+        if not isinstance(query, Query):
+            raise InputError(f"expected a Query or a text, got {query!r:.100}")
+    return found
+
+
 def check_not_empty(query: Query) -> None:
     """Refuse a query, or a passage of it, without any text.
 
@@ -331,7 +353,7 @@ def check_not_empty(query: Query) -> None:
     if query.scores is not None:  # a passage may have scores and no text
         provided = [(name, text) for name, text in provided if text]
     for name, text in texts + provided:
-        if not isinstance(text, str) or not text.strip():
+        if not text.strip():
             raise InputError(f"{name} is empty; expected some words")
         if not is_encodable(text):
             raise InputError(f"{name} is not text: it holds bytes that are no UTF-8")

@@ -128,8 +128,8 @@ class ModelFolder:
         """
         if name not in self.manifest["files"]:
             raise InputError(
-                f"{self.path} has no {name}: an earlier version of this project wrote it; "
-                "calibrate it again"
+                f"{self.path} has no {name}: it is not calibrated, or an earlier version of this "
+                "project wrote it; calibrate it"
             )
         try:
             return read_verified(self.path, name, self.manifest).decode()

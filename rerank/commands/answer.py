@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from rerank.commands.command import REJECTED, Command
 from rerank.commands.inputs import load_model
 from rerank.commands.journaling import add_kept_journal, journal_kept
 from rerank.commands.options import add_json, add_model, from_options
-from rerank.commands.printing import note, printable
+from rerank.commands.printing import note, print_json, printable
+from rerank.commands.queries import add_segment, typed_queries
 from rerank.errors import EndpointError, InputError
 from rerank.rag.settings import AnswerConfig
 
@@ -18,7 +20,13 @@ from rerank.rag.settings import AnswerConfig
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
     p.add_argument("query", nargs="?", metavar="QUERY", help="in plain words")
-    p.add_argument("--queries", type=Path, help="JSONL of _id and query, instead of QUERY")
+    p.add_argument(
+        "--queries",
+        type=Path,
+        help="JSONL of _id and query, and of passages where a query brings its own, instead of "
+        "QUERY",
+    )
+    add_segment(p)
     p.add_argument("--out", type=Path, help="JSONL to write, with --queries: one answer a line")
     p.add_argument("--overwrite", action="store_true", help="replace the file of --out")
     p.add_argument(
@@ -31,19 +39,23 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> int:
-    from rerank.types import Query
-
     config = from_options(AnswerConfig, o)
     if (o.query is None) == (o.queries is None):
         raise InputError("expected a QUERY, or a file of them with --queries")
     if (o.queries is None) != (o.out is None):
         raise InputError("--queries and --out go together")
     if o.queries is not None:
+        if o.segment:
+            raise InputError("--segment is of QUERY; in a file, `metadata` of a row names it")
         return _answer_file(o, config)
+    if o.overwrite or o.restart:
+        raise InputError("--overwrite and --restart are of the file of --out; leave them out")
     from rerank.rag.answer.model_answers import answer
 
     with journal_kept(o) as record:
-        (found,) = answer(load_model(o), [Query(o.query, "1")], config, record=record)
+        model = load_model(o)
+        queries = typed_queries(model, [o.query], o.segment)
+        (found,) = answer(model, queries, config, record=record)
         if found.error:
             raise EndpointError(found.error)
         print(json.dumps(found.to_dict()) if o.json else printable(found.text()))
@@ -55,7 +67,7 @@ def _answer_file(o: argparse.Namespace, config: AnswerConfig) -> int:
     from rerank.data.beir import read_queries
     from rerank.jobs.answer_file import answer_file
 
-    queries = read_queries(o.queries)
+    queries = read_queries(o.queries, passages=True)
     check_places(o.model, o.queries, o.out)
     with journal_kept(o) as record:
         done = answer_file(
@@ -67,9 +79,12 @@ def _answer_file(o: argparse.Namespace, config: AnswerConfig) -> int:
             restart=o.restart,
             record=record,
         )
-    if done.resumed:
-        print(f"{done.resumed} of the answers were made before an interruption")
-    print(f"{o.out}: {done.answers} answers")
+    if o.json:
+        print_json(out=o.out, **asdict(done))
+    else:
+        if done.resumed:
+            print(f"{done.resumed} of the answers were made before an interruption")
+        print(f"{o.out}: {done.answers} answers")
     if done.failed:
         note(f"{done.failed} of them hold an error: the language model gave no answer")
     return REJECTED if done.failed else 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
 from rerank.commands.journaling import add_kept_journal, journal_kept
 from rerank.commands.options import add_json, add_model
+from rerank.commands.queries import add_segment, assess_recorded, typed_queries
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -18,22 +18,19 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--full", action="store_true", help="print every signal and what to do about it too"
     )
+    add_segment(p)
     add_json(p, "print one JSON object a query, with every signal")
     add_kept_journal(p)
 
 
 def _run(o: argparse.Namespace) -> None:
     from rerank.rag.retrieval_assessment import assess_with
-    from rerank.types import Query
 
-    queries = [Query(text, str(i)) for i, text in enumerate(o.queries, start=1)]
     with journal_kept(o) as record:
-        model, start = load_model(o), time.perf_counter()
-        assessed = model.assess(queries)
-        latency = (time.perf_counter() - start) / len(queries)
-        for query, assessment in zip(queries, assessed, strict=True):
-            found = assess_with(model, assessment)
-            answer_id = record(assessment, model=model.version, latency=latency)
+        model = load_model(o)
+        queries = typed_queries(model, o.queries, o.segment)
+        for assessment, answer_id in assess_recorded(model, queries, record):
+            query, found = assessment.ranking.query, assess_with(model, assessment)
             if o.json:
                 named = {"id": answer_id} if answer_id else {}
                 names = {**named, "query_id": query.query_id, "query": query.text}

@@ -8,19 +8,18 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rerank.commands.options import add_options
+from rerank.commands.options import add_options, from_options
 from rerank.commands.printing import note
 from rerank.errors import JournalError, optional
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
     from rerank.journal.journal import Journal
-
-Record = Callable[..., str]  # `Journal.record`; without a journal it does nothing and returns ""
+    from rerank.rag.answer.model_answers import Record
 
 
 def add_kept_journal(p: argparse.ArgumentParser) -> None:
@@ -38,9 +37,12 @@ def journal_kept(o: argparse.Namespace) -> Iterator[Record]:
         InputError: the URL is not that of a journal, or its schema is of a newer version.
         MissingExtraError: the extra is not installed.
     """
-    journal = _opened(o) if o.journal else None
+    from rerank.rag.answer.model_answers import unrecorded
+
+    settings = from_options(Settings, o)
+    journal = _opened(settings) if settings.journal else None
     if journal is None:
-        yield lambda found, **_: ""
+        yield unrecorded
         return
     try:
         yield journal.record
@@ -51,12 +53,12 @@ def journal_kept(o: argparse.Namespace) -> Iterator[Record]:
             note(told)
 
 
-def _opened(o: argparse.Namespace) -> Journal | None:
+def _opened(settings: Settings) -> Journal | None:
     logging.getLogger("rerank.journal").addHandler(logging.NullHandler())  # told once, at the end
     with optional():
         from rerank.journal.journal import Journal
     try:
-        return Journal(o.journal, without_text=o.journal_without_text)
+        return Journal(settings.journal, without_text=settings.journal_without_text)
     except JournalError as error:
         note(f"not written to the journal: {error}")
         return None

@@ -42,20 +42,29 @@ def shown(default: object) -> str:
     return "none" if default == "" else str(default)
 
 
+def typed_options(kind: type, o: argparse.Namespace) -> list[str]:
+    """The flags of a configuration that were typed."""
+    return [flag(field.name) for field, _ in options_of(kind) if hasattr(o, field.name)]
+
+
 def add_options(p: argparse.ArgumentParser, kind: type, *names: str) -> None:
-    """Add one option per field of a configuration, with its default; only `names`, if given."""
+    """Add one option per field of a configuration; only `names`, if given.
+
+    An option that is not typed is missing in the parsed arguments: read them with `from_options`.
+    """
     for field, option in options_of(kind):
         if names and field.name not in names:
             continue
         value, choices = field.default, ",".join(option.choices)
+        absent = argparse.SUPPRESS
         if value is False:
-            p.add_argument(flag(field.name), action="store_true", help=option.help)
+            p.add_argument(flag(field.name), action="store_true", default=absent, help=option.help)
             continue
         notes = filter(None, (option.bounds(), f"default: {shown(value)}"))
         p.add_argument(
             flag(field.name),
             type=type(value),
-            default=value,
+            default=absent,
             metavar=f"{{{choices}}}" if choices else type(value).__name__.upper(),
             help=f"{option.help} ({'; '.join(notes)})".replace("%", "%%"),
         )

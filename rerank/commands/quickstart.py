@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -61,6 +62,7 @@ def _run(o: argparse.Namespace) -> None:
         from rerank.serving.model_place import place_of_model
         from rerank.serving.server import serve
 
+        sys.stdout.flush()  # before the server takes over, for whoever reads a pipe
         serve(place_of_model(str(model), o.work), settings)
 
 
@@ -78,13 +80,13 @@ def _check_journal(settings: Settings, out: Path) -> None:
 
 def _print_next(model: Path, corpus: Path, settings: Settings) -> None:
     """Print what to do with the model."""
-    port = settings.port
+    address = f"http://127.0.0.1:{settings.port}" if settings.port else "http://ADDRESS"
     named, labels = shlex.quote(str(model)), shlex.quote(str(corpus))
     calibrated = shlex.quote(str(model.parent / "calibrated"))
     print("Next:")
-    print(f"  ask:        open http://127.0.0.1:{port}/ in a browser while it is served")
+    print(f"  ask:        open {address}/ in a browser while it is served")
     print(f'  or:         rerank search {named} "a question of yours"')
-    print(f"  over HTTP:  curl http://127.0.0.1:{port}/v1/search -d '{BODY}' {JSON}")
+    print(f"  over HTTP:  curl {address}/v1/search -d '{BODY}' {JSON}")
     if not settings.journal:
         kept = shlex.quote(f"sqlite:///{model.parent}/journal.db")
         print(f"  watch:      --journal {kept} keeps questions and judgements for the Watch page")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
-from rerank.commands.options import add_json, add_model, from_options
+from rerank.commands.options import add_json, add_model, from_options, typed_options
 from rerank.commands.printing import print_passages, two_digits
+from rerank.commands.queries import add_segment, typed_queries
 from rerank.errors import InputError
 from rerank.rag.settings import Strategy
 
@@ -43,6 +44,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         help="if the confidence is low, also try an expanded query, and the best passages of each "
         "stage",
     )
+    add_segment(p)
     add_json(p)
 
 
@@ -54,17 +56,23 @@ def _strategy(o: argparse.Namespace) -> Strategy | None:
     """
     from rerank.rag.strategies import BUNDLED, strategy
 
-    given = from_options(Strategy, o)
+    typed = typed_options(Strategy, o)
     if o.guaranteed:
-        if o.strategy or o.strategies or o.second_tries or given != Strategy():
-            raise InputError("--guaranteed chooses all numbers itself; leave the others out")
+        others = {
+            "--strategy": o.strategy,
+            "--strategies": o.strategies,
+            "--second-tries": o.second_tries,
+        }
+        typed += [name for name, given in others.items() if given]
+        if typed:
+            raise InputError(f"--guaranteed chooses all numbers itself; remove {', '.join(typed)}")
         return None
     if not o.strategy:
         if o.strategies:
             raise InputError("--strategies names a file; say with --strategy which one to take")
-        return given
-    if given != Strategy():
-        raise InputError("--strategy has its numbers from a file; leave the others out")
+        return from_options(Strategy, o)
+    if typed:
+        raise InputError(f"--strategy reads its numbers from a file; remove {', '.join(typed)}")
     return strategy(o.strategy, o.strategies or BUNDLED)
 
 
@@ -74,11 +82,11 @@ def _run(o: argparse.Namespace) -> None:
     chosen = _strategy(o)
     model = load_model(o)
     chosen = chosen or guaranteed(model.maps["search"])
-    found = model.search(o.query)
+    (found,) = model.assess(typed_queries(model, [o.query], o.segment))
     if o.second_tries:
         from rerank.rag.second_try import with_second_tries
 
-        found = with_second_tries(model, found, threshold=chosen.confidence_threshold)
+        found = with_second_tries(model, found)
     result = take(found, chosen)
     if o.json:
         print(json.dumps({"query": o.query, **result.to_dict()}))

@@ -147,7 +147,9 @@ def query_row(query: Query) -> dict[str, Any]:
     row: dict[str, Any] = {"_id": query.query_id, "text": query.text}
     if query.passages is not None:
         row["passages"] = [
-            passage_row(p) | ({} if query.scores is None else {"scores": query.scores_of(i)})
+            passage_row(p)
+            | ({} if query.scores is None else {"scores": query.scores_of(i)})
+            | ({} if query.logits is None else {"logit": float(query.logits[i])})
             for i, p in enumerate(query.passages)
         ]
     return row | ({"metadata": dict(query.metadata)} if query.metadata else {})

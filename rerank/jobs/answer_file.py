@@ -12,6 +12,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Checkpoint, open_checkpoint
 from rerank.batch.recovery import PREDICTIONS, State
 from rerank.data.canonical import to_json
+from rerank.data.records import query_row
 from rerank.errors import FolderError
 from rerank.progress import progress
 from rerank.rag.answer.bounded import BoundedAnswer
@@ -47,10 +48,11 @@ def answer_file(
 ) -> Summary:
     """Answer each query into a line of `out`, in their order.
 
-    The file appears when it is complete; an older one stays until then. If the run is killed, the
-    same call resumes from what is in `.OUT.answer`, and tries those again on which the language
-    model failed. `restart` discards work that was begun with
-    another model, configuration, version or other queries; without it, such work is an error.
+    A query that brings passages is answered from these, any other from the model's index. The file
+    appears when it is complete; an older one stays until then. If the run is killed, the same call
+    resumes from what is in `.OUT.answer`, and tries those again on which the language model failed.
+    `restart` discards work that was begun with another model, configuration, version or other
+    queries; without it, such work is an error.
 
     Raises:
         FolderError: `out` exists and `overwrite` is False.
@@ -61,7 +63,7 @@ def answer_file(
     header = {
         "format": FORMAT,
         "model": model.files.sha256(),
-        "input": _digest([[q.query_id, q.text, dict(q.metadata)] for q in queries]),
+        "input": _digest([query_row(q) for q in queries]),
         "configuration": _digest(asdict(config)),  # only its digest: the URL may have a password
         "version": package_version(),
     }

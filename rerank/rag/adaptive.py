@@ -86,8 +86,8 @@ def guaranteed(maps: FittedMaps) -> Strategy:
     """
     if maps.stopping_threshold is None:
         raise InputError(
-            "this model promises nothing of fewer than ten passages; it takes more labelled "
-            "queries, some hundreds as a rule"
+            "this model has no guaranteed strategy: that takes more labelled queries, usually a "
+            "few hundred"
         )
     return Strategy(1, DEEPEST, maps.stopping_threshold, similarity_floor=-1.0, least_gain=0.0)
 

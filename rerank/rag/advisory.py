@@ -25,7 +25,8 @@ ACTIONS = {  # what to do at each level, surest first
     "LOW_CONFIDENCE": "advisory only, verification required",
     "VERY_LOW_CONFIDENCE": "do not use, flag for review",
 }
-Record = Callable[[Mapping[str, Any]], None]  # takes one event
+LOWEST = "VERY_LOW_CONFIDENCE"
+EventSink = Callable[[Mapping[str, Any]], None]  # takes one event
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def decide(
     *,
     confidence: float | None = None,
     summary: str = "",
-    record: Record | None = None,
+    record: EventSink | None = None,
 ) -> Decision:
     """What to do with the answer; below the advisory threshold an event is recorded too.
 
@@ -119,6 +120,7 @@ def decide(
             f"`confidence` should be a number from 0 to 1, got {sure!r:.100}; leave it out to "
             "decide by the confidence of the retrieval"
         )
+    sure = float(sure)
     calibrated = assessment.calibrated or confidence is not None
     level = policy.level(sure, calibrated=calibrated)
     flagged = sure < policy.threshold or not calibrated
@@ -134,7 +136,7 @@ def decide(
         try:
             (record or _log)(event)
         except Exception:
-            logger.exception("an advisory event was not recorded: %s", json.dumps(event))
+            logger.exception("an advisory event was not recorded: %r", event)
     return decision
 
 

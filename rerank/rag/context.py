@@ -6,8 +6,9 @@ It decides from calibrated sufficiency alone. It knows nothing of language model
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rerank.rag.adaptive import depth
 from rerank.rag.settings import ContextGate
 from rerank.types import Assessment
 
@@ -45,14 +46,26 @@ def assess_context(
 ) -> ContextVerdict:
     """The verdict on the first passages of an assessment; PARTIAL at most if it is not calibrated.
 
-    It never raises: if it fails, the failure is logged, the verdict is UNASSESSED, and the passages
-    can still be used.
+    No assessment makes it raise: if it fails, the failure is logged, the verdict is UNASSESSED, and
+    the passages can still be used.
     """
     try:
         return _assess(assessment, gate)
     except Exception:
         logger.exception("the context gate failed; the passages pass on unassessed")
         return ContextVerdict(UNASSESSED, None, "The context could not be assessed.", 0, gate.k)
+
+
+def assess_first(
+    assessment: Assessment, count: int, gate: ContextGate = ContextGate()
+) -> ContextVerdict:
+    """The verdict on the first `count` different passages, which are handed on; `gate.k` is unused.
+
+    Without any passage it is INSUFFICIENT, with confidence 0.
+    """
+    if count:
+        return assess_context(assessment, replace(gate, k=depth(assessment, count)))
+    return ContextVerdict("INSUFFICIENT", 0.0, "No passage fits the question.", 0, 0)
 
 
 def _assess(assessment: Assessment, gate: ContextGate) -> ContextVerdict:

@@ -11,17 +11,16 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.checks import as_text
 from rerank.data.records import LONGEST_QUERY
 from rerank.errors import InputError, RerankError, nearest, optional
-from rerank.rag.adaptive import depth, take
-from rerank.rag.context import ContextVerdict, assess_context
+from rerank.rag.adaptive import take
+from rerank.rag.context import assess_first
 from rerank.rag.retrieval_assessment import assess_with
-from rerank.rag.settings import ContextGate, Strategy
+from rerank.rag.settings import Strategy
 
 with optional():
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from pydantic import ValidationError
 
-NOTHING = ContextVerdict("INSUFFICIENT", 0.0, "No passage was found.", usable_count=0, k=0)
 SHOWN = 50  # characters of an unknown argument's name
 INSTRUCTIONS = (
     "Search indexed documents. {about} Answer only from the passages, cite their doc_id, and say "
@@ -51,10 +50,7 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
         """
         with _as_tool_errors():
             found = take(model.search(query), Strategy(min_k, max_k))
-        verdict = NOTHING
-        if found.k:
-            gate = ContextGate(depth(found.assessment, found.k))
-            verdict = assess_context(found.assessment, gate)
+        verdict = assess_first(found.assessment, found.k)
         return {**found.to_dict(), "verdict": verdict.verdict, "note": verdict.note()}
 
     def assess_retrieval_confidence(query: str) -> dict[str, Any]:
@@ -105,7 +101,9 @@ def check_arguments(arguments: Mapping[str, Any], known: Collection[str]) -> Non
                 f"unknown argument {cut!a}"
                 + (nearest(cut, known) or f"; the arguments are {', '.join(known)}")
             )
-    as_text("query", arguments.get("query"), most=LONGEST_QUERY, empty=True)
+    if "query" not in arguments:
+        raise InputError("'query' is missing")
+    as_text("query", arguments["query"], most=LONGEST_QUERY, empty=True)
 
 
 @contextmanager

@@ -69,23 +69,26 @@ def with_second_tries(
     model: CalibratedReranker,
     first: Assessment,
     *,
-    threshold: float = 0.7,
+    threshold: float | None = None,
     tries: Sequence[Try] = tuple(TRIES.values()),
     best_of: LogisticMap | None = None,
 ) -> Assessment:
     """The first assessment, or a better one if its confidence is below `threshold`.
 
-    The tries run in turn until one reaches the threshold. A better one gets its confidence from
-    `best_of` (see `fit_best_of`); without it, from the first assessment, which is lower.
+    By default that is the model's threshold of accepted answers. The tries run in turn until one
+    reaches it. A better one gets its confidence from `best_of` (see `fit_best_of`); without it,
+    from the first assessment, which is lower.
 
     Raises:
-        InputError: the model has no index of ours.
+        InputError: the model has no index, or the query brings its own passages.
     """
-    if model.index_folder is None:
+    if model.index_folder is None or first.ranking.query.mode != "search":
         raise InputError(
-            f"{model.folder} has no index of ours, and second tries search that in another way; "
-            "ask without them"
+            "second tries search the model's own index, and here the passages come from elsewhere; "
+            "leave second tries out"
         )
+    if threshold is None:
+        threshold = model.pipeline.config.thresholds.medium
     best = first
     for one in tries if first.confidence < threshold and len(first.ranking) else ():
         found = assess_try(model, first, one)

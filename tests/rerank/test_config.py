@@ -10,6 +10,7 @@ import pytest
 
 from rerank.config import Config, FinetuneConfig, Thresholds
 from rerank.errors import InputError
+from rerank.rag.settings import AnswerConfig
 
 
 def test_a_configuration_survives_json() -> None:
@@ -23,6 +24,14 @@ def test_a_configuration_cannot_be_changed() -> None:
     """It is one frozen value."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         Config().pool = 1  # type: ignore[misc]
+
+
+def test_values_within_a_configuration_are_of_their_own_kind() -> None:
+    """A dictionary would fail only in the middle of a run."""
+    with pytest.raises(InputError, match=r"`thresholds` should be a Thresholds, .* got \{'high"):
+        Config(thresholds={"high": 0.95})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="`strategy` should be a Strategy"):
+        AnswerConfig(strategy={"max_k": 3})  # type: ignore[arg-type]
 
 
 def test_the_advisory_threshold_is_0_7() -> None:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from rerank.assessment.policy import LABEL_FIRST
 from rerank.errors import EndpointError
-from rerank.rag.adaptive import depth, take
-from rerank.rag.advisory import preset
+from rerank.rag.adaptive import take
+from rerank.rag.advisory import LOWEST, preset
 from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import (
     Checked,
@@ -28,7 +28,7 @@ from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.quality import AnswerConfidence, AnswerQuality
 from rerank.rag.answer.sentences import Sentence
 from rerank.rag.answer.sources import Source, sources_of
-from rerank.rag.context import UNASSESSED, ContextVerdict, assess_context
+from rerank.rag.context import UNASSESSED, ContextVerdict, assess_first
 from rerank.rag.settings import AnswerConfig, ContextGate
 from rerank.types import Assessment, RankedPassage
 
@@ -44,7 +44,7 @@ class BoundedAnswer:
     refused: bool
     low_confidence: bool
     confidence: float | None  # P(a source holds the answer); None if the gate failed
-    level: str
+    level: str  # of this confidence; the lowest one of a refusal
     sources: tuple[Source, ...] = ()  # those that support the answer
     quotes: tuple[str, ...] = ()  # the supporting sentence of each
     attribution_coverage: float | None = None  # of the answer as generated; None if there is none
@@ -53,10 +53,11 @@ class BoundedAnswer:
     error: str = ""  # why the answerer gave no answer
     cut_off: bool = False  # the limit on the tokens of a language model cut it off
     answer_confidence: float | None = None  # P(the answer is right), if fitted on labels
+    answer_level: str = ""  # of this confidence
     answer_id: str = ""  # in the journal, for feedback; "" without a journal
 
     def to_dict(self) -> dict[str, Any]:
-        """The output record; `answer_confidence`, `cut_off`, `error` and `id` only if set."""
+        """The output record; what follows `calibrated` only if it is set."""
         record = {
             "query_id": self.query_id,
             "answer": self.answer,
@@ -73,6 +74,7 @@ class BoundedAnswer:
         }
         more = {
             "answer_confidence": self.answer_confidence,
+            "answer_level": self.answer_level or None,
             "cut_off": self.cut_off or None,
             "error": self.error or None,
             "id": self.answer_id or None,
@@ -90,7 +92,7 @@ class BoundedAnswer:
             return self
         quality = AnswerQuality(attribution_coverage=self.attribution_coverage)
         found = fitted.confidence(retrieval, quality)
-        return replace(self, answer_confidence=found, level=preset(policy).level(found))
+        return replace(self, answer_confidence=found, answer_level=preset(policy).level(found))
 
     def text(self) -> str:
         """The answer with its sources, as a person reads it."""
@@ -132,7 +134,7 @@ def bounded_answer(
         refused=True,
         low_confidence=False,
         confidence=verdict.confidence,
-        level=preset(config.policy).level(verdict.confidence or 0.0, calibrated=calibrated),
+        level=LOWEST,
         calibrated=calibrated,
     )
     if verdict.verdict == "INSUFFICIENT":
@@ -145,7 +147,8 @@ def bounded_answer(
     except EndpointError as error:
         return replace(refusal, answer="", model_calls=error.calls, error=str(error))
     low = verdict.verdict in ("PARTIAL", UNASSESSED)
-    return _answer_of(draft, sources, refusal, low=low)
+    level = preset(config.policy).level(verdict.confidence or 0.0, calibrated=calibrated)
+    return _answer_of(draft, sources, refusal, low=low, level=level)
 
 
 def usable_context(
@@ -157,10 +160,8 @@ def usable_context(
     """
     taken = take(assessment, config.strategy).passages
     usable = [p for p in taken if p.relevance >= config.min_score]
-    # sufficiency at the count of sources: passages that are not handed on hold no answer
-    rank = depth(assessment, max(1, len(usable)))
-    gate = ContextGate(rank, config.min_score, config.sufficient, config.partial)
-    verdict = assess_context(assessment, gate)
+    gate = ContextGate(floor=config.min_score, sufficient=config.sufficient, partial=config.partial)
+    verdict = assess_first(assessment, len(usable), gate)
     if len(usable) < config.min_chunks:
         verdict = replace(verdict, verdict="INSUFFICIENT")
     return usable, verdict
@@ -175,11 +176,11 @@ class _Draft(NamedTuple):
 
 
 def _answer_of(
-    draft: _Draft, sources: Sequence[Source], refusal: BoundedAnswer, *, low: bool
+    draft: _Draft, sources: Sequence[Source], refusal: BoundedAnswer, *, low: bool, level: str
 ) -> BoundedAnswer:
     """The supported part of a draft, with the sources that it cites; or `refusal`, without any.
 
-    `low`: the context is weak, and the answer says so.
+    `low`: the context is weak, and the answer says so. `level` is that of an answer.
     """
     if draft.checked is None:
         return replace(refusal, model_calls=draft.calls)
@@ -200,6 +201,7 @@ def _answer_of(
         answer=f"{LOW if low else ''}{without_unsupported(draft.checked)}",
         refused=False,
         low_confidence=low,
+        level=level,
         sources=used,
         quotes=tuple(quotes[source.id] for source in used),
     )

@@ -27,19 +27,20 @@ class ExtractiveAnswerer:
     def generate(
         self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
     ) -> Generated:
-        """At most three sentences, at most one per source, the best source first.
+        """At most three different sentences, at most one per source, the best source first.
 
         `note` and `strict` change nothing: quotations are verbatim anyway.
         """
-        quoted = []
+        quoted: dict[str, str] = {}  # sentence -> id of the first source that has it
         for source in sources[:MOST]:
             found = split(CITATION.sub("", source.evidence))
             if source.passage.title and len(found) > 1:
                 found = found[1:]  # the title is not a sentence
             if found:
                 best = max(found, key=lambda s: self._shared(question, s))
-                quoted.append(f'"{_shorten(best)}" [{source.id}].')
-        return Generated(" ".join(quoted) or NO_ANSWER, 0)
+                quoted.setdefault(_shorten(best), source.id)
+        text = " ".join(f'"{sentence}" [{source}].' for sentence, source in quoted.items())
+        return Generated(text or NO_ANSWER, 0)
 
     def _shared(self, question: str, sentence: str) -> float:
         """The summed idf of the question's words that occur in the sentence."""

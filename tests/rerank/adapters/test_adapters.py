@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,10 +47,14 @@ class Model:
 
 
 def ranked(
-    documents: Sequence[tuple[str, Mapping[str, Any]]], model: Any = None, count: int = 5
+    documents: Sequence[tuple[str, Mapping[str, Any]]],
+    model: Any = None,
+    count: int = 5,
+    min_relevance: float = 0.0,
 ) -> list[tuple[int, dict[str, Any]]]:
     """The ranked documents; the stub model unless another is given."""
-    return rank_documents(model or Model(), QUERY, documents, count=count, min_relevance=0.0)
+    given = model or Model()
+    return rank_documents(given, QUERY, documents, count=count, min_relevance=min_relevance)
 
 
 BEST = {
@@ -174,11 +179,18 @@ def test_documents_without_a_text_are_left_out() -> None:
     assert [place for place, _ in ranked([*documents, ("the median", {})])] == [3, 1]
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_a_count_below_one_is_refused(count: int) -> None:
+@pytest.mark.parametrize("count", [0, -1, "5", True, 2.0])
+def test_a_count_that_is_none_is_refused(count: Any) -> None:
     """A count of -1 would leave out the last document."""
-    with pytest.raises(InputError, match=f"1 document at least .* got {count}"):
+    with pytest.raises(InputError, match=f"should be 1 or more, got {count!r}"):
         ranked([("a mean", {})], count=count)
+
+
+@pytest.mark.parametrize("relevance", [70, -0.1, "0.5", math.nan])
+def test_a_relevance_that_is_no_probability_is_refused(relevance: Any) -> None:
+    """With 70 instead of 0.7 an application would never get a document."""
+    with pytest.raises(InputError, match=f"from 0 to 1, got {relevance!r}"):
+        ranked([("a mean", {})], min_relevance=relevance)
 
 
 def test_a_path_is_no_model() -> None:

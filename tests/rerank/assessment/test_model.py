@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,7 +31,7 @@ from rerank.errors import InputError
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.storage.folder import sha256_file, with_digest
-from rerank.types import Query, Scored
+from rerank.types import Passage, Query, Scored
 from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
@@ -152,11 +153,44 @@ def test_search_is_ranking_and_assessing(model: CalibratedReranker, run: Run) ->
     assert found.ranking.doc_ids == expected.ranking.doc_ids
 
 
-@pytest.mark.parametrize("passages", ["The median", [1, 2]])
+@pytest.mark.parametrize("passages", ["The median", [1, 2], {"a": "The median"}, None, 5])
 def test_passages_that_are_none_are_refused(model: CalibratedReranker, passages: Any) -> None:
-    """One text is no list of passages: its letters are not ranked."""
+    """One text is no list of passages: its letters are not ranked; nor are the keys of a dict."""
     with pytest.raises(InputError, match="expected a"):
         model.rerank("median", passages)
+
+
+@pytest.mark.parametrize("queries", ["median", [5], [None]])
+def test_queries_that_are_none_are_refused(model: CalibratedReranker, queries: Any) -> None:
+    """The message says what came."""
+    with pytest.raises(InputError, match=r"expected .* got"):
+        model.assess(queries)
+
+
+def test_a_plain_string_is_a_query(model: CalibratedReranker, run: Run) -> None:
+    """As for `search`."""
+    text = run.plan.report.items[0].text
+    (found,) = model.assess([text])
+    assert found.confidence == model.search(text).confidence
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Passage("a", None, "text"), "`title` of a passage should be text, got None"),
+        (lambda: Passage("a", "t", None), "`text` of a passage should be text, got None"),
+        (lambda: Passage(7, "t", "text"), "`doc_id` of a passage should be text, got 7"),
+        (lambda: Query(None), "the query should be text, got None"),
+        (lambda: Query("q", passages=5), "expected a list of passages, got 5"),
+        (lambda: Query("q", passages="one text"), "expected a list of passages, got 'one text'"),
+        (lambda: Query("q", passages=[], scores={}), "expected scores by stage"),
+        (lambda: Query("q", passages=[], scores=[0.1]), "expected scores by stage"),
+    ],
+)
+def test_values_of_another_type_are_refused(make: Any, sentence: str) -> None:
+    """Where they come in, and not in the middle of a search."""
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        make()
 
 
 @pytest.mark.parametrize("question", ["", "  \n "])

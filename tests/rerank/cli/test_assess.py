@@ -51,7 +51,8 @@ def test_retrieve_hands_on_as_many_as_needed(
     ("options", "words"),
     [
         (["--strategy=debuging"], "did you mean 'debugging'"),
-        (["--strategy=debugging", "--max-k=3"], "leave the others out"),
+        (["--strategy=debugging", "--max-k=8"], "remove --max-k"),
+        (["--guaranteed", "--min-k=1", "--second-tries"], "remove --min-k, --second-tries"),
         (["--strategies=mine.toml"], "say with --strategy"),
         (["--min-k=9"], "--min-k"),
     ],

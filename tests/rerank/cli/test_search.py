@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from command_line import call, refused
 
 from rerank.commands.printing import two_digits
+from rerank.commands.queries import typed_queries
 from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
 
 Run = Any  # the session's run, see conftest
 
@@ -65,3 +68,17 @@ def test_a_question_of_broken_bytes_is_refused(
 ) -> None:
     """A question that the shell handed over as invalid UTF-8 is bad input, and no traceback."""
     refused(capsys, "search", run.folder, "caf\udce9 hours")
+
+
+def test_a_segment_without_labels_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped one would change nothing, silently; a model without segments refuses any."""
+    fitted = SimpleNamespace(segments=SimpleNamespace(updates={"english": None}))
+    model: Any = SimpleNamespace(segment_by="language", maps={"search": fitted}, folder="model")
+    (query,) = typed_queries(model, ["median"], "englisch")
+    assert query.metadata == {"language": "englisch"}
+    assert "did you mean 'english'" in capsys.readouterr().err
+    typed_queries(model, ["median"], "english")
+    assert capsys.readouterr().err == ""
+    model.segment_by = ""
+    with pytest.raises(InputError, match="has no segments"):
+        typed_queries(model, ["median"], "english")

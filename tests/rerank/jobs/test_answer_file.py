@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call
 from llm_endpoint import endpoint, says, status
 
 from rerank.assessment.model import CalibratedReranker
@@ -65,6 +66,21 @@ def test_an_interrupted_run_resumes(
     assert list(tmp_path.iterdir()) == [out]
     with pytest.raises(FolderError, match="--overwrite"):
         answer_file(model, queries, out)
+
+
+def test_a_query_is_answered_from_its_own_passages(
+    run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `rescore` does with the same file; `--json` prints one object."""
+    asked, out = tmp_path / "queries.jsonl", tmp_path / "answers.jsonl"
+    own = ["The median is the middle value of a sorted sample.", "Another text."]
+    asked.write_text(json.dumps({"_id": "1", "query": "what is a median?", "passages": own}))
+    options = ("--partial=0", "--sufficient=0", "--min-score=0", "--similarity-floor=-1")
+    assert call("answer", run.folder, "--queries", asked, "--out", out, "--json", *options) == 0
+    assert json.loads(capsys.readouterr().out)["answers"] == 1
+    found = json.loads(out.read_text())
+    assert {source["doc_id"] for source in found["sources"]} <= {"0", "1"}
+    assert "middle value" in found["answer"]
 
 
 def test_work_of_something_else_is_not_resumed(

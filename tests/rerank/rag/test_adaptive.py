@@ -125,7 +125,7 @@ def test_what_the_labels_guarantee_is_handed_on_whole(model: CalibratedReranker)
     result = take(found(dense=[0.0] * 10), guaranteed(maps))
     assert (result.k, result.stop_reason) == (4, "threshold")
     assert take(found(dense=[0.0] * 10), guaranteed(replace(maps, stopping_threshold=1.0))).k == 10
-    with pytest.raises(InputError, match="promises nothing"):
+    with pytest.raises(InputError, match="no guaranteed strategy"):
         guaranteed(replace(maps, stopping_threshold=None))
 
 

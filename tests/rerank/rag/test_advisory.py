@@ -37,6 +37,12 @@ def test_levels_by_hand(confidence: float, level: str, action: str, flagged: boo
     assert (found.level, found.action, found.flagged) == (level, action, flagged)
 
 
+def test_a_decision_is_plain_json() -> None:
+    """Also for a confidence of NumPy, whose event can be recorded."""
+    found = decide(make_assessment(texts=["a"]), confidence=np.float32(0.5))
+    assert json.loads(json.dumps(found.to_dict()))["confidence"] == 0.5
+
+
 def test_the_legal_preset_begins_high_earlier() -> None:
     """Its bands are 0.85, 0.7 and 0.5."""
     assert PRESETS["legal"].level(0.86) == "HIGH_CONFIDENCE"

@@ -54,14 +54,12 @@ def test_no_passage_is_never_sufficient(
     model: CalibratedReranker, questions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The verdict is on what is handed on, however sure the model is of its first passage."""
-    from rerank.rag import mcp_server
-
     far = make_assessment(confidence=0.9, texts=["No passage is similar."], dense=[0.1])
     monkeypatch.setattr(model, "search", lambda _: far)
     told = called(model, "search", query=questions[0]).structured_content
     assert (told["k"], told["stop_reason"]) == (0, "no_results")
     assert (told["verdict"], told["confidence"]) == ("INSUFFICIENT", 0.0)
-    assert told["note"] == mcp_server.NOTHING.note() != ""
+    assert told["note"] == "[CONTEXT WARNING: No passage fits the question. Confidence: 0%.]"
 
 
 def test_assessment_gives_what_python_gives(
@@ -80,7 +78,8 @@ def test_assessment_gives_what_python_gives(
         ({"query": "x", "min_k": 5, "max_k": 2}, "expected `min_k` <= `max_k`, got 5 and 2"),
         ({"query": "x" * 10_001}, "'query' has 10001 characters, at most 10000 are taken"),
         ({"query": 5}, "'query' should be text, got int"),
-        ({}, "'query' should be text, got null"),
+        ({"query": None}, "'query' should be text, got null"),
+        ({}, "'query' is missing"),
         ({"query": "x", "maxk": 3}, "unknown argument 'maxk'; did you mean 'max_k'?"),
         (
             {"query": "x", "language": "en"},

@@ -15,6 +15,7 @@ from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
 from rerank.jobs.pipelines import open_index
 from rerank.rag.second_try import (
     APART,
@@ -70,6 +71,13 @@ def test_candidates_of_a_try_have_the_features_of_their_metadata(one: Try, tmp_p
     found = one(pipeline, first)
     assert found.features.shape[1] == ranking.features.shape[1]
     assert found.features[:, -1].tolist() == [p.metadata["year"] for p in found.passages]
+
+
+def test_passages_that_came_with_the_query_are_not_searched_for(model: CalibratedReranker) -> None:
+    """The index holds others."""
+    own = model.rerank("what is a median", ["The middle value.", "Another text."])
+    with pytest.raises(InputError, match="second tries search the model's own index"):
+        with_second_tries(model, own)
 
 
 def test_only_a_higher_confidence_counts(model: CalibratedReranker, first: Assessment) -> None:

@@ -76,6 +76,25 @@ def test_no_evidence_means_no_call(
     assert (found.answer, found.refused, found.model_calls) == (NO_ANSWER, True, 0)
     assert not answerer.strict
     assert found.to_dict()["sources"] == []
+    assert found.level == "VERY_LOW_CONFIDENCE"  # there is no answer to use
+
+
+def test_no_source_has_no_confidence(lexicon: Lexicon) -> None:
+    """However sure the model is of a passage that is not handed on."""
+    far = make_assessment(confidence=0.95, dense=[0.1])
+    found = bounded_answer(far, Scripted(GOOD), lexicon)
+    assert (found.refused, found.confidence, found.level) == (True, 0.0, "VERY_LOW_CONFIDENCE")
+
+
+def test_a_sentence_of_two_sources_is_quoted_once(lexicon: Lexicon) -> None:
+    """With the best one that has it."""
+    twice = make_assessment(
+        texts=[GOOD.replace(" [S1]", ""), "A median. " + GOOD.replace(" [S1]", "")],
+        relevance=[0.8, 0.7],
+    )
+    found = bounded_answer(twice, ExtractiveAnswerer(lexicon.weight, lexicon.language), lexicon)
+    assert found.answer.count("middle value") == 1
+    assert [s.id for s in found.sources] == ["S1"]
 
 
 def test_the_confidence_is_that_of_the_sources(assessment: Assessment, lexicon: Lexicon) -> None:
