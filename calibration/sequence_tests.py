@@ -109,8 +109,8 @@ def starts_of(
     return starts.astype(np.int64), np.bincount(which, chances).astype(np.float64)
 
 
-def last_refuted(tail: Floats, ends: Ints, starts: Ints, chances: Floats) -> int:
-    """Return the last of `ends` up to which "no more than the target" is refuted, or -1.
+def refuted(tail: Floats, ends: Ints, starts: Ints, chances: Floats) -> Ints:
+    """Return those of `ends` up to which "no more than the target" is refuted.
 
     tail (n,) are the p-values of the first k rows; a threshold may lie only at `ends`, which rise.
     This is the fallback procedure (Wiens & Dmitrienko 2005) along a fixed sequence: each of
@@ -119,16 +119,15 @@ def last_refuted(tail: Floats, ends: Ints, starts: Ints, chances: Floats) -> int
     promise is at most the sum of the chances, and bad luck among the most confident rows does not
     end the procedure.
     """
-    last, budget = -1, 0.0
+    found, budget = np.zeros(len(ends), dtype=np.bool_), 0.0
     for start, stop, chance in zip(starts, [*starts[1:], len(ends)], chances, strict=True):
         budget += chance
         failed = np.flatnonzero(tail[ends[start:stop]] > budget)
         passed = int(failed[0]) if len(failed) else stop - start
-        if passed:
-            last = int(ends[start + passed - 1])
+        found[start : start + passed] = True
         if len(failed):
             budget = 0.0
-    return last
+    return ends[found]
 
 
 def chance_of_a_start(truth: Floats, target: float, level: float) -> float:

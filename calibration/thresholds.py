@@ -20,7 +20,7 @@ from calibration.sequence_tests import (
     POWER,
     chance_of_a_start,
     foreseen_place,
-    last_refuted,
+    refuted,
     starts_of,
     tails,
     test_sizes,
@@ -127,13 +127,6 @@ class Certificate:
         if self.threshold is not None:
             of_answers = self.event == RIGHT
             counts = f"{self.right} of {self.accepted} {'were' if of_answers else 'do'}"
-            if self.everything:
-                return (
-                    f"Everything may be accepted: of all {self.about} {promise} ({counts}). This "
-                    "says nothing of a question that is unlike them, nor of one answer alone: only "
-                    f"an answer with a {'confidence' if of_answers else 'sufficiency'} of "
-                    f"{self.target:g} or more is called certified."
-                )
             return (
                 f"Certified from {self.threshold:.3f} up: {promise}, of {self.about}. Here "
                 f"{counts}, which is {self.accepted / self.queries:.0%} of {self._rests_on}."
@@ -167,18 +160,9 @@ class Certificate:
         copies = f" and {self.copies} copies without their answers" if self.copies else ""
         return f"{self.queries - self.copies} labelled queries{copies}{groups}"
 
-    @property
-    def everything(self) -> bool:
-        """Whether all of the labelled queries may be accepted."""
-        return self.threshold is not None and self.accepted == self.queries
-
     def promises(self, confidence: float) -> bool:
-        """Whether an answer of this confidence is certified: at the threshold, and at the target.
-
-        A threshold below the target says that queries *together* are right often enough; it does
-        not certify one answer that is itself expected to be wrong.
-        """
-        return self.threshold is not None and confidence >= max(self.threshold, self.target)
+        """Whether an answer of this confidence is certified: it reaches the threshold."""
+        return self.threshold is not None and confidence >= self.threshold
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `Certificate(**d)` gives an equal one back."""
@@ -192,6 +176,7 @@ def certify(
     groups: Groups = None,
     target: float = 0.7,
     level: float = 0.95,
+    floor: float = 0.0,
     about: str = ABOUT,
     event: str = RIGHT,
 ) -> Certificate:
@@ -199,10 +184,13 @@ def certify(
 
     Learn-then-Test (Angelopoulos et al. 2021) by a sequence with several starts: "of the k most
     confident no more than `target` are right" is tested for rising k, until it cannot be refuted
-    (see `last_refuted`). So the probability of a false promise is at most 1 - `level`, for any p
-    and any number of tests. Equal p are accepted together. Half of that probability goes to one
-    start where the tests would most surely pass if p were true, the rest to starts at sizes fixed
-    in advance.
+    (see `refuted`). So the probability of a false promise is at most 1 - `level`, for any p and any
+    number of tests. Equal p are accepted together. Half of that probability goes to one start where
+    the tests would most surely pass if p were true, the rest to starts at sizes fixed in advance.
+
+    No threshold below `floor` is returned: give what is accepted anyway, so that the promise is
+    about exactly the rows that are accepted and certified. It may depend on the labels, as all
+    tests that refute hold at once.
 
     If every row is a group of its own, the test is the exact binomial tail, and the promise is
     about new rows. If groups (n,) have several rows, the promise is about the rows of new groups:
@@ -227,8 +215,9 @@ def certify(
     number, n = group_codes(groups, len(values))[order], len(values)
     labels, values = labels[order], values[order]
     n_groups = int(number.max()) + 1
-    last = _last(labels, values, number, target, level)
     in_groups = n_groups if n_groups < n else None
+    ends = _refuted_ends(labels, values, number, target, level)
+    last = int(ends[values[ends] >= floor].max(initial=-1))
     needed = None
     if last < 0:
         needed = (
@@ -250,11 +239,10 @@ def certify(
     )
 
 
-def _last(labels: Floats, values: Floats, number: Ints, target: float, level: float) -> int:
-    """Return the last row, by falling values (n,), up to which the target is certified.
-
-    -1 for none.
-    """
+def _refuted_ends(
+    labels: Floats, values: Floats, number: Ints, target: float, level: float
+) -> Ints:
+    """Return the rows, by falling values (n,), up to which the target is certified."""
     n = len(labels)
     ends = np.append(np.flatnonzero(np.diff(values)), n - 1)  # of runs of equal values
     if number.max() + 1 == n:
@@ -266,7 +254,7 @@ def _last(labels: Floats, values: Floats, number: Ints, target: float, level: fl
         sizes = group_sizes(float(size[-1]))
     foreseen = foreseen_place(values, target, 1 - level)
     starts, chances = starts_of(size, ends, sizes, foreseen, 1 - level)
-    return last_refuted(tail, ends, starts, chances)
+    return refuted(tail, ends, starts, chances)
 
 
 def _needed_in_groups(labels: Floats, number: Ints, target: float, level: float) -> int | None:

@@ -103,7 +103,14 @@ def fit_recalibration(
     scores, number = log_odds(before), np.asarray(groups)
     update = fit_update(scores, right, number)
     after = cross_fit(fit_update, scores, right, number, folds=10, random_state=random_state)
-    certificate = certify(right, before, groups=number, target=target, about=about)
+    accepted = before[update.predict(scores) >= target]
+    certificate = certify(
+        *(right, before),
+        groups=number,
+        target=target,
+        floor=float(accepted.min(initial=np.inf)),
+        about=about,
+    )
     if certificate.threshold is not None:
         moved = float(update.predict(log_odds([certificate.threshold]))[0])
         certificate = replace(certificate, threshold=moved * (1 - ROUNDING))

@@ -49,6 +49,7 @@ def certify_context(
         sufficiency[:, k - 1],
         groups=ordered.groups,
         target=config.thresholds.sufficient,
+        floor=config.thresholds.sufficient,
         about=about,
         event=HOLDS.format(k),
     )

@@ -141,8 +141,9 @@ def fit(
     segments, out_of_fold = _fit_segments(confidence.out_of_fold, ordered, right, config)
     copies = np.array([is_copy(s.query) for s in scored.items], dtype=np.bool_)
     made = int(copies.sum())
+    target = config.thresholds.medium
     certificate = certify(
-        right, out_of_fold, groups=groups, target=config.thresholds.medium, about=about
+        right, out_of_fold, groups=groups, target=target, floor=target, about=about
     )
     answered = [bool(grades) for grades in scored.grades]
     sufficiency, stopping_threshold = None, None

@@ -193,7 +193,7 @@ def certified_check(maps: FittedMaps, measured: Evaluation, gate: PromotionGate)
     They confirm it if the lower bound of the share that is right, by group, reaches the target. If
     nothing is certified, there is nothing to confirm.
     """
-    certificate, confidences = maps.certificate, measured.confidences[OURS].tolist()
+    certificate, confidences = maps.certificate, measured.confidences[OURS]
     reached = np.array([certificate.promises(c) for c in confidences], dtype=np.bool_)
     promised = reached & ~unlike_fitted(measured.features, maps.confidence.first)
     right, groups = measured.right[promised], measured.labelled.groups[promised]

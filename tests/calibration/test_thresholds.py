@@ -13,7 +13,7 @@ from scipy.special import expit
 from scipy.stats import binom, binomtest
 
 from calibration import sequence_tests
-from calibration.sequence_tests import foreseen_place, last_refuted, starts_of, tails
+from calibration.sequence_tests import foreseen_place, refuted, starts_of, tails
 from calibration.thresholds import Certificate, certify, lower_bound, upper_bound
 
 Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -92,11 +92,11 @@ def test_a_bad_beginning_costs_its_share_of_the_chance() -> None:
     starts, chances = starts_of(size, ends, (19, 49), None, 0.05)
     np.testing.assert_array_equal(starts, [18, 48])
     for tail, last in ((0.04, -1), (0.03, 59), (0.016, 59)):
-        assert last_refuted(np.full(60, tail), ends, starts, chances) == last
+        assert refuted(np.full(60, tail), ends, starts, chances).max(initial=-1) == last
     passed = np.where(size < 49, 0.01, 0.04)
-    assert last_refuted(passed, ends, starts, chances) == 59
+    np.testing.assert_array_equal(refuted(passed, ends, starts, chances), ends[18:])
     broken = np.where(size == 30, 0.5, passed)
-    assert last_refuted(broken, ends, starts, chances) == 28
+    np.testing.assert_array_equal(refuted(broken, ends, starts, chances), ends[18:29])
 
 
 def test_half_of_the_chance_goes_where_the_confidences_say() -> None:
@@ -275,25 +275,37 @@ def test_copies_of_rows_certify_nothing_new() -> None:
     assert again.accepted >= 0.7 * 10 * once.accepted
 
 
-def test_an_answer_that_is_likely_wrong_is_never_certified() -> None:
-    """Where everything may be accepted the words say so, and a confidence of .05 is certified by
-    nothing: a promise of a set is no property of such an answer.
+def test_what_is_certified_was_tested() -> None:
+    """Of p from .7 up .66 are right, of the others .85: together enough, those accepted not.
+
+    With the floor at what is accepted, a false promise is rare; without, the promise is about all.
     """
     rng = np.random.default_rng(0)
-    found = certify(rng.random(500) < 0.85, rng.random(500), about="new questions about ships")
-    assert found.everything
-    assert found.threshold is not None
-    assert found.threshold < 0.05
-    assert [found.promises(p) for p in (0.05, 0.69, 0.7, 1.0)] == [False, False, True, True]
-    assert found.sentence.startswith("Everything may be accepted: of all new questions about ships")
-    assert "only an answer with a confidence of 0.7 or more is called certified" in found.sentence
+    false = 0
+    for _ in range(200):
+        p = rng.uniform(0.4, 0.95, 1000)
+        y = rng.random(1000) < np.where(p >= 0.7, 0.66, 0.85)
+        false += certify(y, p, floor=0.7).threshold is not None
+    assert false / 200 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
+    everything = certify(rng.random(1000) < 0.85, p)
+    assert everything.accepted == 1000
+    assert everything.promises(0.41)
+
+
+@pytest.mark.parametrize("floor", [0.7, 0.8])
+def test_no_threshold_lies_below_the_floor(floor: float) -> None:
+    """The lowest one from there up that is refuted; among these a later choice is valid too."""
+    rng = np.random.default_rng(0)
+    p = rng.random(500)
+    found = certify(rng.random(500) < 0.85, p, floor=floor)
+    assert found.threshold == p[p >= floor].min()
+    assert [found.promises(q) for q in (0.05, 0.69, 0.85)] == [False, False, True]
 
 
 def test_the_promise_names_its_questions() -> None:
     """The sentence says what is promised of; an empty word is refused."""
     y, p = np.append(np.ones(90), np.zeros(60)), np.linspace(0.9, 0.1, 150)
     found = certify(y, p, about="questions about new documents")
-    assert not found.everything
     assert "at 95% confidence, of questions about new documents. Here " in found.sentence
     with pytest.raises(ValueError, match="about should say"):
         certify(y, p, about="")
