@@ -123,8 +123,10 @@ def fit(
 
     A query's features are computed on an order by a score map that has not seen its group, and the
     certificate rests on confidences of such maps. The maps that are kept are refitted on
-    everything. `scored` had no cutoff, which the baseline needs; `policy` says how much of it the
-    model will score. The certificates of the first passages are made only for a model `to_keep`.
+    everything. A query without passages has confidence 0 by definition: the certificate counts it,
+    and the confidence is fitted on the others. `scored` had no cutoff, which the baseline needs;
+    `policy` says how much of it the model will score. The certificates of the first passages are
+    made only for a model `to_keep`.
     """
     with optional():
         from calibration.score_fitting import fit_temperature
@@ -136,9 +138,16 @@ def fit(
     groups, limited = scored.groups, limit_labelled(scored, policy.cutoff)
     ordered = cross_fit_rankings(limited, config, around_score)
     features = ranking_features(ordered.items, features_of(context.list_kind).ranking)
-    right = hits(ordered)[:, 0]
-    confidence = _fit_confidence(features, right, groups, config, around_confidence)
-    segments, out_of_fold = _fit_segments(confidence.out_of_fold, ordered, right, config)
+    right, filled = hits(ordered)[:, 0], found_any(ordered.items)
+    rows = rows_to_fit(right, filled)
+    confidence = _fit_confidence(
+        features[rows], right[rows], groups[rows], config, around_confidence
+    )
+    segments, of_rows = _fit_segments(
+        confidence.out_of_fold, ordered.where(rows), right[rows], config
+    )
+    out_of_fold = np.zeros(len(right))
+    out_of_fold[rows] = np.where(filled[rows], of_rows, 0.0)
     copies = np.array([is_copy(s.query) for s in scored.items], dtype=np.bool_)
     made = int(copies.sum())
     target = config.thresholds.medium
@@ -171,15 +180,24 @@ def fit(
         ),
         calibrator=confidence.calibrator,
         reason=f"{confidence.reason} {AROUND[pooled is not None]}",
-        temperature=fit_temperature(best_logits, right),
-        effective=effective_n(right - out_of_fold, groups),
+        temperature=fit_temperature(best_logits[rows], right[rows]),
+        effective=effective_n((right - out_of_fold)[rows], groups[rows]),
         around=around_confidence,
         features=features,
         right=right,
         groups=groups,
         copies=copies,
-        filled=found_any(ordered.items),
+        filled=filled,
     )
+
+
+def rows_to_fit(right: Labels, filled: Bools) -> Bools:
+    """Which queries (n,) a confidence is fitted on: those with passages, `filled` (n,).
+
+    All of them, if those with passages are all right (n,) or all wrong.
+    """
+    both = len(set(right[filled].tolist())) == 2
+    return filled if both else np.ones(len(filled), dtype=np.bool_)
 
 
 class _Confidence(NamedTuple):

@@ -16,7 +16,7 @@ from calibration.arrays import log_odds, logit, plain
 from calibration.curves import Curves
 from calibration.maps import LogisticMap, TwoStageMap
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.predictions import segments_of
+from rerank.assessment.predictions import found_any, segments_of
 from rerank.assessment.ranking_features import meaning
 from rerank.config import Config
 from rerank.data.labels import Grades
@@ -30,7 +30,7 @@ from rerank.evaluation.ablation import (
     columns_by_step,
 )
 from rerank.evaluation.measure import OURS, Evaluation
-from rerank.fitting.fit import Fitted
+from rerank.fitting.fit import Fitted, rows_to_fit
 from rerank.fitting.plan import Plan
 from rerank.types import Floats, Passage, Ranking
 
@@ -140,7 +140,8 @@ def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
         measured_on = Examples(
             evaluation.features[rows], evaluation.right[rows], evaluation.labelled.groups[rows]
         )
-        fitted_on = Examples(fitted.features, fitted.right, fitted.groups)
+        asked = rows_to_fit(fitted.right, fitted.filled)
+        fitted_on = Examples(fitted.features[asked], fitted.right[asked], fitted.groups[asked])
         yield Trial(fitted_on, measured_on, fitted.calibrator, fitted.around)
 
 
@@ -152,7 +153,7 @@ def _maps_of(row: int, fitted: Fitted, evaluation: Evaluation) -> FittedMaps:
 def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
     """The measured rows worth a look: the most confident mistake, the least confident success."""
     ours = evaluation.confidences[OURS]
-    filled = evaluation.features.any(axis=1)
+    filled = found_any(evaluation.labelled.items)
     wrong = np.flatnonzero((evaluation.right == 0) & filled)
     right = np.flatnonzero(evaluation.right == 1)
     if len(wrong):

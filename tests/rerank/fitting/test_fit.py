@@ -23,7 +23,7 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.fitting import context_certificates, passages
 from rerank.fitting import fit as fitting
-from rerank.fitting.fit import Fitted, fit, sketch_of_filled
+from rerank.fitting.fit import Fitted, fit, rows_to_fit, sketch_of_filled
 from rerank.fitting.passages import CUTOFFS, choose_cutoff, fit_score
 from rerank.fitting.rankings import PlannedRankings
 from rerank.types import Floats, Ranking, Scored
@@ -185,14 +185,26 @@ def test_labels_of_one_class_still_fit(
         assert found.maps.certificate.threshold is None
 
 
-def test_a_query_without_passages_is_fitted_on(
+def test_a_query_without_passages_has_no_confidence(
     with_empty: Labelled[Scored], maps: FittedMaps, config: Config
 ) -> None:
-    """Candidates with nothing in them do not break fitting; confidences are probabilities."""
-    found = predicted(fit(with_empty, maps.policy, config), with_empty, config)
+    """It does not break fitting, and its features, all 0, widen no range of the map."""
+    fitted = fit(with_empty, maps.policy, config)
+    found = predicted(fitted, with_empty, config)
     for p in (found.confidence, found.sufficiency):
         assert ((p >= 0) & (p <= 1)).all()
     assert found.confidence[-1] == 0
+    lowest = fitted.features[fitted.filled].min(axis=0)
+    np.testing.assert_allclose(fitted.maps.confidence.first.low, lowest)
+    assert (lowest > 0).any()
+    assert fitted.maps.certificate.queries == len(with_empty)
+
+
+def test_where_all_that_is_found_is_right_the_empty_ones_teach() -> None:
+    """Else there would be nothing to tell right from wrong by."""
+    right, filled = np.array([1, 1, 0]), np.array([True, True, False])
+    assert rows_to_fit(right, filled).all()
+    np.testing.assert_array_equal(rows_to_fit(np.array([1, 0, 0]), filled), filled)
 
 
 def test_the_named_calibrator_is_taken(
