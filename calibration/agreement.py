@@ -34,8 +34,8 @@ def cohens_kappa(
     The interval is kappa plus or minus Student's t times the standard error of Fleiss, Cohen and
     Everitt (1969), clipped to [-1, 1]. If items of one group (n,) are dependent, the error's terms
     are summed by group. kappa is NaN if chance alone would always agree (every item has one label).
-    The interval is NaN with fewer than two groups, and if the two never differ or always do: the
-    spread is then unknown.
+    The interval is NaN with fewer than two groups, and if the estimated error is 0, as when the two
+    never differ: the spread is then unknown.
 
     Raises:
         ValueError: no item, or sequences of different lengths.

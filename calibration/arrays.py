@@ -155,10 +155,13 @@ def check_y_p(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def plain(value: Any) -> Any:
-    """Return the value as plain JSON: arrays and tuples become lists, NaN becomes None."""
+    """Return the value as plain JSON: arrays and tuples become lists, NaN becomes None.
+
+    Numbers of NumPy become those of Python.
+    """
     if isinstance(value, Mapping):
         return {key: plain(v) for key, v in value.items()}
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         return plain(value.tolist())
     if isinstance(value, (tuple, list)):
         return [plain(v) for v in value]
@@ -169,13 +172,15 @@ def group_codes(groups: Groups, n: int) -> Ints:
     """Return (n,) group numbers 0, 1, ... in sorted order of the labels; None: one row per group.
 
     Raises:
-        ValueError: groups is not one label per row.
+        ValueError: groups is not one label per row, or not all are text or all numbers.
     """
     if groups is None:
         return np.arange(n, dtype=np.int64)
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise ValueError(f"expected one group a row, shape ({n},), got shape {labels.shape}")
+    if len({isinstance(label, str) for label in (groups if labels.dtype.kind in "OU" else ())}) > 1:
+        raise ValueError("expected groups that are all text or all numbers, got both")
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 

@@ -65,7 +65,9 @@ class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-i
     def _coded(self, y: NDArray[Any]) -> Ints:
         check_classification_targets(y)
         classes = np.unique(y)
-        self.classes_ = np.array([0, 1]) if set(classes.tolist()) <= {0, 1} else classes
+        if len(classes) == 1 and classes[0] in (0, 1):  # as where nothing is right yet
+            classes = np.array([0, 1])
+        self.classes_ = classes
         if len(self.classes_) != 2:
             raise ValueError(
                 "Only binary classification is supported: expected labels of two classes, got "

@@ -22,7 +22,7 @@ def design_effect(residuals: ArrayLike, groups: Groups) -> float:
     """
     values = np.asarray(residuals, dtype=np.float64)
     number = group_codes(groups, len(values))
-    n_groups, rows = int(number.max(initial=0)) + 1, float((values**2).sum())
+    n_groups, rows = int(number.max(initial=-1)) + 1, float((values**2).sum())
     if n_groups == len(values) or rows <= 0:
         return 1.0 if n_groups == len(values) else kish(number)
     if n_groups < 2:

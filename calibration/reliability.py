@@ -83,7 +83,7 @@ class Reliability:
         """Return what `to_dict` wrote.
 
         Raises:
-            ValueError: a missing or an unknown key.
+            ValueError: a missing or an unknown key, or a count that is no whole number.
         """
         names = {f.name: str(f.type) for f in fields(cls)}
         if set(d) | {"extra"} != set(names):
@@ -102,6 +102,8 @@ def _restore(kind: str, value: Any) -> Any:
         return low, high
     if kind == "float":
         return float("nan") if value is None else float(value)
+    if kind == "int" and type(value) is not int:
+        raise ValueError(f"not a reliability: expected a whole number, got {value!r:.80}")
     if kind.startswith("Mapping"):
         return {name: _restore("float", v) for name, v in value.items()}
     return value

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
 from calibration.arrays import Floats, Ints, as_scores, logit, sigmoid
 from calibration.maps import LogisticMap, ScoreMap
@@ -195,6 +194,8 @@ def fit_isotonic(scores: ArrayLike, y: ArrayLike) -> IsotonicMap:
     Raises:
         ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1.
     """
+    from sklearn.isotonic import IsotonicRegression
+
     s = as_scores(scores)
     labels = as_labels(y, len(s))
     model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(s, labels)
@@ -222,6 +223,8 @@ def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
     Raises:
         ValueError: as `fit_platt`.
     """
+    from sklearn.isotonic import isotonic_regression
+
     s = as_scores(scores)
     labels = as_labels(y, len(s))
     x, knot, rows = np.unique(s, return_inverse=True, return_counts=True)

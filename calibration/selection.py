@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, Groups, Ints, group_codes
+from calibration.arrays import Floats, Groups, Ints, check_y_p, group_codes
 from calibration.effective_sample_size import grouped_standard_error
 from calibration.metrics.scores import row_losses
 
@@ -145,12 +145,17 @@ def choose(
     independent rows. Both are used for the reason only.
 
     Raises:
-        ValueError: no candidate, or lengths that differ.
+        ValueError: no candidate, or as `calibration.arrays.check_y_p`, with the candidate's name.
     """
     labels, names = np.asarray(y), list(predictions)
     if not names:
         raise ValueError("expected out-of-fold predictions of one candidate at least, got none")
     number = group_codes(groups, len(labels))
+    for name in names:
+        try:
+            check_y_p(labels, predictions[name])
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
     rows = np.array([row_losses(labels, predictions[name]) for name in names])
     means = rows.mean(axis=1)
     best, chosen = int(np.argmin(means)), one_standard_error(rows, number)

@@ -82,7 +82,7 @@ def band(
     It shows what a confidence of 0.7 is worth: if exactly calibrated, the two means agree.
     """
     labels, values = check_y_p(y, p)
-    near = np.abs(values - middle) <= width / 2
+    near = np.abs(values - middle) <= width / 2 + 1e-9  # 0.75 - 0.7 is above 0.05, by rounding
     if not near.any():
         return 0, float("nan"), float("nan")
     return int(near.sum()), float(values[near].mean()), float(labels[near].mean())

@@ -113,7 +113,8 @@ def by_features(
     """The confidence of each set of columns, fitted and measured in every trial.
 
     Each is fitted like the model's own (`calibration.fitting.fit_two_stage`), so all columns give
-    the model's own confidence. Of a pooled map, the weights of these columns are used.
+    the model's own confidence, without the corrections of segments. Of a pooled map, the weights of
+    these columns are used.
     """
     from calibration.fitting import fit_two_stage
 
@@ -159,7 +160,6 @@ def by_features(
 def by_labels(
     trials: Sequence[Trial],
     *,
-    whole: Floats,
     threshold: float,
     penalties: Sequence[float],
     folds: int = 5,
@@ -167,27 +167,27 @@ def by_labels(
 ) -> Budgets:
     """The confidence fitted on fewer labels: on each of `BUDGETS` below the total, and on all.
 
-    `whole` (n,) are the confidences fitted on all labels of a trial, for the rows that it measures.
     Subsets are drawn by group, the last one cut; a larger subset contains the smaller ones of its
     draw. `penalties` are the C chosen on all labels of each trial: choosing it again for each
     subset takes seven times as long, and medians stay within 0.015. `then` is replaced by a
-    logistic second stage if the labels are too few for it.
+    logistic second stage if the labels are too few for it. Segments get no corrections.
     """
     y, _ = _measured_rows(trials)
     total = min(len(trial.fitted_on.right) for trial in trials)
     labels = tuple(size for size in BUDGETS if size < total)
     drawn = [_random_orders(trial.fitted_on, random_state) for trial in trials]
-    figures = []
-    for size in labels:
-        for subset in range(SUBSETS):
-            p = []
-            for trial, orders, penalty in zip(trials, drawn, penalties, strict=True):
-                learned = _fit_subset(
-                    trial, orders[subset][:size], penalty, folds=folds, random_state=random_state
-                )
-                p.append(_predict(learned, trial.measured_on.features, None))
-            figures.append(_measured(y, np.concatenate(p), threshold))
-    figures += [_measured(y, whole, threshold)] * SUBSETS
+
+    def figures_of(subset: int, size: int | None) -> tuple[float, ...]:
+        """What the first `size` labels of a draw give; None: all of them."""
+        p = []
+        for trial, orders, penalty in zip(trials, drawn, penalties, strict=True):
+            rows = np.sort(orders[subset][:size])
+            learned = _fit_subset(trial, rows, penalty, folds=folds, random_state=random_state)
+            p.append(_predict(learned, trial.measured_on.features, None))
+        return _measured(y, np.concatenate(p), threshold)
+
+    figures = [figures_of(subset, size) for size in labels for subset in range(SUBSETS)]
+    figures += [figures_of(0, None)] * SUBSETS
     table = np.array(figures).reshape(len(labels) + 1, SUBSETS, 4)
     return Budgets((*labels, total), threshold, *np.moveaxis(table, 2, 0))
 

@@ -119,9 +119,8 @@ def _recalibrated_mode(
             f"{len(set(groups))}: label questions of other groups, too"
         )
     recalibration, new = _update(old, predicted, labels, groups, about, pipeline.config)
-    if from_search:
-        new = without_certificates(new, NO_LISTS)
-    return RecalibratedMode(recalibration, new, predicted)
+    found = RecalibratedMode(recalibration, new, predicted)
+    return found.without_certificates(NO_LISTS) if from_search else found
 
 
 def _search_as_from_callers(

@@ -40,14 +40,12 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
         return f"Certified: nothing yet; it takes {missing}."
     right = evaluation.right[evaluation.certified]
     measured = f"{right.sum()} of {len(right)}" + (f", {right.mean():.1%}" if len(right) else "")
-    promise = (
-        f"Certified: of the answers with a confidence of {certificate.threshold:.3f} or more at "
-        f"least {certificate.target:.0%} are right, at {certificate.level:.0%} confidence "
+    measured += ", each by the threshold of its fold" if evaluation.folds else ""
+    return (
+        f"Certified: at least {certificate.target:.0%} of the answers with a confidence of "
+        f"{certificate.threshold:.3f} or more are right, at {certificate.level:.0%} confidence "
         f"(measured: {measured})."
     )
-    if certificate.threshold < certificate.target:
-        return f"{promise} Only those that are accepted too are marked as certified."
-    return promise
 
 
 def after_calibration(

@@ -108,7 +108,6 @@ def make_report(
     )
     budgets = by_labels(
         trials,
-        whole=evaluation.confidences[OURS],
         threshold=config.thresholds.medium,
         penalties=ablation_steps[-1].penalties,
         folds=config.folds,

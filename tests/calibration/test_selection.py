@@ -146,3 +146,20 @@ def test_the_reason_says_what_the_rows_are_worth() -> None:
     told = choose(p, np.tile([0, 1], 20), left_out=("beta",), worth=12.3)
     assert told.reason.endswith("beta not considered on 40 rows, worth 12 independent ones.")
     assert choose(p, np.tile([0, 1], 20), left_out=("b",), worth=40.0).reason.endswith("40 rows.")
+
+
+@pytest.mark.parametrize(
+    ("y", "p", "sentence"),
+    [
+        ([0, 1] * 25, [float("nan")] * 50, "broken: "),
+        ([0, 2] * 25, [0.5] * 50, "broken: labels must be 0 or 1, got 2"),
+        ([0, 1] * 25, [0.5], "broken: y has shape"),
+        ([0, 1] * 25, [2.5] * 50, "broken: "),
+    ],
+)
+def test_a_candidate_that_is_no_probability_is_refused(
+    y: list[int], p: list[float], sentence: str
+) -> None:
+    """A candidate of NaN would win; the message names it."""
+    with pytest.raises(ValueError, match=sentence):
+        choose({"broken": p}, y, np.arange(50))

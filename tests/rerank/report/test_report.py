@@ -202,9 +202,8 @@ def test_what_is_certified(report: Report) -> None:
 
     right = report.evaluation.right
     assert said(threshold=0.0, labels_needed=None) == (
-        "Certified: of the answers with a confidence of 0.000 or more at least 70% are right, at "
-        f"95% confidence (measured: {right.sum()} of {len(right)}, {right.mean():.1%}). Only those "
-        "that are accepted too are marked as certified."
+        "Certified: at least 70% of the answers with a confidence of 0.000 or more are right, at "
+        f"95% confidence (measured: {right.sum()} of {len(right)}, {right.mean():.1%})."
     )
     assert said(threshold=1.0, labels_needed=None).endswith("confidence (measured: 0 of 0).")
     few = said(queries=64, accepted=0, right=0, labels_needed=300)
